@@ -1,0 +1,108 @@
+"""The data that flows between the rooms: ticks, records, layouts and updates.
+
+Axes: `B` is the batch of environments that one actor steps, `T` is time.  A *nest* is any structure of tuples,
+named tuples and dictionaries that `tree` understands, with arrays or tensors as leaves.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Nest = Any
+
+
+class CallboardError(Exception):
+    """A mistake that a user can mend.
+
+    The message is one line that says what is wrong and what would be right.  It is shown without a traceback, and a
+    node that raises it is not restarted.
+    """
+
+
+class EnvironmentOutput(NamedTuple):
+    """What a batch of environments shows after a reset or a step: one *tick*.
+
+    Transition t -> t+1 counts unless `last[t]`, or `first[t+1]` with a discount other than 0 (the episode was cut off
+    and its final observation is lost).  Where it does not count, nothing is learnt from it.
+    """
+
+    observation: Nest
+    """Nest of arrays `[B, ...]`, as the environment's spec says."""
+    reward: Any
+    """float32 `[B]`: the reward of the action just taken; 0 at a reset."""
+    discount: Any
+    """float32 `[B]`: 0 where that action terminated the episode; 1 otherwise, at a time limit too."""
+    first: Any
+    """bool `[B]`: this observation begins an episode."""
+    last: Any
+    """bool `[B]`: this observation ends an episode; the next action is ignored and the next tick is `first`."""
+
+
+class Version(NamedTuple):
+    """The version of a learner's weights.
+
+    A learner that restarts from a checkpoint goes back in `step`, never in `incarnation`.
+    """
+
+    incarnation: int
+    step: int
+
+
+class Record(NamedTuple):
+    """What an actor writes for tick t.  Leaves are arrays `[B, ...]`."""
+
+    observation: Nest
+    first: Any
+    """bool `[B]`."""
+    last: Any
+    """bool `[B]`."""
+    action: Nest
+    reward: Any
+    """float32 `[B]`: the reward that *followed* the action."""
+    discount: Any
+    """float32 `[B]`: the discount that followed the action."""
+    extras: Nest
+    """What the policy adds: logits, log-probabilities, Q-values, ..."""
+    version: Any
+    """int32 `[B, 2]`: the `Version` of the weights that chose the action."""
+
+
+class Layout(NamedTuple):
+    """The shape of a run, as an agent needs to know it to lay out replay and learning."""
+
+    spec: Any
+    """The environment's `specs.EnvironmentSpec`."""
+    record: Record
+    """`Record` of `tf.TensorSpec`, without the axis B: one environment's share of a record."""
+    state: Nest
+    """`tf.TensorSpec` nest of the policy's recurrent state, without the axis B."""
+    envs_per_actor: int
+    actors: int
+    shards: int
+    learners: int
+    seed: int
+    max_steps: int
+    """Environment steps after which the run ends."""
+
+
+class Sample(NamedTuple):
+    """What a dataset yields to a learner, time-major."""
+
+    record: Record
+    """Observation, first and last hold `[T + 1, B, ...]`; all other fields `[T, B, ...]`."""
+    state: Nest
+    """Recurrent state that belongs to the first observation, `[B, ...]`."""
+
+
+class Update(NamedTuple):
+    """What one learner step returns."""
+
+    metrics: dict[str, Any]
+    """Scalar tensors by name."""
+    priorities: Any = None
+    """New priorities of the sampled items as `(keys, priorities)`, or None."""
+
+
+def version_column(version: Version, batch_size: int) -> np.ndarray:
+    """The `version` field of a record, int32 `[B, 2]`."""
+    return np.tile(np.asarray(version, np.int32), (batch_size, 1))
