@@ -72,17 +72,18 @@ class Layout(NamedTuple):
 
     spec: Any
     """The environment's `specs.EnvironmentSpec`."""
-    record: Record
-    """`Record` of `tf.TensorSpec`, without the axis B: one environment's share of a record."""
-    state: Nest
-    """`tf.TensorSpec` nest of the policy's recurrent state, without the axis B."""
     envs_per_actor: int
     actors: int
     shards: int
-    learners: int
+    replicas: int
+    """Learner devices, over all learners: the global batch is divided among them."""
     seed: int
     max_steps: int
     """Environment steps after which the run ends."""
+    record: Any = None
+    """`Record` of `tf.TensorSpec` for one environment (no axis B).  None until the policy has been traced."""
+    state: Nest = None
+    """`tf.TensorSpec` nest of the policy's recurrent state for one environment, `()` if it has none."""
 
 
 class Sample(NamedTuple):

@@ -1,0 +1,210 @@
+"""Acting: one forward pass for a whole batch of environments, and a record of every tick."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from .. import specs
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Version, version_column
+from ..environments import BatchedEnvironment
+from .agent import Agent, Policy, Writer
+
+
+class Episode(NamedTuple):
+    """An episode that has ended."""
+
+    env: int
+    """Index in the batch."""
+    episode_return: float
+    length: int
+    """Environment steps."""
+
+
+class EpisodeTracker:
+    """Adds up returns and lengths of a batch of episodes, tick by tick, for every kind of reset."""
+
+    def __init__(self, batch_size: int):
+        self._returns = np.zeros(batch_size)
+        self._lengths = np.zeros(batch_size, np.int64)
+        self._was_last = np.zeros(batch_size, bool)
+
+    def observe(self, tick: EnvironmentOutput) -> list[Episode]:
+        """Takes the tick after an action and gives the episodes that it ended."""
+        acted = ~self._was_last
+        self._returns += np.where(acted, tick.reward, 0.0)
+        self._lengths += acted
+        # An episode that was reset in the same step is over without ever having shown a last observation.
+        ended = tick.last | (tick.first & acted)
+        self._was_last = np.asarray(tick.last)
+        if not ended.any():
+            return []
+        episodes = [Episode(int(env), float(self._returns[env]), int(self._lengths[env])) for env in np.where(ended)[0]]
+        self._returns[ended] = 0.0
+        self._lengths[ended] = 0
+        return episodes
+
+
+class CompiledPolicy:
+    """A policy as one `tf.function` over batches of one size, with its state and random seeds kept for it.
+
+    Args:
+      policy: the policy.
+      layout: names the environment's spec.
+      slots: int `[B]`, the global index of each environment of the batch.
+      seed: of the run; together with the first slot and the tick it seeds every action.
+    """
+
+    def __init__(self, policy: Policy, layout: Layout, slots: np.ndarray, seed: int):
+        self.policy = policy
+        self._slots = tf.constant(slots, tf.int32)
+        self._seed = int(np.random.SeedSequence([seed, int(slots[0])]).generate_state(1)[0] >> 1)
+        self._ticks = 0
+        self.state = policy.initial_state(len(slots))
+        self._act = tf.function(
+            self._call,
+            autograph=False,
+            input_signature=[
+                tick_spec(layout, len(slots)),
+                tree.map_structure(tf.type_spec_from_value, self.state),
+                tf.TensorSpec((2,), tf.int32),
+            ],
+        )
+
+    def __call__(self, tick: EnvironmentOutput) -> tuple[Nest, Nest]:
+        """Actions and extras for a tick, as NumPy arrays `[B, ...]`; the state moves on."""
+        seed = np.array([self._seed, self._ticks], np.int32)
+        self._ticks += 1
+        action, extras, self.state = self._act(tick, self.state, seed)
+        return tree.map_structure(_to_numpy, action), tree.map_structure(_to_numpy, extras)
+
+    def _call(self, tick: EnvironmentOutput, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        return self.policy(tick, state, self._slots, seed)
+
+
+class Actor:
+    """Steps a batch of environments with a policy and writes the records.
+
+    Args:
+      environment: the batch of environments.
+      policy: the compiled policy for it.
+      writer: where records go.
+    """
+
+    def __init__(self, environment: BatchedEnvironment, policy: CompiledPolicy, writer: Writer):
+        self.writer = writer
+        self.version = Version(0, 0)
+        self.environment_steps = 0
+        self.ignored_ticks = 0
+        self._environment = environment
+        self._policy = policy
+        self._tracker = EpisodeTracker(environment.batch_size)
+        self._tick = environment.reset()
+        check_finite(self._tick)
+
+    def step(self) -> list[Episode]:
+        """Acts once in all environments; gives the episodes that ended."""
+        tick, state = self._tick, self._policy.state
+        action, extras = self._policy(tick)
+        self._tick = self._environment.step(action)
+        check_finite(self._tick)
+        self.writer.append(
+            Record(
+                observation=tick.observation,
+                first=tick.first,
+                last=tick.last,
+                action=action,
+                reward=self._tick.reward,
+                discount=self._tick.discount,
+                extras=extras,
+                version=version_column(self.version, len(tick.first)),
+            ),
+            state,
+        )
+        ignored = int(np.count_nonzero(tick.last))
+        self.ignored_ticks += ignored
+        self.environment_steps += len(tick.last) - ignored
+        return self._tracker.observe(self._tick)
+
+
+def evaluate(environment: BatchedEnvironment, policy: CompiledPolicy, episodes: int, stopped: Any) -> list[Episode]:
+    """Plays `episodes` whole episodes, the same number in every environment.
+
+    With a fixed quota to each environment, and not the first episodes to finish, short ones are not favoured.
+
+    Args:
+      environment: a batch of environments, freshly made or between two evaluations.
+      policy: the compiled policy for it.
+      episodes: a multiple of the batch size.
+      stopped: callable, True to give up; the result is then empty.
+    """
+    quota = episodes // environment.batch_size
+    done: list[list[Episode]] = [[] for _ in range(environment.batch_size)]
+    tracker = EpisodeTracker(environment.batch_size)
+    tick = environment.reset()
+    while any(len(of_env) < quota for of_env in done):
+        if stopped():
+            return []
+        action, _ = policy(tick)
+        tick = environment.step(action)
+        check_finite(tick)
+        for episode in tracker.observe(tick):
+            if len(done[episode.env]) < quota:
+                done[episode.env].append(episode)
+    return [episode for of_env in done for episode in of_env]
+
+
+def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
+    """Completes a layout with the spec of the records that the agent's policy makes."""
+    policy = agent.make_policy(networks, "train")
+    state_spec = tree.map_structure(tf.type_spec_from_value, policy.initial_state(1))
+    act = tf.function(lambda tick, state, slot, seed: policy(tick, state, slot, seed), autograph=False)
+    outputs = act.get_concrete_function(
+        tick_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
+    ).structured_outputs
+    # A function's outputs come as lists and dictionaries; the policy's own structure is in the trace of its call.
+    action, extras, _ = outputs
+
+    def without_batch(leaf: Any) -> tf.TensorSpec:
+        return tf.TensorSpec(leaf.shape[1:], leaf.dtype)
+
+    record = Record(
+        observation=specs.tensor_spec(layout.spec.observation),
+        first=tf.TensorSpec((), tf.bool),
+        last=tf.TensorSpec((), tf.bool),
+        action=tree.map_structure(without_batch, action),
+        reward=tf.TensorSpec((), tf.float32),
+        discount=tf.TensorSpec((), tf.float32),
+        extras=tree.map_structure(without_batch, extras),
+        version=tf.TensorSpec((2,), tf.int32),
+    )
+    return layout._replace(record=record, state=tree.map_structure(without_batch, state_spec))
+
+
+def tick_spec(layout: Layout, batch_size: int) -> EnvironmentOutput:
+    """`tf.TensorSpec` of a tick of `batch_size` environments."""
+    flag, number = tf.TensorSpec((batch_size,), tf.bool), tf.TensorSpec((batch_size,), tf.float32)
+    return EnvironmentOutput(
+        observation=specs.tensor_spec(layout.spec.observation, (batch_size,)),
+        reward=number,
+        discount=number,
+        first=flag,
+        last=flag,
+    )
+
+
+def check_finite(tick: EnvironmentOutput) -> None:
+    """Refuses a tick whose observation or reward is not a number: it would spoil the weights for good."""
+    for path, leaf in tree.flatten_with_path((tick.observation, tick.reward)):
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            where = "reward" if path[0] == 1 else ".".join(["observation", *(str(part) for part in path[1:])])
+            env = int(np.argwhere(~np.isfinite(leaf))[0][0])
+            raise CallboardError(
+                f"the environment gave a {where} that is NaN or infinite (environment {env} of the batch): "
+                "training on it would spoil the weights; mend the environment"
+            )
+
+
+def _to_numpy(tensor: tf.Tensor) -> np.ndarray:
+    return tensor.numpy()

@@ -1,0 +1,222 @@
+"""IMPALA: importance-weighted actor-learner architecture (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561)."""
+
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
+from ..networks.defaults import policy_value_network
+from ..networks.distributions import Categorical
+from ..networks.network import Inputs, Network
+from ..replay import (
+    ReplayDataset,
+    ReplayHandle,
+    SequenceWriter,
+    items_per_batch,
+    queue_dataset,
+    queue_table,
+    sequence_signature,
+)
+from .agent import Agent, Mode
+from .learning import GradientLearner, make_optimizer
+from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
+from .losses.transitions import counts
+from .losses.vtrace import vtrace
+
+_TABLE = "queue"
+
+
+class ImpalaExtras(NamedTuple):
+    """What the behaviour policy leaves in the record."""
+
+    logits: Any
+    """`[B, A]`."""
+
+
+class ImpalaPolicy(tf.Module):
+    """Samples from the policy head to train, takes the most likely action to evaluate."""
+
+    def __init__(self, network: Network, mode: Mode):
+        super().__init__()
+        self.network = network
+        self._mode = mode
+
+    def initial_state(self, batch_size: int) -> Nest:
+        return self.network.initial_state(batch_size)
+
+    def __call__(
+        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Nest, Nest, Nest]:
+        outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
+        policy = Categorical(outputs.logits)
+        action = policy.sample(seed) if self._mode == "train" else policy.mode()
+        return action, ImpalaExtras(outputs.logits), state
+
+
+@dataclasses.dataclass(frozen=True)
+class Impala(Agent):
+    """The recipe of IMPALA.  Defaults are the paper's for Atari (table G.1) where it names one.
+
+    Attributes:
+      unroll_length: transitions in a sequence (T).
+      batch_size: sequences in a learner step, over all replicas.
+      queue_batches: batches that may wait in the queue; more of them means older behaviour policies.
+      discount: γ.
+      entropy_cost: weight of the entropy bonus.
+      baseline_cost: weight of the value loss.
+      clip_rho: ρ-bar, the clip of importance weights in the V-trace targets.
+      clip_c: c-bar, the clip of the trace coefficients.
+      clip_policy_gradient_rho: the clip of importance weights in the policy gradient.
+      lambda_: λ of the trace coefficients; 1 in the paper.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
+      optimizer: rmsprop or adam.
+      learning_rate: at the beginning.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      rmsprop_decay: of the moving average of squared gradients.
+      optimizer_epsilon: added to the denominator of the update.
+      max_gradient_norm: global norm to which gradients are clipped.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      core: none or lstm.
+      hidden_sizes: layers of the MLP for vector observations.
+      lstm_size: units of the LSTM core.
+    """
+
+    unroll_length: int = 20
+    batch_size: int = 32
+    queue_batches: int = 2
+    discount: float = 0.99
+    entropy_cost: float = 0.01
+    baseline_cost: float = 0.5
+    clip_rho: float = 1.0
+    clip_c: float = 1.0
+    clip_policy_gradient_rho: float = 1.0
+    lambda_: float = 1.0
+    reward_clip: float | None = None
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    learning_rate: float = 6e-4
+    learning_rate_decay: bool = True
+    rmsprop_decay: float = 0.99
+    optimizer_epsilon: float = 0.1
+    max_gradient_norm: float = 40.0
+    torso: str = "auto"
+    core: Literal["none", "lstm"] = "none"
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    lstm_size: int = 256
+
+    def check(self, layout: Layout) -> None:
+        if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            raise CallboardError(
+                f"impala has a categorical policy and needs one discrete action, but the environment's action is "
+                f"{specs.describe(layout.spec.action)}"
+            )
+        for name in ("unroll_length", "batch_size", "queue_batches"):
+            if getattr(self, name) < 1:
+                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
+        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+
+    def make_networks(self, layout: Layout) -> Network:
+        return policy_value_network(
+            layout.spec,
+            torso=self.torso,
+            core=self.core,
+            hidden_sizes=self.hidden_sizes,
+            lstm_size=self.lstm_size,
+        )
+
+    def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
+        return ImpalaPolicy(networks, mode)
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
+        return [queue_table(_TABLE, signature, max(1, int(items)), self.queue_batches)]
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
+        return SequenceWriter(
+            replay, layout, _TABLE, self.unroll_length, period=self.unroll_length, shard=actor % layout.shards
+        )
+
+    def make_dataset(
+        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
+    ) -> ReplayDataset:
+        dataset = queue_dataset(
+            replay,
+            _TABLE,
+            sequence_signature(layout, self.unroll_length, layout.envs_per_actor),
+            replica_batch=self.batch_size // layout.replicas,
+        )
+        return ReplayDataset(
+            dataset, _TABLE, items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        )
+
+    def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        steps = layout.max_steps // (self.unroll_length * self.batch_size)
+        optimizer = make_optimizer(
+            self.optimizer,
+            self.learning_rate,
+            steps if self.learning_rate_decay else None,
+            self.rmsprop_decay,
+            self.optimizer_epsilon,
+        )
+        return GradientLearner(
+            functools.partial(self.loss, networks),
+            networks.trainable_variables,
+            optimizer,
+            strategy,
+            self.max_gradient_norm,
+        )
+
+    def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """A replica's part of the loss of a batch (section 4.2), and of the metrics.
+
+        Args:
+          network: gives logits and values.
+          sample: `[T + 1, B, ...]`, as `Sample` says.
+        """
+        record = sample.record
+        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
+        target_policy = Categorical(outputs.logits[:-1])
+        behaviour_policy = Categorical(record.extras.logits)
+        dtype = outputs.value.dtype
+        reward_t = tf.cast(record.reward, dtype)
+        if self.reward_clip is not None:
+            reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
+        counts_t = counts(record.first, record.last, record.discount)
+        log_prob_t = target_policy.log_prob(record.action)
+        log_rho_t = log_prob_t - tf.cast(behaviour_policy.log_prob(record.action), dtype)
+        targets = vtrace(
+            values=outputs.value,
+            r_t=reward_t,
+            discount_t=self.discount * tf.cast(record.discount, dtype),
+            log_rho_t=log_rho_t,
+            counts_t=counts_t,
+            clip_rho=self.clip_rho,
+            clip_c=self.clip_c,
+            clip_policy_gradient_rho=self.clip_policy_gradient_rho,
+            lambda_=self.lambda_,
+        )
+        # Divided by T times the global B, not by the transitions that count in this replica: so that the sum over the
+        # replicas is the loss of the whole batch.
+        scale = 1.0 / (self.unroll_length * self.batch_size)
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+
+        policy_part = mean(policy_gradient_loss(log_prob_t, targets.advantages, counts_t))
+        baseline_part = mean(value_loss(outputs.value[:-1], targets.vs, counts_t))
+        entropy_part = mean(entropy_loss(target_policy.entropy(), counts_t))
+        loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
+        metrics = {
+            "policy_loss": policy_part,
+            "baseline_loss": baseline_part,
+            "entropy": -entropy_part,
+            "importance_weight": mean(tf.where(counts_t, tf.exp(log_rho_t), 0.0)),
+            "value": mean(outputs.value[:-1]),
+            "counting_transitions": mean(counts_t),
+            "behaviour_step": mean(record.version[..., 1]),
+        }
+        return loss, metrics

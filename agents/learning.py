@@ -1,0 +1,91 @@
+"""Learning by gradient, on any number of replicas as on one."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ..data import Update
+
+Loss = Callable[[Any], tuple[tf.Tensor, Mapping[str, tf.Tensor]]]
+
+
+class GradientLearner(tf.Module):
+    """A learner whose step is one gradient of one batch.
+
+    An update does not depend on the number of replicas: the loss of a replica is a *sum* over its share divided by the
+    size of the *global* batch, gradients are summed over the replicas, and clipped after that.
+
+    Args:
+      loss: takes one replica's share of a batch and returns its part of the loss, and of metrics that add up over the
+        replicas, both already divided by the size of the global batch.
+      variables: what is trained.
+      optimizer: applies the gradients.
+      strategy: whose scope the networks and the optimizer were made in.
+      max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        variables: Sequence[tf.Variable],
+        optimizer: tf.keras.optimizers.Optimizer,
+        strategy: tf.distribute.Strategy,
+        max_gradient_norm: float | None = None,
+    ):
+        super().__init__()
+        self._loss = loss
+        self._trained = list(variables)
+        self.optimizer = optimizer
+        self._strategy = strategy
+        self._max_gradient_norm = max_gradient_norm
+        optimizer.build(self._trained)
+        self._compiled = tf.function(self._update, autograph=False)
+
+    def step(self, iterator: Iterator[Any]) -> Update:
+        """Learns from the next batch of `iterator`."""
+        return Update(metrics=self._compiled(next(iterator)))
+
+    def _update(self, batch: Any) -> dict[str, tf.Tensor]:
+        metrics = self._strategy.run(self._update_replica, args=(batch,))
+        summed = {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+            for name, value in metrics.items()
+            if name != "gradient_norm"
+        }
+        # Every replica has worked out the same norm, of the summed gradient.
+        summed["gradient_norm"] = self._strategy.experimental_local_results(metrics["gradient_norm"])[0]
+        return summed
+
+    def _update_replica(self, batch: Any) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss, metrics = self._loss(batch)
+        gradients = tape.gradient(loss, self._trained)
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        norm = tf.linalg.global_norm(gradients)
+        if self._max_gradient_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._max_gradient_norm, use_norm=norm)
+        self.optimizer.apply_gradients(zip(gradients, self._trained, strict=True), skip_gradients_aggregation=True)
+        return {**metrics, "loss": loss, "gradient_norm": norm}
+
+
+def make_optimizer(
+    name: str, learning_rate: float, decay_steps: int | None, decay: float, epsilon: float
+) -> tf.keras.optimizers.Optimizer:
+    """An optimizer by name, `rmsprop` or `adam`.
+
+    Args:
+      name: which.
+      learning_rate: at the beginning.
+      decay_steps: learner steps over which the learning rate falls linearly to 0; None keeps it constant.
+      decay: of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
+      epsilon: added to the denominator.
+    """
+    rate: Any = learning_rate
+    if decay_steps is not None:
+        rate = tf.keras.optimizers.schedules.PolynomialDecay(learning_rate, max(1, decay_steps), end_learning_rate=0.0)
+    if name == "adam":
+        return tf.keras.optimizers.Adam(rate, epsilon=epsilon, jit_compile=False)
+    return tf.keras.optimizers.RMSprop(rate, rho=decay, epsilon=epsilon, jit_compile=False)

@@ -1,0 +1,1 @@
+"""The numeric core: pure functions of time-major tensors, one concept to a module."""

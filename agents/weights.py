@@ -1,0 +1,60 @@
+"""How weights travel from the learner to those who act with them."""
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from ..data import Version
+
+Snapshot = tuple[tuple[int, int], list[np.ndarray]]
+
+
+class WeightSource(Protocol):
+    """Where weights come from: a learner, or a client of one."""
+
+    def get_variables(self, have: tuple[int, int] | None) -> Snapshot | None:
+        """The newest version and its values in the order of `Policy.variables`; None if it is the one at hand."""
+
+
+class WeightClient:
+    """Keeps a policy's variables up to date.
+
+    `fetch` may run in a thread of its own while the policy acts; `apply` puts what it brought into the variables,
+    between two ticks.
+
+    Args:
+      source: where weights come from.
+      variables: of the policy.
+    """
+
+    def __init__(self, source: WeightSource, variables: Sequence[tf.Variable]):
+        self._source = source
+        self._variables = variables
+        self._lock = threading.Lock()
+        self._fetched: Snapshot | None = None
+        self._newest: tuple[int, int] | None = None
+        self.version: Version | None = None
+        """The version that the variables hold; None before the first."""
+
+    def fetch(self) -> None:
+        """Asks the source for weights newer than those already fetched."""
+        snapshot = self._source.get_variables(self._newest)
+        if snapshot is not None:
+            with self._lock:
+                self._fetched = snapshot
+                self._newest = tuple(snapshot[0])
+
+    def apply(self) -> bool:
+        """Assigns what was fetched last; False if there is nothing new."""
+        with self._lock:
+            snapshot, self._fetched = self._fetched, None
+        if snapshot is None:
+            return False
+        version, values = snapshot
+        for variable, value in zip(self._variables, values, strict=True):
+            variable.assign(value)
+        self.version = Version(*version)
+        return True

@@ -1,0 +1,17 @@
+"""Environments: one batched interface, and adapters to what others made."""
+
+from .batched import BatchedEnvironment
+from .dm_env_adapter import DmEnvBatch
+from .factory import make, spec
+from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
+from .seeding import environment_seeds
+
+__all__ = [
+    "BatchedEnvironment",
+    "DmEnvBatch",
+    "GymnasiumBatch",
+    "GymnasiumVectorBatch",
+    "environment_seeds",
+    "make",
+    "spec",
+]

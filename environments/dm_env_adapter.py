@@ -1,0 +1,112 @@
+"""Environments of the `dm_env` interface, batched."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from ..data import CallboardError, EnvironmentOutput, Nest
+from ..specs import EnvironmentSpec
+from . import encoding
+from .batched import BatchedEnvironment, first_tick, picture
+
+
+class DmEnvBatch(BatchedEnvironment):
+    """B environments of the `dm_env` interface, stepped one after the other.
+
+    Mappings in observations and actions are seen as dictionaries, sequences as tuples.  The discount is the
+    environment's own: what it gives at a LAST step tells termination (0) from a time limit (1).  `dm_env` has no way
+    to seed an environment that exists: whoever makes the environments seeds them.
+    """
+
+    def __init__(self, environments: Sequence[dm_env.Environment]) -> None:
+        """Takes B separate environments, and closes them in the end.
+
+        Raises:
+            CallboardError: the specs hold something that agents cannot see or do.
+        """
+        self._environments = tuple(environments)
+        self._observation = _encoding(environments[0].observation_spec(), "observation")
+        self._action = _encoding(environments[0].action_spec(), "action")
+        self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
+        self._over = [True] * len(environments)
+        self._closed = False
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self._spec
+
+    @property
+    def batch_size(self) -> int:
+        return len(self._environments)
+
+    def reset(self) -> EnvironmentOutput:
+        observations = [environment.reset().observation for environment in self._environments]
+        self._over = [False] * self.batch_size
+        return first_tick(encoding.stack(self._observation, observations), self.batch_size)
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        batch_size = len(self._environments)
+        observations: list[Any] = [None] * batch_size
+        rewards = [0.0] * batch_size
+        discounts = [1.0] * batch_size
+        first = [False] * batch_size
+        for index, action in enumerate(encoding.split(self._action, actions, batch_size)):
+            environment = self._environments[index]
+            # By the rule of dm_env, `step` after LAST does what `reset` does; the latter needs no trust in the rule.
+            timestep = environment.reset() if self._over[index] else environment.step(action)
+            observations[index] = timestep.observation
+            if timestep.first():
+                first[index] = True
+            else:
+                rewards[index] = float(timestep.reward)
+                discounts[index] = float(timestep.discount)
+            self._over[index] = timestep.last()
+        return EnvironmentOutput(
+            observation=encoding.stack(self._observation, observations),
+            reward=np.array(rewards, np.float32),
+            discount=np.array(discounts, np.float32),
+            first=np.array(first, np.bool_),
+            last=np.array(self._over, np.bool_),
+        )
+
+    def render(self) -> np.ndarray:
+        # The interface knows no pictures.  dm_control draws through `physics`, others have a `render` of their own.
+        environment: Any = self._environments[0]
+        render = getattr(environment, "render", None) or getattr(getattr(environment, "physics", None), "render", None)
+        if render is None:
+            raise CallboardError(f"{type(environment).__name__} has no picture to show: it has no method 'render'")
+        return picture(render(), type(environment).__name__)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            for environment in self._environments:
+                environment.close()
+
+
+def _encoding(spec: Any, role: str) -> Nest:
+    if isinstance(spec, Mapping):
+        return {key: _encoding(part, role) for key, part in spec.items()}
+    if isinstance(spec, list | tuple):
+        return tuple(_encoding(part, role) for part in spec)
+    if not isinstance(spec, specs.Array) or not (
+        np.issubdtype(spec.dtype, np.number) or np.issubdtype(spec.dtype, np.bool_)
+    ):
+        raise CallboardError(f"the {role} spec {type(spec).__name__} is not supported: arrays of numbers are")
+    if isinstance(spec, specs.DiscreteArray):
+        return encoding.choice(int(spec.num_values), spec.dtype)
+    bounds = (spec.minimum, spec.maximum) if isinstance(spec, specs.BoundedArray) else ()
+    if role == "observation":
+        return encoding.numbers(spec.shape, spec.dtype, *bounds)
+    if np.issubdtype(spec.dtype, np.floating):
+        return encoding.controls(spec.shape, spec.dtype, *bounds)
+    if not bounds:
+        raise CallboardError(f"the action spec {spec.dtype}{spec.shape} has no bounds: give it as a BoundedArray")
+    # Whole numbers between bounds are choices, which many environments write down instead of a DiscreteArray.
+    minimum, maximum = (np.broadcast_to(bound, spec.shape) for bound in bounds)
+    if spec.shape == ():
+        return encoding.choice(int(maximum) - int(minimum) + 1, spec.dtype, int(minimum))
+    return encoding.choices(maximum - minimum + 1, spec.dtype, minimum)

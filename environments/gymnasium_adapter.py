@@ -1,0 +1,217 @@
+"""Environments of Gymnasium, batched: single ones stepped in turn, and those that are vectors already."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from ..data import CallboardError, EnvironmentOutput, Nest
+from ..specs import EnvironmentSpec
+from . import encoding
+from .batched import BatchedEnvironment, check_seeds, first_tick, picture
+from .spaces import action_encoding, observation_encoding
+
+
+class GymnasiumBatch(BatchedEnvironment):
+    """B single Gymnasium environments, stepped one after the other, each seeded by itself.
+
+    Only termination sets the discount to 0; an episode that is truncated and terminated in one step terminated.
+    """
+
+    def __init__(self, environments: Sequence[gymnasium.Env], seeds: Sequence[int]) -> None:
+        """Takes B separate environments, and closes them in the end.
+
+        Args:
+            environments: environments with the same spaces.
+            seeds: one to each environment, for its first reset.
+
+        Raises:
+            CallboardError: a space is not supported.
+        """
+        check_seeds(len(environments), seeds)
+        self._environments = tuple(environments)
+        self._observation = observation_encoding(environments[0].observation_space)
+        self._action = action_encoding(environments[0].action_space)
+        self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
+        self._seeds: list[int | None] = [int(seed) for seed in seeds]
+        self._over = [True] * len(environments)
+        self._closed = False
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self._spec
+
+    @property
+    def batch_size(self) -> int:
+        return len(self._environments)
+
+    def reset(self) -> EnvironmentOutput:
+        observations = [self._begin(index) for index in range(self.batch_size)]
+        self._over = [False] * self.batch_size
+        return first_tick(encoding.stack(self._observation, observations), self.batch_size)
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        batch_size = len(self._environments)
+        observations: list[Any] = [None] * batch_size
+        rewards = [0.0] * batch_size
+        discounts = [1.0] * batch_size
+        over = [False] * batch_size
+        for index, action in enumerate(encoding.split(self._action, actions, batch_size)):
+            if self._over[index]:
+                observations[index] = self._begin(index)
+                continue
+            observations[index], reward, terminated, truncated, _ = self._environments[index].step(action)
+            rewards[index] = float(reward)
+            if terminated:
+                discounts[index] = 0.0
+            if terminated or truncated:
+                over[index] = True
+        first, self._over = self._over, over
+        return EnvironmentOutput(
+            observation=encoding.stack(self._observation, observations),
+            reward=np.array(rewards, np.float32),
+            discount=np.array(discounts, np.float32),
+            first=np.array(first, np.bool_),
+            last=np.array(over, np.bool_),
+        )
+
+    def render(self) -> np.ndarray:
+        environment = self._environments[0]
+        name = _name(environment)
+        _check_picture(environment, name)
+        return picture(_rendered(environment, name), name)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            for environment in self._environments:
+                environment.close()
+
+    def _begin(self, index: int) -> Any:
+        # Only the first reset is seeded: with the same seed again, every episode would begin in the same state.
+        seed, self._seeds[index] = self._seeds[index], None
+        return self._environments[index].reset(seed=seed)[0]
+
+
+class GymnasiumVectorBatch(BatchedEnvironment):
+    """A Gymnasium vector environment.
+
+    With `AutoresetMode.NEXT_STEP` its ticks are those of `GymnasiumBatch`.  With `AutoresetMode.SAME_STEP` the end of
+    an episode and the start of the next are one tick: `first`, never `last`, with the reward that ended the episode,
+    and a discount of 0 where it terminated.  Where it was truncated, the discount stays 1 and the transition does not
+    count.
+
+    Each environment is seeded by itself where the vector environment takes a list of seeds.  Where it has one generator
+    for all (CartPole's own vector form), the seeds are mixed into one, and what an environment does depends on the
+    whole batch: on its size, and on when the others begin new episodes.
+    """
+
+    def __init__(self, environment: VectorEnv, seeds: Sequence[int]) -> None:
+        """Takes a vector environment of `len(seeds)` environments, and closes it in the end.
+
+        Raises:
+            CallboardError: a space is not supported, or the environment does not reset by itself.
+        """
+        check_seeds(environment.num_envs, seeds)
+        self._environment = environment
+        self._observation = observation_encoding(environment.single_observation_space)
+        self._action = action_encoding(environment.single_action_space)
+        self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
+        self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
+        self._seeds: list[int] | None = [int(seed) for seed in seeds]
+        self._over = np.zeros(environment.num_envs, np.bool_)
+        self._closed = False
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self._spec
+
+    @property
+    def batch_size(self) -> int:
+        return self._environment.num_envs
+
+    def reset(self) -> EnvironmentOutput:
+        seeds, self._seeds = self._seeds, None
+        observations = self._environment.reset()[0] if seeds is None else self._seeded_reset(seeds)
+        self._over = np.zeros(self.batch_size, np.bool_)
+        return first_tick(encoding.encode(self._observation, observations), self.batch_size)
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        own_actions = encoding.decode(self._action, actions, self.batch_size)
+        observations, rewards, terminations, truncations, _ = self._environment.step(own_actions)
+        reward = np.array(rewards, np.float32)
+        terminated = np.array(terminations, np.bool_)
+        over = np.logical_or(terminated, truncations)
+        if self._same_step:
+            first, last = over, np.zeros_like(over)
+        else:
+            # The step of a reset executes no action: whatever the environment says about it is not a transition.
+            first, last = self._over, over & ~self._over
+            reward[first] = 0.0
+            terminated &= ~first
+            self._over = last.copy()
+        return EnvironmentOutput(
+            observation=encoding.encode(self._observation, observations),
+            reward=reward,
+            discount=np.where(terminated, np.float32(0), np.float32(1)),
+            first=first,
+            last=last,
+        )
+
+    def render(self) -> np.ndarray:
+        name = _name(self._environment)
+        _check_picture(self._environment, name)
+        frames = _rendered(self._environment, name)
+        return picture(None if frames is None else frames[0], name)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._environment.close()
+
+    def _seeded_reset(self, seeds: list[int]) -> Any:
+        try:
+            # Wider than the annotation of the base class: the vector environments of single ones take a list.
+            return self._environment.reset(seed=seeds)[0]  # type: ignore[arg-type]
+        except (gymnasium.error.Error, TypeError, ValueError):
+            mixed = int(np.random.SeedSequence(seeds).generate_state(1)[0]) >> 1
+            return self._environment.reset(seed=mixed)[0]
+
+
+def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
+    """How a vector environment begins new episodes.
+
+    Raises:
+        CallboardError: it does not say how, or does not do it by itself.
+    """
+    try:
+        mode = AutoresetMode(environment.metadata.get("autoreset_mode"))
+    except ValueError:
+        mode = None
+    if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+        raise CallboardError(
+            f"{_name(environment)} must say how it resets by itself: "
+            "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP"
+        )
+    return mode
+
+
+def _name(environment: Any) -> str:
+    return environment.spec.id if environment.spec is not None else type(environment.unwrapped).__name__
+
+
+def _check_picture(environment: Any, name: str) -> None:
+    if environment.render_mode == "rgb_array":
+        return
+    if "rgb_array" in environment.metadata.get("render_modes", ()):
+        raise CallboardError(f"{name} has no picture to show: make it with the option render_mode='rgb_array'")
+    raise CallboardError(f"{name} has no picture to show: it has no render mode 'rgb_array'")
+
+
+def _rendered(environment: Any, name: str) -> Any:
+    try:
+        return environment.render()
+    except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
+        raise CallboardError(f"{name} has no picture to show: {' '.join(str(error).split())}") from error

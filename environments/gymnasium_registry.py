@@ -1,0 +1,126 @@
+"""Environments that Gymnasium knows by an id, such as `CartPole-v1`."""
+
+import contextlib
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.vector import VectorEnv
+
+from ..data import CallboardError
+from .batched import BatchedEnvironment
+from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_mode
+from .user_errors import import_module, keywords, user_errors
+
+
+def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
+    """A batch of the Gymnasium environment `id`.
+
+    Args:
+        id: a registered id; `module:Id-v0` imports `module` first.
+        batch_size: the number of environments.
+        seeds: one to each environment.
+        options: `vectorized` is ours: True for the vector form that some environments bring along (the whole batch in
+            one step of NumPy), False for single ones, 'auto' (the default) for the vector form where there is one with
+            the same options and spaces as the single form.  All others are handed to the environment.
+
+    Raises:
+        CallboardError: an unknown id, an option that the environment does not take, no vector form where one is asked
+            for, a package that is missing, a space that is not supported.
+    """
+    own_options = dict(options)
+    vectorized = own_options.pop("vectorized", "auto")
+    if not (isinstance(vectorized, bool) or vectorized == "auto"):
+        raise CallboardError(f"environment {id!r}: 'vectorized' is {vectorized!r}, it must be true, false or 'auto'")
+    spec = _find(id)
+    vector = None
+    if vectorized is True:
+        if spec.vector_entry_point is None:
+            raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
+        vector = _make_vector(id, spec, batch_size, own_options)
+    elif vectorized == "auto" and spec.vector_entry_point is not None:
+        vector = _equal_vector(id, spec, batch_size, own_options)
+    with contextlib.ExitStack() as opened:
+        batch: BatchedEnvironment
+        if vector is not None:
+            opened.callback(vector.close)
+            batch = GymnasiumVectorBatch(vector, seeds)
+        else:
+            environments = []
+            for _ in range(batch_size):
+                environments.append(make_single(id, own_options))
+                opened.callback(environments[-1].close)
+            batch = GymnasiumBatch(environments, seeds)
+        opened.pop_all()
+        return batch
+
+
+def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
+    """One Gymnasium environment.
+
+    Raises:
+        CallboardError: an unknown id, an option that the environment does not take, a package that is missing.
+    """
+    spec = _find(id)
+
+    def taken() -> list[str]:
+        return [*keywords(_creator(spec.entry_point))[0], "max_episode_steps", "vectorized"]
+
+    with user_errors(id, options, taken):
+        # The checker is a layer to every step, made for the authors of environments; an option brings it back.
+        return gymnasium.make(id, **{"disable_env_checker": True, **options})
+
+
+def unknown_environment(name: str) -> CallboardError:
+    """The error for an environment that nobody knows; it names the nearest id there is."""
+    ids = {id.lower(): id for id in gymnasium.registry}
+    nearest = difflib.get_close_matches(name.lower(), ids, n=1)
+    right = f"did you mean {ids[nearest[0]]!r}?" if nearest else "give a Gymnasium id or 'package.module:factory'"
+    return CallboardError(f"unknown environment {name!r}: {right}")
+
+
+def _find(id: str) -> EnvSpec:
+    module, _, registered = id.rpartition(":")
+    if module:
+        import_module(id, module)
+    try:
+        return gymnasium.spec(registered)
+    except gymnasium.error.Error as error:
+        raise unknown_environment(id) from error
+
+
+def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv:
+    def taken() -> list[str]:
+        return [*(key for key in keywords(_creator(spec.vector_entry_point))[0] if key != "num_envs"), "vectorized"]
+
+    with user_errors(id, options, taken):
+        return gymnasium.make_vec(spec, batch_size, vectorization_mode="vector_entry_point", **options)
+
+
+def _equal_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv | None:
+    """The vector form, or None where it is not the same environment as the single form."""
+    try:
+        taken, takes_others = keywords(_creator(spec.vector_entry_point))
+    except (gymnasium.error.Error, ImportError):
+        return None
+    if spec.additional_wrappers or not (takes_others or set(options) <= set(taken)):
+        return None
+    with contextlib.closing(make_single(id, options)) as single:
+        spaces = (single.observation_space, single.action_space)
+    with contextlib.ExitStack() as opened:
+        vector = _make_vector(id, spec, batch_size, options)
+        opened.callback(vector.close)
+        try:
+            autoreset_mode(vector)
+        except CallboardError:
+            return None
+        if (vector.single_observation_space, vector.single_action_space) != spaces:
+            return None
+        opened.pop_all()
+        return vector
+
+
+def _creator(entry_point: Any) -> Callable[..., Any]:
+    return entry_point if callable(entry_point) else load_env_creator(entry_point)

@@ -1,0 +1,104 @@
+"""Environments that a Python function makes: `package.module:factory`."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dm_env
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from ..data import CallboardError
+from .batched import BatchedEnvironment
+from .dm_env_adapter import DmEnvBatch
+from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
+from .user_errors import import_module, keywords, user_errors
+
+# Arguments that a factory may take, and that are ours to give.
+_GIVEN = ("seed", "seeds", "batch_size")
+
+
+def make_from_factory(
+    name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]
+) -> BatchedEnvironment:
+    """A batch of what the function `factory` in `package.module` makes.
+
+    The factory gives a single `dm_env.Environment` or `gymnasium.Env`, and is called once for each environment of the
+    batch; or a `gymnasium.vector.VectorEnv` or `BatchedEnvironment` of the whole batch, and is called once.  Where it
+    has arguments of these names, it is given `seed` (this environment's, the first one's where it makes the batch),
+    `seeds` (those of the whole batch) and `batch_size`.  A `dm_env.Environment` can be seeded in no other way.
+
+    Args:
+        name: `package.module:factory`.
+        batch_size: the number of environments.
+        seeds: one to each environment.
+        options: keyword arguments of the factory.
+
+    Raises:
+        CallboardError: no such module or function, an option that the factory does not take or that is missing, or a
+            result that is no environment or does not have `batch_size` of them.
+    """
+    create = _load(name)
+    named, _ = keywords(create)
+    given = [key for key in _GIVEN if key in named]
+    for key in _GIVEN:
+        if key in options:
+            raise CallboardError(f"environment {name!r}: option {key!r} is given by Callboard, leave it out")
+
+    def call(index: int) -> Any:
+        values = {"seed": int(seeds[index]), "seeds": [int(seed) for seed in seeds], "batch_size": batch_size}
+        arguments = {**options, **{key: values[key] for key in given}}
+        with user_errors(name, options, lambda: (key for key in named if key not in _GIVEN)):
+            _check_arguments(name, create, arguments)
+            return create(**arguments)
+
+    with contextlib.ExitStack() as opened:
+        environments = [call(0)]
+        made = environments[0]
+        if not isinstance(made, BatchedEnvironment | VectorEnv | gymnasium.Env | dm_env.Environment):
+            raise CallboardError(
+                f"environment {name!r} is a {type(made).__name__}: the factory must give a dm_env.Environment, a "
+                "gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment"
+            )
+        opened.callback(made.close)
+        if isinstance(made, BatchedEnvironment | VectorEnv):
+            size = made.num_envs if isinstance(made, VectorEnv) else made.batch_size
+            if size != batch_size:
+                raise CallboardError(
+                    f"environment {name!r} is a batch of {size}, not of {batch_size}: let the factory take 'batch_size'"
+                )
+            batch = GymnasiumVectorBatch(made, seeds) if isinstance(made, VectorEnv) else made
+        else:
+            for index in range(1, batch_size):
+                environments.append(call(index))
+                opened.callback(environments[-1].close)
+            if len({id(environment) for environment in environments}) < batch_size:
+                raise CallboardError(f"environment {name!r}: the factory gives the same object twice, make it anew")
+            is_gymnasium = isinstance(made, gymnasium.Env)
+            batch = GymnasiumBatch(environments, seeds) if is_gymnasium else DmEnvBatch(environments)
+        opened.pop_all()
+        return batch
+
+
+def _load(name: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    create = getattr(import_module(name, module_name), attribute, None)
+    if not callable(create):
+        raise CallboardError(f"unknown environment {name!r}: {module_name!r} has no function {attribute!r}")
+    return create
+
+
+def _check_arguments(name: str, create: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(create)
+    except ValueError:
+        return
+    for parameter in signature.parameters.values():
+        needed = parameter.default is parameter.empty and parameter.kind in (
+            parameter.POSITIONAL_OR_KEYWORD,
+            parameter.KEYWORD_ONLY,
+        )
+        if needed and parameter.name not in arguments:
+            raise CallboardError(f"environment {name!r} needs the option {parameter.name!r}")
+    signature.bind(**arguments)

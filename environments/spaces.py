@@ -1,0 +1,38 @@
+"""Gymnasium spaces as encodings: what agents see of them, and how to go back."""
+
+import numpy as np
+from gymnasium import spaces
+
+from ..data import CallboardError, Nest
+from . import encoding
+
+
+def observation_encoding(space: spaces.Space) -> Nest:
+    """The encoding of an observation space; raises `CallboardError` for a space that is not supported."""
+    return _encoding(space, "observation", ())
+
+
+def action_encoding(space: spaces.Space) -> Nest:
+    """The encoding of an action space; raises `CallboardError` for a space that is not supported."""
+    return _encoding(space, "action", ())
+
+
+def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
+    if isinstance(space, spaces.Discrete):
+        return encoding.choice(int(space.n), space.dtype, int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return encoding.choices(space.nvec, space.dtype, space.start)
+    if isinstance(space, spaces.MultiBinary):
+        return encoding.choices(np.full(space.shape, 2), space.dtype)
+    if isinstance(space, spaces.Box):
+        make_leaf = encoding.controls if role == "action" else encoding.numbers
+        return make_leaf(space.shape, space.dtype, space.low, space.high)
+    if isinstance(space, spaces.Dict):
+        return {key: _encoding(part, role, (*path, str(key))) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_encoding(part, role, (*path, str(index))) for index, part in enumerate(space.spaces))
+    place = f" at '{'/'.join(path)}'" if path else ""
+    raise CallboardError(
+        f"the {role} space {type(space).__name__}{place} is not supported: "
+        "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are"
+    )

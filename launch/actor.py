@@ -1,0 +1,172 @@
+"""The actor node: steps its environments with the newest weights and writes what it sees to replay."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..agents.acting import Actor, CompiledPolicy, trace_layout
+from ..agents.agent import Mode
+from ..agents.weights import WeightClient
+from ..data import Layout
+from ..environments import BatchedEnvironment, environment_seeds, make
+from ..replay import ReplayHandle
+from .experiment import Experiment
+from .link import Link, Report
+from .role import NodeContext, Role, RoleHandle, Unreachable
+
+_CALL_SECONDS = 5.0
+_FETCH_SECONDS = 0.03
+_READY_SECONDS = 0.5
+
+
+class ActorRole(Role):
+    """One batch of environments, from the slot `index * envs_per_actor` on."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        experiment: Experiment,
+        layout: Layout,
+        index: int,
+        coordinator: RoleHandle,
+        learner: RoleHandle,
+        replay: Sequence[RoleHandle],
+    ):
+        super().__init__(context)
+        self._experiment = experiment
+        self._layout = layout
+        self._index = index
+        self._learner = learner
+        self._replay = replay
+        self._link = Link(context, coordinator, self._collect)
+        self._replay_identities: list[str] = []
+        self._episodes: list[tuple[float, int]] = []
+        self._episodes_done = 0
+        self._actor: Actor | None = None
+
+    @property
+    def items_written(self) -> int:
+        """Items that replay has been given."""
+        return self._actor.writer.items_written if self._actor else 0
+
+    @property
+    def environment_steps(self) -> int:
+        """Actions that were executed."""
+        return self._actor.environment_steps if self._actor else 0
+
+    def setup(self) -> None:
+        experiment, agent = self._experiment, self._experiment.agent
+        first_slot = self._index * experiment.envs_per_actor
+        environment = make_environments(experiment, "actor", first_slot, experiment.envs_per_actor)
+        self._environment = environment
+        networks = agent.make_networks(self._layout)
+        policy = compile_policy(experiment, self._layout, networks, "train", first_slot, experiment.envs_per_actor)
+        self._layout = trace_layout(agent, self._layout, networks)
+        self._weights = WeightClient(self._learner.client(_CALL_SECONDS), policy.policy.variables)
+        if self.context.cooperative:
+            self._link.beat()
+        else:
+            self._link.start()
+        if not wait_for_weights(self._weights, self.context):
+            return
+        if not self._link.wait_for(*(handle.name for handle in self._replay)):
+            return
+        self._actor = Actor(environment, policy, self._make_writer())
+        if not self.context.cooperative:
+            threading.Thread(target=self._fetch_for_ever, name="weights", daemon=True).start()
+
+    def step(self) -> None:
+        """One tick, once replay has taken what came before."""
+        actor = self._actor
+        if actor is None:
+            return
+        if not actor.writer.ready(_READY_SECONDS):
+            self._rewrite_if_replay_is_new(actor)
+            return
+        self._rewrite_if_replay_is_new(actor)
+        if self.context.cooperative:
+            self._weights.fetch()
+        self._weights.apply()
+        assert self._weights.version is not None
+        actor.version = self._weights.version
+        for episode in actor.step():
+            self._episodes.append((episode.episode_return, episode.length))
+            self._episodes_done += 1
+        if self.context.cooperative:
+            # Nothing may be on its way when the others take their turn: what they do would depend on the time.
+            while not actor.writer.ready(_READY_SECONDS, max_pending=0) and not self.context.stop.is_set():
+                pass
+
+    def finish(self) -> None:
+        self._link.close()
+        if self._actor is not None:
+            self._environment.close()
+
+    def beat(self) -> None:
+        """Reports by hand, in the inline launcher."""
+        self._link.beat()
+
+    def _make_writer(self) -> Any:
+        self._replay_identities = self._identities()
+        handle = ReplayHandle(lambda: [handle.address() for handle in self._replay])
+        return self._experiment.agent.make_writer(handle, self._layout, self._index)
+
+    def _rewrite_if_replay_is_new(self, actor: Actor) -> None:
+        # What the old writer had not got confirmed is gone with the old server; a new one begins a new sequence.
+        if self._identities() != self._replay_identities:
+            actor.writer.close()
+            actor.writer = self._make_writer()
+
+    def _identities(self) -> list[str]:
+        return [self._link.state.identities.get(handle.name, "") for handle in self._replay]
+
+    def _fetch_for_ever(self) -> None:
+        while not self.context.stop.wait(_FETCH_SECONDS):
+            try:
+                self._weights.fetch()
+            except Unreachable:
+                # The learner is being restarted; until it is back the actor goes on with what it has.
+                self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._weights.variables)
+
+    def _collect(self) -> Report:
+        episodes, self._episodes = self._episodes, []
+        actor = self._actor
+        counts = (
+            {}
+            if actor is None
+            else {
+                "environment_steps": actor.environment_steps,
+                "ignored_ticks": actor.ignored_ticks,
+                "episodes": self._episodes_done,
+            }
+        )
+        return Report(counts=counts, episodes=episodes)
+
+
+def make_environments(experiment: Experiment, role: str, first_slot: int, count: int) -> BatchedEnvironment:
+    """The environments of one node, each with a seed of its own."""
+    seeds = environment_seeds(experiment.seed, role, first_slot, count)
+    return make(experiment.env, count, seeds, experiment.env_options)
+
+
+def compile_policy(
+    experiment: Experiment, layout: Layout, networks: Any, mode: Mode, first_slot: int, count: int
+) -> CompiledPolicy:
+    """The agent's policy for the environments `first_slot` to `first_slot + count`."""
+    policy = experiment.agent.make_policy(networks, mode)
+    return CompiledPolicy(policy, layout, np.arange(first_slot, first_slot + count), experiment.seed)
+
+
+def wait_for_weights(weights: WeightClient, context: NodeContext) -> bool:
+    """Waits for the first weights; False if the run stops before."""
+    while not context.stop.is_set():
+        try:
+            weights.fetch()
+        except Unreachable:
+            continue
+        if weights.apply() or weights.version is not None:
+            return True
+        context.stop.wait(0.02)
+    return False

@@ -1,0 +1,89 @@
+"""An experiment: all that defines a run."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from ..agents import Agent
+from ..data import CallboardError, Layout
+from ..environments import spec as environment_spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """All that defines a run, whichever launcher runs it.
+
+    Attributes:
+      agent: the recipe.
+      env: name of the environment, see `environments.make`.
+      env_options: keyword arguments of the environment.
+      seed: of everything that is random: environments, exploration, initial weights.
+      actors: number of actor nodes.
+      envs_per_actor: environments that one actor steps as a batch.
+      replay_shards: number of replay servers.
+      evaluator: whether an evaluator node runs beside the training.
+      evaluate_every: environment steps between two evaluations.
+      evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
+      evaluation_envs: environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
+      max_steps: environment steps after which the run ends.
+      stop_return: the run ends once an evaluation's mean return reaches this; None never.
+      checkpoint_every: seconds between two checkpoints.
+      run_dir: directory of all that the run writes; None makes a new one under `runs/`.
+    """
+
+    agent: Agent
+    env: str
+    env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seed: int = 1
+    actors: int = 2
+    envs_per_actor: int = 16
+    replay_shards: int = 1
+    evaluator: bool = True
+    evaluate_every: int = 20_000
+    evaluation_episodes: int = 100
+    evaluation_envs: int = 20
+    max_steps: int = 1_000_000
+    stop_return: float | None = None
+    checkpoint_every: float = 30.0
+    run_dir: pathlib.Path | None = None
+
+    def check(self) -> Layout:
+        """Refuses what cannot work, before anything starts.
+
+        Returns:
+          The layout of the run, without its record and state.
+
+        Raises:
+          CallboardError: one line that says what is wrong and what would be right.
+        """
+        for name in ("actors", "envs_per_actor", "evaluate_every", "evaluation_episodes", "evaluation_envs", "max_steps"):
+            if getattr(self, name) < 1:
+                raise CallboardError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.seed < 2**31:
+            raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {self.seed}")
+        if self.checkpoint_every <= 0:
+            raise CallboardError(f"checkpoint_every must be more than 0 seconds, not {self.checkpoint_every}")
+        if self.evaluation_episodes % self.evaluation_envs:
+            raise CallboardError(
+                f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
+                f"({self.evaluation_envs}): every environment plays the same number of episodes"
+            )
+        if self.replay_shards != 1:
+            raise CallboardError(f"replay_shards must be 1 for now, not {self.replay_shards}")
+        if self.stop_return is not None and not self.evaluator:
+            raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
+        layout = self.layout()
+        self.agent.check(layout)
+        return layout
+
+    def layout(self) -> Layout:
+        """The layout of the run, without its record and state."""
+        return Layout(
+            spec=environment_spec(self.env, self.env_options),
+            envs_per_actor=self.envs_per_actor,
+            actors=self.actors,
+            shards=self.replay_shards,
+            replicas=1,
+            seed=self.seed,
+            max_steps=self.max_steps,
+        )

@@ -1,0 +1,129 @@
+"""The inline launcher: all nodes in one thread of one process, with an in-process Reverb server.
+
+What happens depends on nothing but the experiment: an agent that reads a queue gives the same weights, bit for bit,
+at every run with the same seed.
+"""
+
+import threading
+import traceback
+from typing import Any
+
+import launchpad as lp
+
+from ...data import CallboardError
+from ..actor import ActorRole
+from ..coordinator import Coordinator
+from ..evaluator import EvaluatorRole
+from ..learner import LearnerRole
+from ..program import POLICIES, nodes_of
+from ..replay import ReplayRole
+from ..role import NodeContext, Role, RoleNode
+from .addresses import FixedAddress
+from .outcome import Monitor, Outcome, stop_signals
+
+_BEAT_STEPS = 1000
+
+
+def run(program: lp.Program, monitor: Monitor) -> Outcome:
+    """Runs the program to its end, in this thread."""
+    stop = threading.Event()
+    outcome = Outcome()
+
+    def tell_from(name: str) -> Any:
+        def tell(kind: str, content: Any) -> None:
+            if kind == "stop":
+                outcome.reached_limit(content)
+                stop.set()
+            elif kind == "status":
+                monitor.status(content)
+            elif kind == "say":
+                monitor.say(f"{name}: {content}")
+
+        return tell
+
+    roles: dict[str, Role] = {}
+    current = ""
+    with stop_signals(lambda signal_number: (outcome.interrupted(signal_number), stop.set())):
+        try:
+            for _, node in nodes_of(program):
+                current = node.name
+                roles[node.name] = _make_role(node, stop, tell_from(node.name))
+                roles[node.name].setup()
+            for current in _play(list(roles.values()), stop):
+                pass
+            for label in sorted(POLICIES, key=lambda label: POLICIES[label].stop_order):
+                for current, role in roles.items():
+                    if current.startswith(f"{label}/"):
+                        role.finish()
+        except CallboardError as error:
+            outcome.failed(current, str(error))
+        except Exception:
+            outcome.failed(current, traceback.format_exc())
+    return outcome
+
+
+def _make_role(node: RoleNode, stop: threading.Event, tell: Any) -> Role:
+    context = NodeContext(
+        name=node.name, identity="inline", stop=stop, tell=_with_port(node, tell), port=None, cooperative=True
+    )
+    role = node.make_role(context)
+    for handle in node._created_handles:
+        handle.bind_local(role)
+    return role
+
+
+def _with_port(node: RoleNode, tell: Any) -> Any:
+    """Binds the node's address when its server has taken a port of its own."""
+
+    def tell_and_bind(kind: str, content: Any) -> None:
+        if kind == "port":
+            node.port_address.bind(FixedAddress(f"localhost:{content}"))
+        else:
+            tell(kind, content)
+
+    return tell_and_bind
+
+
+def _play(roles: list[Role], stop: threading.Event) -> Any:
+    """Lets the roles take turns; gives the name of the role whose turn it is, before it takes it."""
+    actors = [role for role in roles if isinstance(role, ActorRole)]
+    evaluators = [role for role in roles if isinstance(role, EvaluatorRole)]
+    (learner,) = [role for role in roles if isinstance(role, LearnerRole)]
+    (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
+    replays = [role for role in roles if isinstance(role, ReplayRole)]
+    sampled = 0.0
+    next_beat = _BEAT_STEPS
+    while not stop.is_set():
+        for actor in actors:
+            yield actor.context.name
+            actor.step()
+            yield learner.context.name
+            while _may_learn(learner, replays, sum(actor.items_written for actor in actors), sampled):
+                assert learner.dataset is not None
+                sampled += learner.dataset.items_per_batch
+                learner.step()
+        if sum(actor.environment_steps for actor in actors) >= next_beat:
+            next_beat += _BEAT_STEPS
+            for role in (*replays, learner, *actors):
+                yield role.context.name
+                role.beat()
+            for evaluator in evaluators:
+                yield evaluator.context.name
+                evaluator.beat()
+                evaluator.step()
+            yield coordinator.context.name
+            coordinator.write_metrics()
+            coordinator.step()
+
+
+def _may_learn(learner: LearnerRole, replays: list[ReplayRole], inserted: int, sampled: float) -> bool:
+    """Whether the rate limiter lets one more batch out.
+
+    Worked out from what was inserted and learnt, because the limiter's own count runs ahead by what is prefetched.
+    """
+    dataset = learner.dataset
+    if dataset is None:
+        return False
+    limiter = replays[0].table_info(dataset.table).rate_limiter_info
+    after = inserted * limiter.samples_per_insert - sampled - dataset.items_per_batch
+    return inserted >= limiter.min_size_to_sample and after >= limiter.min_diff

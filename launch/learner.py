@@ -1,0 +1,198 @@
+"""The learner node: learns from replay, serves weights, writes checkpoints."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..agents.acting import trace_layout
+from ..agents.weights import Snapshot
+from ..data import Layout, Version
+from ..replay import BatchReader, ReaderStopped, ReplayDataset, ReplayHandle
+from .checkpoints import Checkpoints
+from .experiment import Experiment
+from .link import Link, Report
+from .role import NodeContext, Role, RoleHandle, Unreachable
+from .run_directory import RunDirectory
+
+_METRICS_SECONDS = 0.5
+
+
+class LearnerRole(Role):
+    """Runs the agent's learner on what actors have written."""
+
+    served = ("get_variables",)
+
+    def __init__(
+        self,
+        context: NodeContext,
+        experiment: Experiment,
+        layout: Layout,
+        run_directory: RunDirectory,
+        coordinator: RoleHandle,
+        replay: Sequence[RoleHandle],
+    ):
+        super().__init__(context)
+        self._experiment = experiment
+        self._layout = layout
+        self._checkpoints = Checkpoints(run_directory)
+        self._coordinator = coordinator
+        self._replay = replay
+        self._link = Link(context, coordinator, self._collect)
+        self._weights = _PublishedWeights()
+        self._steps = 0
+        self._values: dict[str, float] = {}
+        self._next_metrics = 0.0
+        self._next_checkpoint = 0.0
+        self._saved_step: int | None = None
+        self._replay_identities: list[str] = []
+        self.dataset: ReplayDataset | None = None
+
+    def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
+        """The newest weights, or None if `have` is their version or there are none yet."""
+        return self._weights.get(None if have is None else Version(*have))
+
+    def setup(self) -> None:
+        agent, strategy = self._experiment.agent, tf.distribute.get_strategy()
+        tf.keras.utils.set_random_seed(self._experiment.seed)
+        with strategy.scope():
+            networks = agent.make_networks(self._layout)
+            # The weights come first: actors wait for them.
+            policy = agent.make_policy(networks, "train")
+            latest = self._checkpoints.latest()
+            if latest is None:
+                self._publish_first(policy.variables)
+            learner = agent.make_learner(networks, strategy, self._layout)
+        self._modules: dict[str, Any] = {"learner": learner, "networks": networks}
+        self._learner = learner
+        self._policy_variables = policy.variables
+        if latest is not None:
+            self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
+            self._saved_step = self._steps
+            self._publish_first(policy.variables)
+            self.context.tell("say", f"goes on from learner step {self._steps:,}")
+        layout = trace_layout(agent, self._layout, networks)
+        self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
+        self._values = {"learner_steps": self._steps}
+        if self.context.cooperative:
+            self._link.beat()
+        else:
+            self._link.start()
+        replay_names = [handle.name for handle in self._replay]
+        if not self._link.wait_for(*replay_names):
+            return
+        self._replay_identities = [self._link.state.identities[name] for name in replay_names]
+        handle = ReplayHandle(lambda: [handle.address() for handle in self._replay])
+
+        def make_iterable() -> Any:
+            def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
+                self.dataset = agent.make_dataset(handle, layout, input_context)
+                return self.dataset.dataset
+
+            return strategy.distribute_datasets_from_function(of_pipeline)
+
+        self._reader: Iterator[Any] = (
+            iter(make_iterable())
+            if self.context.cooperative
+            else BatchReader(make_iterable, stopped=self.context.stop.is_set)
+        )
+
+    def step(self) -> None:
+        """One learner step; waits for its batch."""
+        self._rebuild_reader_if_replay_is_new()
+        try:
+            update = self._learner.step(self._reader)
+        except ReaderStopped:
+            return
+        self._steps += 1
+        self._weights.offer(self._steps, self._policy_variables)
+        now = time.monotonic()
+        if now >= self._next_metrics and not self.context.cooperative:
+            self._next_metrics = now + _METRICS_SECONDS
+            self.take_metrics(update.metrics)
+        self.last_update = update
+        if now >= self._next_checkpoint:
+            self.save_checkpoint()
+            self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
+
+    def finish(self) -> None:
+        if isinstance(getattr(self, "_reader", None), BatchReader):
+            self._reader.close()  # type: ignore[attr-defined]
+        self._values["learner_steps"] = self._steps
+        self._link.close()
+        self.save_checkpoint()
+
+    def beat(self) -> None:
+        """Reports by hand, in the inline launcher."""
+        if self._steps:
+            self.take_metrics(self.last_update.metrics)
+        self._link.beat()
+
+    def take_metrics(self, metrics: dict[str, Any]) -> None:
+        """Turns a step's metrics into plain numbers; waits for the step's computation to end."""
+        values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behaviour_step"}
+        if "behaviour_step" in metrics:
+            values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behaviour_step"]))
+        values["learner_steps"] = self._steps
+        self._values = values
+
+    def save_checkpoint(self) -> None:
+        """Writes a checkpoint, unless nothing has been learnt since the last one."""
+        if not hasattr(self, "_modules"):
+            return
+        if self._saved_step == self._steps and self._steps != 0:
+            # The same step again: only the counters may have moved on, and they belong to the step.
+            pass
+        try:
+            sources = self._coordinator.client(5.0).counter_sources()
+        except Unreachable:
+            self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
+            sources = self._checkpoints.counter_sources()
+        self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
+        self._saved_step = self._steps
+
+    def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
+        self._weights.begin(self._checkpoints.next_incarnation())
+        self._weights.offer(self._steps, variables)
+
+    def _collect(self) -> Report:
+        return Report(values={**self._values, "learner_steps": self._steps})
+
+    def _rebuild_reader_if_replay_is_new(self) -> None:
+        identities = [self._link.state.identities.get(handle.name, "") for handle in self._replay]
+        if identities != self._replay_identities and isinstance(self._reader, BatchReader):
+            self._replay_identities = identities
+            self._reader.rebuild()
+
+
+class _PublishedWeights:
+    """A consistent copy of the weights for those who ask, made between two steps and only when somebody has asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._incarnation = 0
+        self._version: Version | None = None
+        self._values: list[np.ndarray] = []
+        self._wanted = True
+
+    def begin(self, incarnation: int) -> None:
+        self._incarnation = incarnation
+
+    def offer(self, step: int, variables: Sequence[tf.Variable]) -> None:
+        if not self._wanted:
+            return
+        values = [variable.numpy() for variable in variables]
+        with self._lock:
+            self._version = Version(self._incarnation, step)
+            self._values = values
+            self._wanted = False
+
+    def get(self, have: Version | None) -> Snapshot | None:
+        with self._lock:
+            self._wanted = True
+            if self._version is None or self._version == have:
+                return None
+            return tuple(self._version), list(self._values)

@@ -1,0 +1,107 @@
+"""The link of a node to the coordinator: counts and values go up, the state of the run comes down."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .role import NodeContext, RoleHandle, Unreachable
+
+_BEAT_SECONDS = 0.5
+_CALL_SECONDS = 5.0
+
+
+class Report(NamedTuple):
+    """What a node tells the coordinator.  Plain Python values only: Courier hangs on NumPy ones."""
+
+    counts: dict[str, int] = {}
+    """Added up since the node started: a report that arrives twice, or not at all, does no harm."""
+    values: dict[str, float] = {}
+    """The newest values of metrics."""
+    episodes: list[tuple[float, int]] = []
+    """Return and length of the training episodes that ended since the last report."""
+    evaluation: dict[str, float] | None = None
+    """The result of an evaluation."""
+
+
+class RunState(NamedTuple):
+    """What the coordinator answers."""
+
+    stopping: bool
+    environment_steps: int
+    learner_steps: int
+    identities: dict[str, str]
+    """The identity of every node that has reported, by name."""
+
+
+class Link:
+    """Reports to the coordinator, from a thread of its own or by hand.
+
+    Args:
+      context: of the node.
+      coordinator: its handle.
+      collect: makes the next report; what it hands out is not handed out again.
+    """
+
+    def __init__(self, context: NodeContext, coordinator: RoleHandle, collect: Callable[[], Report]):
+        self._context = context
+        self._coordinator = coordinator
+        self._client = coordinator.client(_CALL_SECONDS)
+        self._collect = collect
+        self._sequence = 0
+        self._unsent: Report | None = None
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self.state = RunState(False, 0, 0, {})
+
+    def start(self) -> None:
+        """Reports twice a second until `close`."""
+        threading.Thread(target=self._beat_for_ever, name="link", daemon=True).start()
+
+    def beat(self) -> bool:
+        """Reports once; False if the coordinator did not answer (the same report is then sent again next time)."""
+        with self._lock:
+            if self._unsent is None:
+                self._unsent = self._collect()
+                self._sequence += 1
+            report = self._unsent
+            try:
+                answer = self._client.report(
+                    self._context.name, self._context.identity, self._sequence, *map(_plain, report)
+                )
+            except Unreachable as error:
+                logging.warning("the coordinator does not answer: %s", error)
+                self._client = self._coordinator.client(_CALL_SECONDS)
+                return False
+            self._unsent = None
+            self.state = RunState(*answer)
+        if self.state.stopping:
+            self._context.stop.set()
+        return True
+
+    def wait_for(self, *names: str) -> bool:
+        """Waits until those nodes have reported; False if the run stops before."""
+        while not all(name in self.state.identities for name in names):
+            if self._context.stop.is_set():
+                return False
+            self.beat()
+            self._context.stop.wait(0.02)
+        return True
+
+    def close(self) -> None:
+        """Sends the last report."""
+        self._closed = True
+        self._wake.set()
+        if not self.beat():
+            self.beat()
+
+    def _beat_for_ever(self) -> None:
+        while not self._closed:
+            self.beat()
+            self._wake.wait(_BEAT_SECONDS)
+
+
+def _plain(value: Any) -> Any:
+    """A part of a report as Courier can send it."""
+    return [list(item) for item in value] if isinstance(value, list) else value

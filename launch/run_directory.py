@@ -1,0 +1,49 @@
+"""The run directory: all that a run writes, and nothing outside it."""
+
+import dataclasses
+import pathlib
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    """Where a run keeps what.  Directories are made by `create`, not before."""
+
+    path: pathlib.Path
+
+    @property
+    def experiment(self) -> pathlib.Path:
+        """The YAML that is enough to run it again."""
+        return self.path / "experiment.yaml"
+
+    @property
+    def checkpoints(self) -> pathlib.Path:
+        return self.path / "checkpoints"
+
+    @property
+    def best_policy(self) -> pathlib.Path:
+        """The policy with the best evaluation so far."""
+        return self.checkpoints / "best.npz"
+
+    @property
+    def metrics(self) -> pathlib.Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def tensorboard(self) -> pathlib.Path:
+        return self.path / "tensorboard"
+
+    @property
+    def videos(self) -> pathlib.Path:
+        return self.path / "videos"
+
+    def replay(self, shard: int) -> pathlib.Path:
+        """Where a replay shard keeps its checkpoints."""
+        return self.path / "replay" / str(shard)
+
+    def log(self, node: str) -> pathlib.Path:
+        """The log file of a node such as `actor/0`."""
+        return self.path / "logs" / f"{node.replace('/', '-')}.log"
+
+    def create(self) -> None:
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.log("any").parent.mkdir(exist_ok=True)

@@ -1,0 +1,1 @@
+"""Keras modules: torsos, residual nets, recurrent cores, heads and distributions."""

@@ -1,0 +1,112 @@
+"""Torsos: from observations to features."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tree
+
+from ..data import CallboardError, Nest
+from .features import flat_features, scale
+
+_NATURE_SMALLEST = 36
+"""Height and width below which the convolutions of `NatureTorso` have nothing left to look at."""
+
+
+class MLPTorso(tf.keras.layers.Layer):
+    """Dense layers on all observations of a nest, flattened and joined (`features.flat_features`)."""
+
+    def __init__(
+        self,
+        spec: Nest,
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Any = "tanh",
+        name: str | None = None,
+    ) -> None:
+        """Layers of `hidden_sizes` units for observations of the nest `spec` of dm_env specs.
+
+        Weights begin orthogonal, with gain sqrt(2).
+        """
+        super().__init__(name=name)
+        self._spec = spec
+        self._layers = [
+            tf.keras.layers.Dense(
+                size, activation, kernel_initializer=tf.keras.initializers.Orthogonal(math.sqrt(2)), name=f"dense_{i}"
+            )
+            for i, size in enumerate(hidden_sizes)
+        ]
+
+    def call(self, observation: Nest) -> tf.Tensor:
+        """Nest of `[N, ...]` -> `[N, hidden_sizes[-1]]`."""
+        features = flat_features(self._spec, observation, self.compute_dtype)
+        for layer in self._layers:
+            features = layer(features)
+        return features
+
+
+class NatureTorso(tf.keras.layers.Layer):
+    """The convolutions of DQN (Mnih et al. 2015, "Model architecture"), made for images of 84 x 84."""
+
+    def __init__(self, name: str | None = None) -> None:
+        """Three convolutions and a dense layer of 512 units."""
+        super().__init__(name=name)
+        self._layers = [
+            tf.keras.layers.Conv2D(channels, kernel, stride, activation="relu", kernel_initializer="he_uniform")
+            for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+        ]
+        self._flatten = tf.keras.layers.Flatten()
+        self._dense = tf.keras.layers.Dense(512, activation="relu", kernel_initializer="he_uniform")
+
+    def call(self, image: tf.Tensor) -> tf.Tensor:
+        """Image `[N, height, width, channels]`, bytes or floats of about 0..1 -> `[N, 512]`."""
+        if min(image.shape[1:3]) < _NATURE_SMALLEST:
+            size = "x".join(str(length) for length in image.shape[1:3])
+            raise CallboardError(
+                f"The torso 'nature' needs images of at least {_NATURE_SMALLEST}x{_NATURE_SMALLEST}, not {size}; "
+                "use 'impala'."
+            )
+        features = scale(image, self.compute_dtype)
+        for layer in self._layers:
+            features = layer(features)
+        return self._dense(self._flatten(features))
+
+
+class ObservationTorso(tf.keras.layers.Layer):
+    """A torso of its own for each image of a nest, one MLP for all the rest, and their features side by side."""
+
+    def __init__(
+        self,
+        spec: Nest,
+        make_image_torso: Callable[[], tf.keras.layers.Layer],
+        make_vector_torso: Callable[[list[Any]], tf.keras.layers.Layer],
+        name: str | None = None,
+    ) -> None:
+        """Makes the torsos that the nest `spec` of dm_env specs asks for.
+
+        Args:
+          spec: of the observation.
+          make_image_torso: called for each image, an array of rank 3.
+          make_vector_torso: called with the list of all other specs, if there are any.
+          name: of the layer.
+        """
+        super().__init__(name=name)
+        leaves = tree.flatten(spec)
+        self._is_image = [is_image(leaf) for leaf in leaves]
+        vectors = [leaf for leaf, image in zip(leaves, self._is_image) if not image]
+        self._image_torsos = [make_image_torso() for image in self._is_image if image]
+        self._vector_torso = make_vector_torso(vectors) if vectors else None
+
+    def call(self, observation: Nest) -> tf.Tensor:
+        """Nest of `[N, ...]` -> `[N, F]`."""
+        leaves = tree.flatten(observation)
+        images = [leaf for leaf, image in zip(leaves, self._is_image) if image]
+        features = [torso(image) for torso, image in zip(self._image_torsos, images)]
+        if self._vector_torso is not None:
+            features.append(self._vector_torso([leaf for leaf, image in zip(leaves, self._is_image) if not image]))
+        return features[0] if len(features) == 1 else tf.concat(features, axis=-1)
+
+
+def is_image(spec: Any) -> bool:
+    """Whether an array is an image: height, width and channels."""
+    return len(spec.shape) == 3

@@ -1,0 +1,115 @@
+"""Datasets: from replay items to time-major batches, one replica's share at a time."""
+
+from typing import Any, NamedTuple
+
+import reverb
+import tensorflow as tf
+import tree
+
+from ..data import CallboardError, Sample
+from .handle import ReplayHandle
+from .sequences import SequenceItem
+
+
+class ReplayDataset(NamedTuple):
+    """A dataset, and what one batch of it takes from replay."""
+
+    dataset: tf.data.Dataset
+    table: str
+    items_per_batch: float
+    """Items that one batch takes from `table`; below 1 where an item serves several batches."""
+
+
+def items_per_batch(batch_size: int, envs_per_item: int, replicas: int) -> float:
+    """Items of `envs_per_item` sequences that make one global batch of `batch_size` sequences.
+
+    Raises:
+      CallboardError: the batch cannot be formed from whole items, or not be shared evenly by the replicas.
+    """
+    if batch_size % replicas:
+        raise CallboardError(
+            f"a batch of {batch_size} sequences cannot be shared by {replicas} learner devices: "
+            f"make agent.batch_size a multiple of {replicas}"
+        )
+    share = batch_size // replicas
+    if share % envs_per_item and envs_per_item % share:
+        lower = max(1, share // envs_per_item) * envs_per_item * replicas
+        raise CallboardError(
+            f"a batch of {batch_size} sequences cannot be formed from items of {envs_per_item} environments "
+            f"for {replicas} learner device(s): set agent.batch_size to {lower} or {lower + envs_per_item * replicas}"
+        )
+    return batch_size / envs_per_item
+
+
+def queue_dataset(
+    replay: ReplayHandle,
+    table: str,
+    signature: SequenceItem,
+    replica_batch: int,
+    shard: int = 0,
+) -> tf.data.Dataset:
+    """Sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
+
+    Items hold blocks of whole actor batches; they are concatenated, or cut, along B.  An item that arrives a second
+    time (a writer that lost its connection sends again what was not confirmed) is dropped.
+
+    Args:
+      replay: where to read.
+      table: name of a first-in-first-out table.
+      signature: of one item, see `sequence_signature`.
+      replica_batch: sequences in one batch of one replica.
+      shard: the replay shard.
+    """
+    envs_per_item = signature.record.first.shape[1]
+    blocks = max(1, replica_batch // envs_per_item)
+    items = reverb.TrajectoryDataset(
+        server_address=replay.address(shard),
+        table=table,
+        dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
+        shapes=tree.map_structure(lambda spec: spec.shape, signature),
+        max_in_flight_samples_per_worker=blocks,
+        num_workers_per_iterator=1,  # More would hand out the queue in any order.
+    )
+    dataset = items.map(lambda item: item.data).filter(_first_time_filter())
+    dataset = dataset.map(lambda item: Sample(record=item.record, state=item.state))
+    if replica_batch % envs_per_item == 0:
+        if blocks > 1:
+            dataset = dataset.batch(blocks, drop_remainder=True).map(_concatenate_blocks)
+    else:
+        parts = envs_per_item // replica_batch
+        dataset = dataset.map(lambda sample: _cut_block(sample, parts)).unbatch()
+    return dataset.prefetch(1)
+
+
+def _first_time_filter() -> Any:
+    newest = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=-1)
+
+    def first_time(item: SequenceItem) -> tf.Tensor:
+        # A writer's numbers only grow, and a queue keeps their order.
+        writer, number = item.identity[0], item.identity[1]
+        known = newest.lookup(writer)
+        newest.insert(writer, tf.maximum(known, number))
+        return number > known
+
+    return first_time
+
+
+def _concatenate_blocks(sample: Sample) -> Sample:
+    """[N, T, B, ...] -> [T, N * B, ...], and states [N, B, ...] -> [N * B, ...]."""
+
+    def merge_states(leaf: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(leaf, (-1, *leaf.shape[2:]))
+
+    def merge_blocks(leaf: tf.Tensor) -> tf.Tensor:
+        time_major = tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
+        return tf.reshape(time_major, (leaf.shape[1], leaf.shape[0] * leaf.shape[2], *leaf.shape[3:]))
+
+    return Sample(tree.map_structure(merge_blocks, sample.record), tree.map_structure(merge_states, sample.state))
+
+
+def _cut_block(sample: Sample, parts: int) -> Sample:
+    """[T, B, ...] -> [parts, T, B / parts, ...], and states [B, ...] -> [parts, B / parts, ...]."""
+    return Sample(
+        tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=1)), sample.record),
+        tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=0)), sample.state),
+    )

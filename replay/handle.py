@@ -1,0 +1,24 @@
+"""Where replay is: a handle that can be resolved again when a server comes back elsewhere."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import reverb
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayHandle:
+    """The shards of a replay server.
+
+    A handle is passed around instead of a client, because an address is only good until its server restarts.
+    """
+
+    addresses: Callable[[], Sequence[str]]
+    """Gives the present `host:port` of every shard."""
+
+    def address(self, shard: int = 0) -> str:
+        return self.addresses()[shard]
+
+    def client(self, shard: int = 0) -> reverb.Client:
+        """A new client of one shard.  It connects when it is first used."""
+        return reverb.Client(self.address(shard))

@@ -1,0 +1,82 @@
+"""Reading batches beside the learner, so that a dead replay server never blocks it for good."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+_POLL_SECONDS = 0.2
+
+
+class ReaderStopped(Exception):
+    """Raised by `BatchReader` when the run stops while it waits for a batch."""
+
+
+class BatchReader(Iterator[Any]):
+    """An iterator over a dataset that can be interrupted and rebuilt.
+
+    `next(dataset)` blocks in C++ and cannot be interrupted, so a thread of its own does it and holds one batch ready.
+    When the replay server comes back as another one, `rebuild` leaves the old thread behind and starts anew.
+
+    Args:
+      make_dataset: builds the dataset; called again by `rebuild`.
+      stopped: True once the run stops; waiting then ends with `ReaderStopped`.
+    """
+
+    def __init__(self, make_dataset: Callable[[], Iterable[Any]], stopped: Callable[[], bool]):
+        self._make_dataset = make_dataset
+        self._stopped = stopped
+        self._generation = _Generation(make_dataset)
+
+    def __next__(self) -> Any:
+        while True:
+            generation = self._generation
+            try:
+                batch = generation.batches.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                if self._stopped():
+                    raise ReaderStopped from None
+                continue
+            if isinstance(batch, Exception):
+                if not isinstance(batch, StopIteration):
+                    raise batch
+                # Reverb ends a dataset where a connection came back to another table: read on with a new one.
+                self.rebuild()
+            else:
+                return batch
+
+    def rebuild(self) -> None:
+        """Starts over with a new dataset; a batch that the old one held ready is dropped."""
+        self._generation.abandoned.set()
+        self._generation = _Generation(self._make_dataset)
+
+    def close(self) -> None:
+        self._generation.abandoned.set()
+
+
+class _Generation:
+    """One dataset and the thread that reads it."""
+
+    def __init__(self, make_dataset: Callable[[], Iterable[Any]]):
+        self.batches: queue.Queue[Any] = queue.Queue(maxsize=1)
+        self.abandoned = threading.Event()
+        self._make_dataset = make_dataset
+        threading.Thread(target=self._read, name="batch-reader", daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for batch in self._make_dataset():
+                if not self._put(batch):
+                    return
+            self._put(StopIteration())
+        except Exception as error:
+            self._put(error)
+
+    def _put(self, batch: Any) -> bool:
+        while not self.abandoned.is_set():
+            try:
+                self.batches.put(batch, timeout=_POLL_SECONDS)
+                return True
+            except queue.Full:
+                continue
+        return False

@@ -1,0 +1,172 @@
+"""Batched ticks in, sequences out: adjacent or overlapping, and no tick stored twice."""
+
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+import reverb
+import tensorflow as tf
+import tree
+
+from .. import specs
+from ..data import Layout, Nest, Record
+from .handle import ReplayHandle
+
+# Reverb's own rule: a signature or a batch of items is cheapest to move when a column is neither one chunk per tick
+# (many messages) nor one chunk per sequence (the observation that two sequences share would drag in a whole one).
+_CHUNKS_PER_SEQUENCE = 4
+
+
+class SequenceItem(NamedTuple):
+    """A replay item that holds T transitions of a batch of B environments."""
+
+    record: Record
+    """Observation, first and last hold `[T + 1, B, ...]`; all other fields `[T, B, ...]`."""
+    state: Nest
+    """The recurrent state that belongs to the first observation, `[B, ...]`."""
+    identity: Any
+    """int64 `[2]`: writer and running number, so that an item sent twice over a broken link can be told."""
+
+
+def sequence_signature(layout: Layout, length: int, batch: int) -> SequenceItem:
+    """The `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments."""
+    return SequenceItem(
+        record=_fields(
+            layout.record,
+            observed=lambda field: specs.add_leading(field, length + 1, batch),
+            chosen=lambda field: specs.add_leading(field, length, batch),
+        ),
+        state=specs.add_leading(layout.state, batch),
+        identity=tf.TensorSpec((2,), tf.int64),
+    )
+
+
+class SequenceWriter:
+    """Writes the ticks of one actor's environments as sequences of `length` transitions, one every `period` ticks.
+
+    One `append` a tick serves all environments of the batch, and one item holds the sequences of all of them.  Items
+    share the chunks of the ticks that they have in common: with `period == length` the one observation that ends a
+    sequence and begins the next, with a shorter period all ticks of the overlap.
+
+    Args:
+      replay: where to write.
+      layout: names the record and state to expect; what differs in shape or dtype is refused at the first append.
+      table: the table's name.
+      length: transitions in a sequence (T).
+      period: ticks between the starts of two sequences.
+      shard: the replay shard.
+      max_pending: items that may wait for the server's confirmation before `ready` holds the actor back.
+    """
+
+    def __init__(
+        self,
+        replay: ReplayHandle,
+        layout: Layout,
+        table: str,
+        length: int,
+        period: int,
+        shard: int = 0,
+        max_pending: int = 1,
+    ):
+        self._layout = layout
+        self._table = table
+        self._length = length
+        self._period = period
+        self._max_pending = max_pending
+        self._identity = random.SystemRandom().getrandbits(62)
+        self._ticks = 0
+        self.items_written = 0
+        self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=2 * length + 1)
+        self._configure(chunk_length(length))
+
+    def append(self, record: Record, state: Nest) -> None:
+        """Adds one tick: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
+
+        Never blocks; call `ready` before the next tick.
+        """
+        if self._ticks == 0:
+            _check_shapes(record, self._layout.record)
+        step: dict[str, Any] = {"record": record}
+        if self._ticks % self._period == 0:
+            step["state"] = state
+            step["identity"] = np.array([self._identity, self._ticks // self._period], np.int64)
+        self._writer.append(step)
+        self._ticks += 1
+        beyond_first = self._ticks - (self._length + 1)
+        if beyond_first >= 0 and beyond_first % self._period == 0:
+            self._writer.create_item(self._table, priority=1.0, trajectory=self._item())
+            self.items_written += 1
+            if self.items_written == 1:
+                # Closes the chunks after the first observation of the next sequence: from here on every sequence
+                # ends where a chunk ends, and is sent without waiting for later ticks.
+                self.ready(timeout=0.0, max_pending=0)
+
+    def ready(self, timeout: float, max_pending: int | None = None) -> bool:
+        """Waits up to `timeout` seconds for the server to catch up; False if it has not.
+
+        While it is False the actor must not step on: pending items would pile up in memory.
+        """
+        try:
+            self._writer.flush(self._max_pending if max_pending is None else max_pending, int(timeout * 1000))
+        except reverb.errors.DeadlineExceededError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Drops the connection; items that are not confirmed by now are lost."""
+        self._writer.close()
+
+    def _configure(self, chunk: int) -> None:
+        for path, _ in tree.flatten_with_path(self._layout.record):
+            self._writer.configure(
+                ("record", *path), num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk
+            )
+        starts = self._length // self._period + 2
+        for path, _ in tree.flatten_with_path(self._layout.state):
+            self._writer.configure(("state", *path), num_keep_alive_refs=starts, max_chunk_length=1)
+        self._writer.configure(("identity",), num_keep_alive_refs=starts, max_chunk_length=1)
+
+    def _item(self) -> SequenceItem:
+        history, begin = self._writer.history, -self._length - 1
+
+        def cut(field: Nest, end: int | None) -> Nest:
+            return tree.map_structure(lambda column: column[begin:end], field)
+
+        return SequenceItem(
+            record=_fields(history["record"], lambda field: cut(field, None), lambda field: cut(field, -1)),
+            state=tree.map_structure(lambda column: column[begin], history["state"]) if self._layout.state else (),
+            identity=history["identity"][begin],
+        )
+
+
+def chunk_length(length: int) -> int:
+    """Ticks to a chunk: the longest that divides a sequence evenly into at least four chunks."""
+    return max(
+        divisor for divisor in range(1, max(1, length // _CHUNKS_PER_SEQUENCE) + 1) if length % divisor == 0
+    )
+
+
+def _fields(record: Record, observed: Any, chosen: Any) -> Record:
+    """Applies `observed` to the fields that a sequence holds T+1 of, and `chosen` to those it holds T of."""
+    return Record(
+        observation=observed(record.observation),
+        first=observed(record.first),
+        last=observed(record.last),
+        action=chosen(record.action),
+        reward=chosen(record.reward),
+        discount=chosen(record.discount),
+        extras=chosen(record.extras),
+        version=chosen(record.version),
+    )
+
+
+def _check_shapes(record: Record, expected: Record) -> None:
+    tree.assert_same_structure(record, expected)
+    for (path, value), spec in zip(tree.flatten_with_path(record), tree.flatten(expected), strict=True):
+        value = np.asarray(value)
+        if value.shape[1:] != tuple(spec.shape) or value.dtype != spec.dtype.as_numpy_dtype:
+            name = ".".join(str(part) for part in path)
+            raise ValueError(
+                f"the record's {name} is {value.dtype}{value.shape[1:]} for one environment, "
+                f"but replay was laid out for {spec.dtype.name}{tuple(spec.shape)}"
+            )

@@ -1,0 +1,212 @@
+"""What agents see of an environment's spaces, and what the environment gets of their actions."""
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+import tree
+from dm_env import specs
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+
+from callboard.data import CallboardError
+from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+
+
+class Mirror(gymnasium.Env):
+    """Shows values that it draws from its space, and keeps what it is given."""
+
+    def __init__(self, observation_space, action_space):
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.shown = []
+        self.taken = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.shown.append(self.observation_space.sample())
+        return self.shown[-1], {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.taken.append(action)
+        self.shown.append(self.observation_space.sample())
+        return self.shown[-1], 0.0, False, False, {}
+
+
+NESTED = spaces.Dict(
+    {
+        "camera": spaces.Box(0, 255, (4, 4, 3), np.uint8),
+        "arm": spaces.Tuple((spaces.Box(-1, 1, (2,), np.float64), spaces.Discrete(5, start=-2))),
+        "doors": spaces.MultiDiscrete([3, 4], start=[1, 0]),
+        "lamps": spaces.MultiBinary(3),
+    }
+)
+
+
+def batches(observation_space, action_space, batch_size=2):
+    """The same environments twice: stepped one after the other, and as a vector environment."""
+    singles = [[Mirror(observation_space, action_space) for _ in range(batch_size)] for _ in range(2)]
+    seeds = range(batch_size)
+    yield singles[0], GymnasiumBatch(singles[0], seeds)
+    vector = SyncVectorEnv([lambda single=single: single for single in singles[1]])
+    yield singles[1], GymnasiumVectorBatch(vector, seeds)
+
+
+def test_nested_observations():
+    for singles, batch in batches(NESTED, spaces.Discrete(2)):
+        observed = batch.spec.observation
+        assert tree.map_structure(lambda leaf: (leaf.dtype.name, leaf.shape), observed) == {
+            "camera": ("uint8", (4, 4, 3)),
+            "arm": (("float32", (2,)), ("int32", ())),
+            "doors": ("int32", (2,)),
+            "lamps": ("int32", (3,)),
+        }
+        assert observed["arm"][1].num_values == 5
+        assert observed["camera"].maximum.max() == 255
+        for number, tick in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
+            for slot in range(2):
+                shown = singles[slot].shown[number]
+                single = tree.map_structure(lambda array, slot=slot: array[slot], tick.observation)
+                tree.map_structure(lambda leaf, value: leaf.validate(value), observed, single)
+                np.testing.assert_array_equal(single["camera"], shown["camera"])
+                np.testing.assert_array_equal(single["arm"][0], shown["arm"][0].astype(np.float32))
+                assert single["arm"][1] == shown["arm"][1] + 2
+                np.testing.assert_array_equal(single["doors"], shown["doors"] - [1, 0])
+                np.testing.assert_array_equal(single["lamps"], shown["lamps"])
+
+
+def test_nested_actions():
+    action_space = spaces.Dict(
+        {
+            "gear": spaces.Discrete(3, start=-1),
+            "wheel": spaces.Box(-0.1, 0.1, (2,), np.float64),
+            "levers": spaces.Tuple((spaces.MultiDiscrete([2, 3], start=[5, 0]), spaces.MultiBinary(2))),
+        }
+    )
+    for singles, batch in batches(spaces.Discrete(2), action_space):
+        acted = batch.spec.action
+        assert acted["gear"] == specs.DiscreteArray(3, dtype=np.int32)
+        assert acted["wheel"].dtype == np.float32
+        batch.reset()
+        # The largest and the smallest action that the spec allows: the environment checks that they are its own.
+        highest = tree.map_structure(lambda leaf: np.broadcast_to(leaf.maximum, leaf.shape), acted)
+        lowest = tree.map_structure(lambda leaf: np.broadcast_to(leaf.minimum, leaf.shape), acted)
+        batch.step(tree.map_structure(lambda low, high: np.stack([low, high]), lowest, highest))
+        low, high = singles[0].taken[-1], singles[1].taken[-1]
+        assert (low["gear"], high["gear"]) == (-1, 1)
+        np.testing.assert_allclose([low["wheel"], high["wheel"]], [[-0.1, -0.1], [0.1, 0.1]], rtol=1e-6)
+        np.testing.assert_array_equal([low["levers"][0], high["levers"][0]], [[5, 0], [6, 2]])
+        np.testing.assert_array_equal([low["levers"][1], high["levers"][1]], [[0, 0], [1, 1]])
+
+
+def test_discrete_actions_count_from_zero():
+    for singles, batch in batches(spaces.Discrete(2), spaces.Discrete(3, start=7)):
+        assert batch.spec.action == specs.DiscreteArray(3, dtype=np.int32)
+        batch.reset()
+        batch.step(np.array([0, 2], np.int32))
+        assert [int(single.taken[-1]) for single in singles] == [7, 9]
+
+
+def test_an_environment_that_writes_into_its_action_does_not_change_the_actors():
+    class Clumsy(Mirror):
+        def step(self, action):
+            action[:] = 0
+            return super().step(action)
+
+    batch = GymnasiumBatch([Clumsy(spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32))], [0])
+    batch.reset()
+    actions = np.ones((1, 2), np.float32)
+    batch.step(actions)
+    assert (actions == 1).all()
+
+
+def test_bounds_are_kept_where_they_are_finite():
+    box = spaces.Box(np.array([-1, -np.inf]), np.array([np.inf, 3]), dtype=np.float64)
+    for _, batch in batches(box, spaces.Box(-np.inf, np.inf, (1,), np.float32)):
+        observed, acted = batch.spec
+        assert isinstance(observed, specs.BoundedArray)
+        assert observed.minimum.tolist() == [-1, -np.inf] and observed.maximum.tolist() == [np.inf, 3]
+        assert isinstance(acted, specs.BoundedArray) and not np.isfinite(acted.maximum).any()
+    for _, batch in batches(spaces.Box(-np.inf, np.inf, (1,)), spaces.Discrete(2)):
+        assert type(batch.spec.observation) is specs.Array
+
+
+@pytest.mark.parametrize(
+    "observation_space, action_space, message",
+    [
+        (spaces.Text(5), spaces.Discrete(2), "the observation space Text is not supported"),
+        (
+            spaces.Dict({"a": spaces.Dict({"mission": spaces.Text(5)})}),
+            spaces.Discrete(2),
+            "the observation space Text at 'a/mission' is not supported",
+        ),
+        (spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2)), "the action space Sequence is not supported"),
+    ],
+)
+def test_spaces_that_are_not_supported_are_named(observation_space, action_space, message):
+    with pytest.raises(CallboardError, match=message) as caught:
+        GymnasiumBatch([Mirror(observation_space, action_space)], [0])
+    assert "\n" not in str(caught.value)
+
+
+def test_an_observation_of_another_shape_than_its_space_is_refused():
+    class Wrong(Mirror):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros((1, 4), np.float32), {}
+
+    batch = GymnasiumBatch([Wrong(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))], [0])
+    with pytest.raises(CallboardError, match=r"shape \(1, 4\) where its spec says \(4,\)"):
+        batch.reset()
+
+
+class DmMirror(dm_env.Environment):
+    """A `dm_env` environment with the specs it is made with."""
+
+    def __init__(self, observation_spec, action_spec):
+        self._observation_spec = observation_spec
+        self._action_spec = action_spec
+        self.taken = []
+
+    def observation_spec(self):
+        return self._observation_spec
+
+    def action_spec(self):
+        return self._action_spec
+
+    def _observation(self):
+        return tree.map_structure(lambda leaf: leaf.generate_value(), self._observation_spec)
+
+    def reset(self):
+        return dm_env.restart(self._observation())
+
+    def step(self, action):
+        tree.map_structure(lambda leaf, value: leaf.validate(value), self._action_spec, action)
+        self.taken.append(action)
+        return dm_env.transition(0.5, self._observation(), discount=0.9)
+
+
+def test_dm_env_specs():
+    observation = {"joints": specs.BoundedArray((3,), np.float64, 0, 0.5), "goal": [specs.DiscreteArray(4)]}
+    action = {"torque": specs.BoundedArray((2,), np.float64, -0.1, 0.1), "mode": specs.BoundedArray((), int, 1, 3)}
+    singles = [DmMirror(observation, action) for _ in range(2)]
+    batch = DmEnvBatch(singles)
+    assert tree.map_structure(lambda leaf: (leaf.dtype.name, leaf.shape), batch.spec.observation) == {
+        "joints": ("float32", (3,)),
+        "goal": (("int32", ()),),
+    }
+    assert batch.spec.action["mode"] == specs.DiscreteArray(3, dtype=np.int32)
+    batch.reset()
+    high = batch.spec.action["torque"].maximum
+    tick = batch.step({"torque": np.broadcast_to(high, (2, 2)), "mode": np.array([0, 2], np.int32)})
+    assert tick.observation["joints"].shape == (2, 3) and tick.observation["goal"][0].shape == (2,)
+    assert tick.reward.tolist() == [0.5, 0.5]
+    np.testing.assert_array_equal(tick.discount, np.float32([0.9, 0.9]))
+    assert [int(single.taken[-1]["mode"]) for single in singles] == [1, 3]
+
+
+def test_dm_env_specs_that_are_not_supported():
+    with pytest.raises(CallboardError, match="the observation spec StringArray is not supported"):
+        DmEnvBatch([DmMirror({"name": specs.StringArray(())}, specs.DiscreteArray(2))])

@@ -1,0 +1,167 @@
+"""Which network an environment gets, and what is said to a wrong name."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from dm_env import specs
+
+from callboard.data import CallboardError
+from callboard.networks.defaults import make_torso, policy_value_network
+from callboard.networks.network import Inputs
+from callboard.networks.residual import ImpalaResNet
+from callboard.networks.torsos import MLPTorso, NatureTorso
+from callboard.specs import EnvironmentSpec, zeros
+
+VECTOR = specs.BoundedArray((4,), np.float32, -1, 1)
+IMAGE = specs.BoundedArray((40, 40, 3), np.uint8, 0, 255)
+OBSERVATIONS = {
+    "vector": VECTOR,
+    "float64 vector": specs.Array((4,), np.float64),
+    "choice": specs.DiscreteArray(16),
+    "image": IMAGE,
+    "small binary image": specs.Array((10, 10, 4), np.bool_),
+    "vectors": {"position": VECTOR, "velocity": specs.Array((2, 2), np.float32), "mode": specs.DiscreteArray(3)},
+    "images and vectors": {"eye": IMAGE, "body": VECTOR, "inner": {"map": specs.Array((12, 12, 1), np.float32)}},
+}
+
+
+def spec_of(observation):
+    return EnvironmentSpec(observation, specs.DiscreteArray(6))
+
+
+def random_observation(spec, leading, seed=0):
+    rng = np.random.default_rng(seed)
+    return tree.map_structure(lambda leaf: rng.integers(0, 2, (*leading, *leaf.shape)).astype(leaf.dtype), spec)
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_every_kind_of_observation(name, core):
+    spec = spec_of(OBSERVATIONS[name])
+    network = policy_value_network(spec, core=core, lstm_size=8)
+    variables = len(network.trainable_variables)
+    observation = random_observation(spec.observation, (3, 2))
+    unroll = tf.function(network.unroll)
+    outputs, _ = unroll(Inputs(observation), network.initial_state(2), np.zeros((3, 2), bool))
+    assert outputs.logits.shape == (3, 2, 6) and outputs.value.shape == (3, 2)
+    assert outputs.logits.dtype == tf.float32
+    assert len(network.trainable_variables) == variables
+    # Every part of the observation matters.
+    for index in range(len(tree.flatten(observation))):
+        leaves = tree.flatten(observation)
+        leaves[index] = tree.flatten(random_observation(spec.observation, (3, 2), seed=1))[index]
+        others, _ = unroll(
+            Inputs(tree.unflatten_as(observation, leaves)), network.initial_state(2), np.zeros((3, 2), bool)
+        )
+        assert np.abs(outputs.value - others.value).max() > 1e-7
+
+
+def test_choice_of_torso():
+    def kinds(observation, name):
+        torso = make_torso(spec_of(observation), name)
+        return {type(module) for module in (torso, *torso.submodules)} & {MLPTorso, NatureTorso, ImpalaResNet}
+
+    assert kinds(VECTOR, "auto") == kinds(VECTOR, "mlp") == kinds(IMAGE, "mlp") == {MLPTorso}
+    assert kinds(IMAGE, "auto") == kinds(IMAGE, "impala") == {ImpalaResNet}
+    assert kinds(IMAGE, "nature") == {NatureTorso}
+    assert kinds({"eye": IMAGE, "body": VECTOR}, "auto") == {MLPTorso, ImpalaResNet}
+
+
+@pytest.mark.parametrize("torso", ["impala", "nature", "mlp"])
+def test_bytes_are_scaled(torso):
+    """Bytes and the same picture in floats from 0 to 1 are one picture."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (2, 40, 40, 3)).astype(np.uint8)
+    layer = make_torso(spec_of(IMAGE), torso)
+    np.testing.assert_allclose(layer(image), layer((image / 255).astype(np.float32)), atol=1e-5)
+
+
+@pytest.mark.parametrize("torso", ["mlp", "nature", "impala"])
+def test_float64(torso):
+    tf.keras.backend.set_floatx("float64")
+    try:
+        network = policy_value_network(spec_of(IMAGE), torso)
+    finally:
+        tf.keras.backend.set_floatx("float32")
+    outputs, _ = network.step(Inputs(zeros(IMAGE, 2)), (), np.zeros(2, bool))
+    assert outputs.value.dtype == tf.float64
+    assert {variable.dtype for variable in network.trainable_variables} == {tf.float64}
+
+
+def test_sizes_of_the_published_networks():
+    """Weights counted by hand from the papers' figures, for 84x84x4 and 64x64x3 images."""
+    nature = NatureTorso()
+    assert nature(np.zeros((1, 84, 84, 4), np.uint8)).shape == (1, 512)
+    convolutions = (8 * 8 * 4 + 0) * 32 + 32 + 4 * 4 * 32 * 64 + 64 + 3 * 3 * 64 * 64 + 64
+    assert nature.count_params() == convolutions + 7 * 7 * 64 * 512 + 512
+
+    impala = ImpalaResNet()
+    assert impala(np.zeros((1, 64, 64, 3), np.uint8)).shape == (1, 256)
+    convolution = lambda inputs, outputs: 9 * inputs * outputs + outputs  # noqa: E731
+    sections = sum(convolution(a, b) + 4 * convolution(b, b) for a, b in ((3, 16), (16, 32), (32, 32)))
+    assert impala.count_params() == sections + 8 * 8 * 32 * 256 + 256
+    # Fifteen convolutions, as the paper counts.
+    assert sum(len(variable.shape) == 4 for variable in impala.trainable_variables) == 15
+
+    wide = ImpalaResNet(width=2)
+    wide(np.zeros((1, 64, 64, 3), np.uint8))
+    assert wide.trainable_variables[0].shape == (3, 3, 3, 32)
+
+
+def make_small_torso(spec):
+    return tf.keras.Sequential([tf.keras.layers.Dense(5, input_shape=spec.observation.shape)])
+
+
+def make_nothing(spec):
+    return None
+
+
+def test_torsos_of_the_user(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torso_of_the_user", sys.modules[__name__])
+    spec = spec_of(VECTOR)
+    for torso in (make_small_torso, make_small_torso(spec), "torso_of_the_user:make_small_torso"):
+        network = policy_value_network(spec, torso, core="lstm", lstm_size=3)
+        outputs, _ = network.unroll(
+            Inputs(np.ones((2, 3, 4), np.float32)), network.initial_state(3), np.zeros((2, 3), bool)
+        )
+        assert outputs.value.shape == (2, 3)
+        assert (4, 5) in [tuple(variable.shape) for variable in network.trainable_variables]
+
+
+def test_a_functional_model_on_a_nest():
+    inputs = {"eye": tf.keras.Input((40, 40, 3)), "body": tf.keras.Input((4,))}
+    features = tf.keras.layers.Concatenate()([tf.keras.layers.Flatten()(inputs["eye"]), inputs["body"]])
+    model = tf.keras.Model(inputs, tf.keras.layers.Dense(5)(features))
+    spec = spec_of({"eye": IMAGE, "body": VECTOR})
+    outputs, _ = policy_value_network(spec, model).step(Inputs(zeros(spec.observation, 2)), (), np.zeros(2, bool))
+    assert outputs.value.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("torso", "message"),
+    [
+        ("natur", "no torso 'natur'; did you mean 'nature'.*auto, mlp, nature, impala or package.module:factory"),
+        ("impala", "'impala' is for images.*'mlp'"),
+        ("no_such_package:torso", "No module named 'no_such_package'"),
+        ("torso_of_the_user:make_smal_torso", "did you mean 'make_small_torso'"),
+        ("torso_of_the_user:make_nothing", "must give a Keras layer or model, not NoneType"),
+        (":x", "cannot be imported"),
+    ],
+)
+def test_wrong_torsos(monkeypatch, torso, message):
+    monkeypatch.setitem(sys.modules, "torso_of_the_user", sys.modules[__name__])
+    with pytest.raises(CallboardError, match=message) as error:
+        policy_value_network(spec_of(VECTOR), torso)
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_core_and_wrong_action():
+    with pytest.raises(CallboardError, match="no core 'lstn'; did you mean 'lstm'"):
+        policy_value_network(spec_of(VECTOR), core="lstn")
+    with pytest.raises(CallboardError, match=r"discrete action, not float32\(4,\)"):
+        policy_value_network(EnvironmentSpec(VECTOR, VECTOR))
+    with pytest.raises(CallboardError, match="at least 36x36, not 12x12"):
+        policy_value_network(spec_of(specs.Array((12, 12, 1), np.uint8)), "nature")
