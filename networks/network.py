@@ -108,7 +108,7 @@ class Network(tf.Module):
           Outputs, leaves `[T, B, ...]`, and the state that belongs to the observation after the last.
         """
         first = tf.convert_to_tensor(first)
-        lengths = first.shape.as_list() if first.shape.is_fully_defined() else tf.unstack(tf.shape(first), num=2)
+        lengths = [tf.shape(first)[axis] if known is None else known for axis, known in enumerate(first.shape)]
         merged = Inputs(*(None if part is None else tree.map_structure(_merge_time, part) for part in inputs))
         features = _split_time(self._features(merged, _merge_time(first)), lengths)
         features, state = self._core.unroll(features, state, first)
@@ -136,8 +136,8 @@ class Network(tf.Module):
         return tf.concat([features, previous], axis=-1)
 
     def _build(self, spec: specs.EnvironmentSpec) -> None:
-        zeros = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
-        inputs = Inputs(*zeros, previous_reward=tf.zeros((1,)))
+        observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
+        inputs = Inputs(observation, action, tf.zeros((1,)))
         first = tf.ones((1,), tf.bool)
         features = self._features(inputs, first)
         if features.shape.rank != 2 or features.shape[1] is None:

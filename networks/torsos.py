@@ -92,18 +92,17 @@ class ObservationTorso(tf.keras.layers.Layer):
         """
         super().__init__(name=name)
         leaves = tree.flatten(spec)
-        self._is_image = [is_image(leaf) for leaf in leaves]
-        vectors = [leaf for leaf, image in zip(leaves, self._is_image) if not image]
-        self._image_torsos = [make_image_torso() for image in self._is_image if image]
-        self._vector_torso = make_vector_torso(vectors) if vectors else None
+        self._images = [index for index, leaf in enumerate(leaves) if is_image(leaf)]
+        self._vectors = [index for index, leaf in enumerate(leaves) if not is_image(leaf)]
+        self._image_torsos = [make_image_torso() for _ in self._images]
+        self._vector_torso = make_vector_torso([leaves[index] for index in self._vectors]) if self._vectors else None
 
     def call(self, observation: Nest) -> tf.Tensor:
         """Nest of `[N, ...]` -> `[N, F]`."""
         leaves = tree.flatten(observation)
-        images = [leaf for leaf, image in zip(leaves, self._is_image) if image]
-        features = [torso(image) for torso, image in zip(self._image_torsos, images)]
+        features = [torso(leaves[self._images[number]]) for number, torso in enumerate(self._image_torsos)]
         if self._vector_torso is not None:
-            features.append(self._vector_torso([leaf for leaf, image in zip(leaves, self._is_image) if not image]))
+            features.append(self._vector_torso([leaves[index] for index in self._vectors]))
         return features[0] if len(features) == 1 else tf.concat(features, axis=-1)
 
 

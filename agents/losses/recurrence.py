@@ -10,8 +10,8 @@ from .shapes import check_same_shape
 def backward_sum(x_t: Any, decay_t: Any) -> tf.Tensor:
     """y_t = x_t + decay_t * y_{t+1}, with y_T = 0.
 
-    T is written out in the graph: two operations a step are faster to trace and to run than a `tf.while_loop` at T = 20,
-    and faster to run at any length.
+    T is written out in the graph: with two operations a step that is faster to trace and to run than `tf.while_loop`
+    or `tf.scan` at T = 20, and faster to run at any length.
 
     Args:
       x_t: `[T, ...]`, T known.

@@ -18,13 +18,14 @@ from ..learner import LearnerRole
 from ..program import POLICIES, nodes_of
 from ..replay import ReplayRole
 from ..role import NodeContext, Role, RoleNode
+from ..run_directory import RunDirectory
 from .addresses import FixedAddress
 from .outcome import Monitor, Outcome, stop_signals
 
 _BEAT_STEPS = 1000
 
 
-def run(program: lp.Program, monitor: Monitor) -> Outcome:
+def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in this thread."""
     stop = threading.Event()
     outcome = Outcome()

@@ -40,8 +40,9 @@ def random_sequences(seed, steps=9, batch=24):
     )
 
 
-def vtrace_sums(values, r_t, log_rho_t, discount_t, counts_t, rho_bar, c_bar, pg_rho_bar, lambda_):
+def vtrace_sums(values, r_t, log_rho_t, discount_t, counts_t, bars, lambda_):
     """Equation (1) as it stands: for each start s a sum over t of discounts times a product of c_i times delta_t V."""
+    rho_bar, c_bar, pg_rho_bar = bars
     steps, batch = r_t.shape
     ratio = np.exp(log_rho_t)
     vs = np.array(values)
@@ -74,8 +75,8 @@ def test_equals_the_double_sum(seed, rho_bar, c_bar, pg_rho_bar, lambda_):
     assert (~does_count).any() and (does_count & (discount == 0)).any(), "The sequences must hold both kinds of ends."
 
     result = vtrace(**sequences, clip_rho=rho_bar, clip_c=c_bar, clip_policy_gradient_rho=pg_rho_bar, lambda_=lambda_)
-    bars = (np.inf if bar is None else bar for bar in (rho_bar, c_bar, pg_rho_bar))
-    vs, advantages = vtrace_sums(**sequences, **dict(zip(("rho_bar", "c_bar", "pg_rho_bar"), bars)), lambda_=lambda_)
+    bars = [np.inf if bar is None else bar for bar in (rho_bar, c_bar, pg_rho_bar)]
+    vs, advantages = vtrace_sums(**sequences, bars=bars, lambda_=lambda_)
     assert result.vs.dtype == tf.float64
     np.testing.assert_allclose(result.vs, vs, atol=1e-10)
     np.testing.assert_allclose(result.advantages, advantages, atol=1e-10)

@@ -1,0 +1,227 @@
+"""The command `callboard`."""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..data import CallboardError
+from .launchers.forkserver import start_forkserver, stop_forkserver
+
+_USAGE = """\
+usage: callboard COMMAND ...
+
+commands:
+  train AGENT --env NAME [options]     train an agent
+  train --recipe NAME [options]        the same from a recipe, see `callboard list recipes`
+  evaluate RUN [--episodes N]          play with the policy of a run
+  graph AGENT --env NAME [options]     show the program graph of a run without starting it
+  list agents|environments|recipes     what there is
+  doctor                               check this machine and installation
+
+`callboard COMMAND --help` tells more."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code, 2 where the user has to mend something first."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # `my_module:MyAgent` is looked for where the user stands.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    commands = {"train": _train, "evaluate": _evaluate, "graph": _graph, "list": _list, "doctor": _doctor}
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_USAGE)
+        return 0
+    try:
+        if arguments[0] not in commands:
+            from .settings import nearest
+
+            near = nearest(arguments[0], commands)
+            raise CallboardError(
+                f"unknown command {arguments[0]!r}: "
+                + (f"did you mean {near!r}?" if near else f"there are {', '.join(commands)}")
+            )
+        return commands[arguments[0]](arguments[1:])
+    except CallboardError as error:
+        print(f"callboard: {error}", file=sys.stderr)
+        return 2
+    finally:
+        stop_forkserver()
+
+
+def _train(arguments: list[str]) -> int:
+    parser = _parser("train", "Trains an agent.", agent=True)
+    parser.add_argument("--launcher", default="processes", help="processes (default), threads or inline")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --run-dir")
+    known, options = parser.parse_known_args(arguments)
+    if known.launcher == "processes" and not known.help:
+        # While this process reads the settings, another one already imports TensorFlow.
+        start_forkserver()
+    from .display import make_monitor
+    from .run import run
+
+    if known.help:
+        return _help(parser, known.agent)
+    experiment = _experiment(known, options, resume=known.resume)
+    monitor = make_monitor(experiment.max_steps)
+    try:
+        outcome = run(experiment, known.launcher, monitor, known.resume)
+    finally:
+        monitor.close()
+    if outcome.failed_node is not None:
+        print(f"{outcome.failed_node} failed:\n{(outcome.error or '').rstrip()}", file=sys.stderr)
+    else:
+        Console(highlight=False, soft_wrap=True).print(f"The run is over: {outcome.reason}.")
+    return outcome.exit_code
+
+
+def _evaluate(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("callboard evaluate", description="Plays with the policy of a run.")
+    parser.add_argument("run", type=pathlib.Path, help="the run directory")
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
+    parser.add_argument("--video", action="store_true", help="record an episode as MP4 under RUN/videos")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    known = _parse(parser, arguments)
+    if known.episodes < 1:
+        raise CallboardError(f"--episodes must be at least 1, not {known.episodes}")
+    from .evaluation import evaluate_run
+    from .run_directory import RunDirectory
+    from .settings import read_experiment
+
+    run_directory = RunDirectory(known.run)
+    experiment = read_experiment(known.run)
+    result = evaluate_run(experiment, run_directory, known.episodes, known.checkpoint, known.video)
+    returns = [episode.episode_return for episode in result.episodes]
+    summary: dict[str, Any] = {
+        "mean": statistics.fmean(returns),
+        "std": statistics.pstdev(returns),
+        "min": min(returns),
+        "max": max(returns),
+        "episodes": len(returns),
+        "mean_length": statistics.fmean(episode.length for episode in result.episodes),
+        "policy": str(result.policy),
+        "video": result.video and str(result.video),
+    }
+    if known.json:
+        print(json.dumps({**summary, "returns": returns}))
+        return 0
+    print(" ".join(f"{value:g}" for value in returns))
+    print(
+        f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
+        f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
+    )
+    if result.video:
+        print(f"video: {result.video}")
+    return 0
+
+
+def _graph(arguments: list[str]) -> int:
+    parser = _parser("graph", "Shows the program graph of a run without starting it.", agent=True)
+    known, options = parser.parse_known_args(arguments)
+    if known.help:
+        return _help(parser, known.agent)
+    from .program import describe_graph, make_program
+    from .run_directory import RunDirectory
+
+    experiment = _experiment(known, options)
+    layout = experiment.check()
+    print(describe_graph(make_program(experiment, layout, RunDirectory(pathlib.Path("runs")))))
+    return 0
+
+
+def _list(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("callboard list", description="Lists what there is.")
+    parser.add_argument("what", choices=("agents", "environments", "recipes"))
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    known = _parse(parser, arguments)
+    if known.what == "agents":
+        from ..agents.registry import AGENTS
+
+        names = sorted(AGENTS)
+    elif known.what == "environments":
+        import gymnasium
+
+        names = sorted(gymnasium.registry)
+    else:
+        from .settings import recipe_names
+
+        names = recipe_names()
+    print(json.dumps(names) if known.json else "\n".join(names))
+    return 0
+
+
+def _doctor(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("callboard doctor", description="Checks this machine and installation.")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    known = _parse(parser, arguments)
+    from .doctor import examine
+
+    findings = examine()
+    if known.json:
+        print(json.dumps([finding._asdict() for finding in findings]))
+    else:
+        table = Table.grid(padding=(0, 2))
+        for finding in findings:
+            table.add_row("ok" if finding.ok else "WRONG", finding.name, finding.found, finding.advice)
+        Console(highlight=False).print(table)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _parser(command: str, description: str, agent: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        f"callboard {command}", description=description, add_help=False, allow_abbrev=False
+    )
+    if agent:
+        parser.add_argument("agent", nargs="?", help="an agent's name, or package.module:Class")
+        parser.add_argument("--recipe", help="name of a recipe, or path of a YAML file")
+    parser.add_argument("-h", "--help", action="store_true", help="show this help")
+    return parser
+
+
+def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    return parser.parse_args(arguments)
+
+
+def _experiment(known: argparse.Namespace, options: list[str], resume: bool = False) -> Any:
+    from .settings import parse_experiment, read_experiment, read_recipe
+
+    if resume:
+        run_dir = next((value for name, value in _pairs(options) if name == "--run-dir"), None)
+        if run_dir is None:
+            raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
+        return read_experiment(pathlib.Path(run_dir), options)
+    recipe = read_recipe(known.recipe) if known.recipe else {}
+    return parse_experiment(known.agent, recipe, options)
+
+
+def _pairs(options: list[str]) -> list[tuple[str, str]]:
+    """Options and their values, whether written `--name value` or `--name=value`."""
+    split = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
+    return [(name.replace("_", "-"), value) for name, value in zip(split, split[1:])]
+
+
+def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:
+    parser.print_help()
+    if agent is None:
+        print("\nName an agent to see the options of the run and of that agent: callboard train impala --help")
+        return 0
+    from ..agents.registry import agent_class
+    from .settings import make_parser
+
+    lines = make_parser(agent_class(agent)).format_help().splitlines()
+    begin = next(index for index, line in enumerate(lines) if line.startswith("options") or line.startswith("All "))
+    print("\n" + "\n".join(lines[begin:]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

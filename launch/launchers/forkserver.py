@@ -1,0 +1,26 @@
+"""The forkserver: a process that has imported TensorFlow once and forks for every node."""
+
+import multiprocessing
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+from typing import Any
+
+
+def forkserver_context() -> Any:
+    """The `multiprocessing` context whose processes are forks of the forkserver."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["callboard.launch.launchers.preload"])
+    return context
+
+
+def start_forkserver() -> None:
+    """Starts it in the background, so that its imports go on while the caller does other things."""
+    forkserver_context()
+    multiprocessing.forkserver.ensure_running()
+
+
+def stop_forkserver() -> None:
+    """Ends the forkserver and multiprocessing's resource tracker; they start again when they are needed."""
+    # Both end by themselves with this process, and have no public way to end sooner.
+    multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]

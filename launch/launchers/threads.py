@@ -1,0 +1,72 @@
+"""The threads launcher: every node in a thread of its own, talking Courier and Reverb as between processes."""
+
+import queue
+import threading
+import traceback
+import uuid
+from typing import Any
+
+import launchpad as lp
+
+from ...data import CallboardError
+from ..program import POLICIES, nodes_of
+from ..role import NodeContext, RoleNode
+from ..run_directory import RunDirectory
+from .addresses import FixedAddress, ReservedPort
+from .outcome import Monitor, Outcome
+from .supervisor import Event, Exit, Supervised, Supervisor
+
+
+class ThreadWorker:
+    """One life of a node in a thread.  A thread cannot be killed: one that does not end is left behind."""
+
+    def __init__(self, node: RoleNode, port: int, events: "queue.SimpleQueue[Event]"):
+        self._node = node
+        self._events = events
+        self._context = NodeContext(
+            name=node.name, identity=uuid.uuid4().hex, stop=threading.Event(), tell=self._tell, port=port
+        )
+        self._thread = threading.Thread(target=self._run, name=node.name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._context.stop.set()
+
+    def kill(self) -> None:
+        self._context.stop.set()
+        self._tell("exit", Exit(clean=False, description="left behind in its thread"))
+
+    def _tell(self, kind: str, content: Any) -> None:
+        self._events.put(Event(self._node.name, kind, content))
+
+    def _run(self) -> None:
+        try:
+            self._node.run_role(self._context)
+            how = Exit(clean=True, description="ended")
+        except CallboardError as error:
+            how = Exit(clean=False, description=str(error), error=str(error), final=True)
+        except Exception as error:
+            how = Exit(clean=False, description=f"{type(error).__name__}: {error}", error=traceback.format_exc())
+        self._tell("exit", how)
+
+
+def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> Outcome:
+    """Runs the program to its end, in threads of this process."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    ports, nodes = [], []
+    for label, node in nodes_of(program):
+        port = ReservedPort()
+        ports.append(port)
+        node.port_address.bind(FixedAddress(f"localhost:{port.port}"))
+
+        def make_worker(node: RoleNode = node, port: ReservedPort = port) -> ThreadWorker:
+            return ThreadWorker(node, port.port, events)
+
+        nodes.append(Supervised(node.name, POLICIES[label], make_worker))
+    try:
+        return Supervisor(nodes, events, monitor).run()
+    finally:
+        for port in ports:
+            port.release()

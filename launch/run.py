@@ -1,0 +1,67 @@
+"""Running an experiment: the one way in for the command and for those who use Callboard as a library."""
+
+import datetime
+import importlib
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from ..agents.registry import agent_name
+from ..data import CallboardError
+from .display import LineMonitor
+from .experiment import Experiment
+from .launchers.outcome import Monitor, Outcome
+from .program import default_run_directory, make_program
+from .run_directory import RunDirectory
+from .settings import write_experiment
+
+LAUNCHERS: Sequence[str] = ("processes", "threads", "inline")
+
+
+def run(
+    experiment: Experiment, launcher: str = "processes", monitor: Monitor | None = None, resume: bool = False
+) -> Outcome:
+    """Runs an experiment to its end.
+
+    Args:
+      experiment: what to run.
+      launcher: one of `LAUNCHERS`.
+      monitor: is told what happens; None prints a line now and then.
+      resume: whether to go on with the run in `experiment.run_dir`, instead of beginning one there.
+
+    Returns:
+      How the run has ended.
+
+    Raises:
+      CallboardError: nothing was started, because something is wrong that the message names.
+    """
+    if launcher not in LAUNCHERS:
+        raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
+    layout = experiment.check()
+    directory = prepare_run_directory(experiment, resume)
+    program = make_program(experiment, layout, directory)
+    module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
+    return module.run(program, directory, monitor or LineMonitor(experiment.max_steps))
+
+
+def prepare_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
+    """Makes the run directory and writes the experiment into it.
+
+    Raises:
+      CallboardError: there is a run in it already, or none to resume.
+    """
+    path = experiment.run_dir
+    if path is None:
+        if resume:
+            raise CallboardError("resume needs the run's directory: name it with --run-dir")
+        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        name = agent_name(experiment.agent).rpartition(":")[2].lower()
+        path = default_run_directory(experiment, name, now)
+    directory = RunDirectory(pathlib.Path(path).absolute())
+    if resume and not directory.experiment.exists():
+        raise CallboardError(f"there is no run to resume in {path}: it has no experiment.yaml")
+    if not resume and directory.experiment.exists():
+        raise CallboardError(f"there is a run in {path} already: go on with it by --resume, or name another directory")
+    directory.create()
+    write_experiment(experiment, directory.experiment)
+    return directory

@@ -1,0 +1,172 @@
+"""Settings as a user writes them, in options and in YAML, and the experiment that they make.
+
+Every field of the agent and of the experiment is an option (`--agent.learning-rate 3e-4`, `--max-steps 1000`) and a
+YAML key (`agent: {learning_rate: 3e-4}`, `max_steps: 1000`), from the dataclasses themselves.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jsonargparse
+import yaml
+
+from ..agents.agent import Agent
+from ..agents.registry import agent_class, agent_name
+from ..data import CallboardError
+from .experiment import Experiment
+
+RECIPES = pathlib.Path(__file__).parent / "recipes"
+_AGENT = "agent"
+_NAME = "name"
+
+
+def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Experiment:
+    """The experiment that a recipe and command-line options make together; options come before the recipe.
+
+    Args:
+      agent: name of the agent; None takes the recipe's.
+      recipe: what the YAML holds, see `read_recipe`.
+      options: for example `["--agent.learning-rate", "3e-4"]`.
+
+    Raises:
+      CallboardError: an unknown option or key, with the nearest right one, or a value of the wrong type.
+    """
+    settings = {key: value for key, value in recipe.items() if key != _AGENT}
+    agent_settings = dict(recipe.get(_AGENT) or {})
+    recipe_agent = agent_settings.pop(_NAME, None)
+    name = agent or recipe_agent
+    if name is None:
+        raise CallboardError("name an agent (callboard train impala ...) or a recipe (--recipe impala-cartpole)")
+    if recipe_agent not in (None, name):
+        agent_settings = {}
+    recipe_class = agent_class(name)
+    if not dataclasses.is_dataclass(recipe_class):
+        raise CallboardError(f"the agent {name!r} must be a frozen dataclass")
+    parser = make_parser(recipe_class)
+    known = [action.dest for action in parser._actions if action.dest != "help"]
+    _check_keys([*settings, *(f"{_AGENT}.{key}" for key in agent_settings)], known)
+    try:
+        config = parser.parse_object({**settings, _AGENT: agent_settings})
+        given = parser.parse_args(_normalised(options, known), defaults=False)
+    except (argparse.ArgumentError, jsonargparse.ArgumentError) as error:
+        raise CallboardError(_one_line(str(error))) from error
+    values = {**vars(config.clone()), **{key: value for key, value in vars(given).items() if key != _AGENT}}
+    agent_values = {**vars(values.pop(_AGENT)), **vars(given.get(_AGENT) or jsonargparse.Namespace())}
+    if not values.get("env"):
+        raise CallboardError("name an environment: --env CartPole-v1")
+    return Experiment(agent=recipe_class(**agent_values), **values)
+
+
+def make_parser(agent: type[Agent]) -> jsonargparse.ArgumentParser:
+    """The options of an agent and an experiment."""
+    parser = jsonargparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
+    parser.add_class_arguments(Experiment, skip={_AGENT})
+    parser.set_defaults({"env": ""})
+    parser.add_class_arguments(agent, _AGENT)
+    return parser
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """A recipe that ships, by name, or a YAML file of the user's, by path.
+
+    Raises:
+      CallboardError: there is none, or it is not a YAML mapping.
+    """
+    path = pathlib.Path(name)
+    if not path.suffix:
+        path = RECIPES / f"{name}.yaml"
+    if not path.exists():
+        near = difflib.get_close_matches(name, recipe_names(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(recipe_names())}, or a path to a YAML file"
+        raise CallboardError(f"unknown recipe {name!r}: {hint}")
+    try:
+        recipe = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise CallboardError(f"{path} is not valid YAML: {_one_line(str(error))}") from error
+    if not isinstance(recipe, dict):
+        raise CallboardError(f"{path} must hold settings, such as `env: CartPole-v1`")
+    agent = recipe.get(_AGENT)
+    if agent is not None and not isinstance(agent, dict):
+        raise CallboardError(f"{path}: agent must hold settings, such as `agent: {{name: {agent}}}`")
+    return recipe
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
+    """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment."""
+    settings = {
+        field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment) if field.name != _AGENT
+    }
+    settings["run_dir"] = str(path.parent)
+    agent: Any = experiment.agent
+    settings[_AGENT] = {_NAME: agent_name(agent), **{f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}}
+    path.write_text(yaml.safe_dump(_plain(settings), sort_keys=False))
+
+
+def read_experiment(run: pathlib.Path, options: Sequence[str] = ()) -> Experiment:
+    """The experiment of a run directory.
+
+    Raises:
+      CallboardError: there is no run in it.
+    """
+    path = run / "experiment.yaml"
+    if not path.exists():
+        raise CallboardError(f"there is no run in {run}: it has no experiment.yaml")
+    return parse_experiment(None, {**read_recipe(str(path)), "run_dir": str(run)}, options)
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The most similar of some words."""
+    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
+    for key in keys:
+        if key not in known:
+            near = nearest(key, known)
+            raise CallboardError(f"unknown key {key!r}" + (f": did you mean {near!r}?" if near else ""))
+
+
+def _normalised(options: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Options with underscores for dashes in their names; all names are checked."""
+    result = []
+    for option in options:
+        if not option.startswith("--"):
+            result.append(option)
+            continue
+        name, equals, value = option[2:].partition("=")
+        key = name.replace("-", "_")
+        if key not in known and key.partition(".")[0] != "env_options":
+            near = nearest(key, known)
+            hint = f": did you mean --{near.replace('_', '-')}?" if near else ": see callboard train --help"
+            raise CallboardError(f"unknown option --{name}{hint}")
+        result.append(f"--{key}{equals}{value}")
+    return result
+
+
+def _one_line(message: str) -> str:
+    found = re.match(r'Parser key "(?P<key>[^"]+)":\s*(?P<problem>.*)', message, re.DOTALL)
+    if found:
+        message = f"{found['key']}: {found['problem']}"
+    message = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", message)
+    return " ".join(message.split())
+
+
+def _plain(value: Any) -> Any:
+    """Settings as YAML can hold them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if callable(value):
+        return f"{value.__module__}:{value.__qualname__}"
+    return str(value) if isinstance(value, pathlib.Path) else value
