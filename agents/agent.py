@@ -24,7 +24,9 @@ class Policy(Protocol):
     def __call__(
         self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Nest, Nest, Nest]:
-        """Acts on one tick.  Compiled without AutoGraph: a choice that depends on a tensor needs `tf.where` or `tf.cond`.
+        """Acts on one tick.
+
+        Compiled without AutoGraph: what depends on the value of a tensor needs `tf.where` or `tf.cond`.
 
         Args:
           tick: what the environments showed, leaves `[B, ...]`.

@@ -149,9 +149,7 @@ class Impala(Agent):
             sequence_signature(layout, self.unroll_length, layout.envs_per_actor),
             replica_batch=self.batch_size // layout.replicas,
         )
-        return ReplayDataset(
-            dataset, _TABLE, items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
-        )
+        return ReplayDataset(dataset, _TABLE, items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas))
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)

@@ -39,6 +39,10 @@ class WeightClient:
         self.version: Version | None = None
         """The version that the variables hold; None before the first."""
 
+    def reconnect(self, source: WeightSource) -> None:
+        """Fetches from another source from now on."""
+        self._source = source
+
     def fetch(self) -> None:
         """Asks the source for weights newer than those already fetched."""
         snapshot = self._source.get_variables(self._newest)

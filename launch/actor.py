@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,15 +13,15 @@ from ..data import Layout
 from ..environments import BatchedEnvironment, environment_seeds, make
 from ..replay import ReplayHandle
 from .experiment import Experiment
-from .link import Link, Report
-from .role import NodeContext, Role, RoleHandle, Unreachable
+from .link import LinkedRole, Report
+from .role import NodeContext, RoleHandle, Unreachable
 
 _CALL_SECONDS = 5.0
 _FETCH_SECONDS = 0.03
 _READY_SECONDS = 0.5
 
 
-class ActorRole(Role):
+class ActorRole(LinkedRole):
     """One batch of environments, from the slot `index * envs_per_actor` on."""
 
     def __init__(
@@ -34,13 +34,12 @@ class ActorRole(Role):
         learner: RoleHandle,
         replay: Sequence[RoleHandle],
     ):
-        super().__init__(context)
+        super().__init__(context, coordinator)
         self._experiment = experiment
         self._layout = layout
         self._index = index
         self._learner = learner
         self._replay = replay
-        self._link = Link(context, coordinator, self._collect)
         self._replay_identities: list[str] = []
         self._episodes: list[tuple[float, int]] = []
         self._episodes_done = 0
@@ -65,13 +64,10 @@ class ActorRole(Role):
         policy = compile_policy(experiment, self._layout, networks, "train", first_slot, experiment.envs_per_actor)
         self._layout = trace_layout(agent, self._layout, networks)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), policy.policy.variables)
-        if self.context.cooperative:
-            self._link.beat()
-        else:
-            self._link.start()
+        self.begin_reports()
         if not wait_for_weights(self._weights, self.context):
             return
-        if not self._link.wait_for(*(handle.name for handle in self._replay)):
+        if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
         self._actor = Actor(environment, policy, self._make_writer())
         if not self.context.cooperative:
@@ -100,13 +96,9 @@ class ActorRole(Role):
                 pass
 
     def finish(self) -> None:
-        self._link.close()
+        self.link.close()
         if self._actor is not None:
             self._environment.close()
-
-    def beat(self) -> None:
-        """Reports by hand, in the inline launcher."""
-        self._link.beat()
 
     def _make_writer(self) -> Any:
         self._replay_identities = self._identities()
@@ -120,7 +112,7 @@ class ActorRole(Role):
             actor.writer = self._make_writer()
 
     def _identities(self) -> list[str]:
-        return [self._link.state.identities.get(handle.name, "") for handle in self._replay]
+        return [self.link.state.identities.get(handle.name, "") for handle in self._replay]
 
     def _fetch_for_ever(self) -> None:
         while not self.context.stop.wait(_FETCH_SECONDS):
@@ -128,9 +120,9 @@ class ActorRole(Role):
                 self._weights.fetch()
             except Unreachable:
                 # The learner is being restarted; until it is back the actor goes on with what it has.
-                self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._weights.variables)
+                self._weights.reconnect(self._learner.client(_CALL_SECONDS))
 
-    def _collect(self) -> Report:
+    def collect(self) -> Report:
         episodes, self._episodes = self._episodes, []
         actor = self._actor
         counts = (
@@ -145,7 +137,9 @@ class ActorRole(Role):
         return Report(counts=counts, episodes=episodes)
 
 
-def make_environments(experiment: Experiment, role: str, first_slot: int, count: int) -> BatchedEnvironment:
+def make_environments(
+    experiment: Experiment, role: Literal["actor", "evaluator"], first_slot: int, count: int
+) -> BatchedEnvironment:
     """The environments of one node, each with a seed of its own."""
     seeds = environment_seeds(experiment.seed, role, first_slot, count)
     return make(experiment.env, count, seeds, experiment.env_options)

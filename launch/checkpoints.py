@@ -79,7 +79,9 @@ class Checkpoints:
         try:
             status.assert_consumed()
         except AssertionError as error:
-            raise CallboardError(f"{path} was written by another kind of learner: {str(error).splitlines()[0]}") from error
+            raise CallboardError(
+                f"{path} was written by another kind of learner: {str(error).splitlines()[0]}"
+            ) from error
         return int(path.name)
 
     def next_incarnation(self) -> int:

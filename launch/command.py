@@ -58,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(arguments: list[str]) -> int:
-    parser = _parser("train", "Trains an agent.", agent=True)
+    parser = _agent_parser("train", "Trains an agent.")
     parser.add_argument("--launcher", default="processes", help="processes (default), threads or inline")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --run-dir")
-    known, options = parser.parse_known_args(arguments)
+    known, options = _parse_agent(parser, arguments)
     if known.launcher == "processes" and not known.help:
         # While this process reads the settings, another one already imports TensorFlow.
         start_forkserver()
@@ -90,7 +90,7 @@ def _evaluate(arguments: list[str]) -> int:
     parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
     parser.add_argument("--video", action="store_true", help="record an episode as MP4 under RUN/videos")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    known = _parse(parser, arguments)
+    known = parser.parse_args(arguments)
     if known.episodes < 1:
         raise CallboardError(f"--episodes must be at least 1, not {known.episodes}")
     from .evaluation import evaluate_run
@@ -125,8 +125,8 @@ def _evaluate(arguments: list[str]) -> int:
 
 
 def _graph(arguments: list[str]) -> int:
-    parser = _parser("graph", "Shows the program graph of a run without starting it.", agent=True)
-    known, options = parser.parse_known_args(arguments)
+    parser = _agent_parser("graph", "Shows the program graph of a run without starting it.")
+    known, options = _parse_agent(parser, arguments)
     if known.help:
         return _help(parser, known.agent)
     from .program import describe_graph, make_program
@@ -142,7 +142,7 @@ def _list(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("callboard list", description="Lists what there is.")
     parser.add_argument("what", choices=("agents", "environments", "recipes"))
     parser.add_argument("--json", action="store_true", help="print JSON")
-    known = _parse(parser, arguments)
+    known = parser.parse_args(arguments)
     if known.what == "agents":
         from ..agents.registry import AGENTS
 
@@ -162,7 +162,7 @@ def _list(arguments: list[str]) -> int:
 def _doctor(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("callboard doctor", description="Checks this machine and installation.")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    known = _parse(parser, arguments)
+    known = parser.parse_args(arguments)
     from .doctor import examine
 
     findings = examine()
@@ -176,19 +176,25 @@ def _doctor(arguments: list[str]) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _parser(command: str, description: str, agent: bool) -> argparse.ArgumentParser:
+def _agent_parser(command: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        f"callboard {command}", description=description, add_help=False, allow_abbrev=False
+        f"callboard {command}",
+        usage=f"callboard {command} [AGENT] [--recipe NAME] [options]",
+        description=f"{description}  AGENT is an agent's name, or package.module:Class; a recipe may name it instead.",
+        add_help=False,
+        allow_abbrev=False,
     )
-    if agent:
-        parser.add_argument("agent", nargs="?", help="an agent's name, or package.module:Class")
-        parser.add_argument("--recipe", help="name of a recipe, or path of a YAML file")
+    parser.add_argument("--recipe", help="name of a recipe, or path of a YAML file")
     parser.add_argument("-h", "--help", action="store_true", help="show this help")
     return parser
 
 
-def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
-    return parser.parse_args(arguments)
+def _parse_agent(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Takes the agent's name, which can only come first, and the parser's own options; the rest is for the settings."""
+    agent = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
+    known.agent = agent
+    return known, options
 
 
 def _experiment(known: argparse.Namespace, options: list[str], resume: bool = False) -> Any:

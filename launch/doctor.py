@@ -6,7 +6,6 @@ import platform
 import shutil
 import subprocess
 import sys
-
 from typing import NamedTuple
 
 from .launchers.addresses import ReservedPort
@@ -34,7 +33,9 @@ def examine() -> list[Finding]:
 def _python() -> list[Finding]:
     version = platform.python_version()
     ok = sys.version_info[:2] == (3, 10)
-    return [Finding("Python", ok, version, "" if ok else "Launchpad and Procgen need Python 3.10: make install finds it")]
+    return [
+        Finding("Python", ok, version, "" if ok else "Launchpad and Procgen need Python 3.10: make install finds it")
+    ]
 
 
 def _packages() -> list[Finding]:
@@ -90,5 +91,3 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-

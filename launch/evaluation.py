@@ -77,7 +77,7 @@ def record_video(experiment: Experiment, policy: CompiledPolicy, path: pathlib.P
     evaluate(environment, policy, episodes=1, stopped=lambda: False)
     environment.close()
     path.parent.mkdir(parents=True, exist_ok=True)
-    frames = [_even(frame) for frame in environment.frames]
+    frames: list[Any] = [_even(frame) for frame in environment.frames]
     imageio.mimwrite(path, frames, fps=_FRAMES_PER_SECOND, codec="libx264", macro_block_size=1)
 
 

@@ -11,14 +11,14 @@ from ..data import Layout
 from .actor import compile_policy, make_environments, wait_for_weights
 from .checkpoints import save_policy
 from .experiment import Experiment
-from .link import Link, Report
-from .role import NodeContext, Role, RoleHandle, Unreachable
+from .link import LinkedRole, Report
+from .role import NodeContext, RoleHandle, Unreachable
 from .run_directory import RunDirectory
 
 _CALL_SECONDS = 5.0
 
 
-class EvaluatorRole(Role):
+class EvaluatorRole(LinkedRole):
     """Evaluates the newest weights every `evaluate_every` environment steps of the actors."""
 
     def __init__(
@@ -30,12 +30,11 @@ class EvaluatorRole(Role):
         coordinator: RoleHandle,
         learner: RoleHandle,
     ):
-        super().__init__(context)
+        super().__init__(context, coordinator)
         self._experiment = experiment
         self._layout = layout
         self._best_policy = run_directory.best_policy
         self._learner = learner
-        self._link = Link(context, coordinator, self._collect)
         self._evaluation: dict[str, float] | None = None
         self._next_steps = experiment.evaluate_every
         self._best = -np.inf
@@ -45,20 +44,17 @@ class EvaluatorRole(Role):
         if self._best_policy.exists():
             with np.load(self._best_policy) as file:
                 self._best = float(file["mean_return"])
-        if self.context.cooperative:
-            self._link.beat()
-        else:
-            self._link.start()
+        self.begin_reports()
         # Built when the first evaluation is near, so that it does not slow down the start of the others.
         self._environment = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
         networks = experiment.agent.make_networks(self._layout)
         self._policy = compile_policy(experiment, self._layout, networks, "evaluate", 0, experiment.evaluation_envs)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
-        steps = self._link.state.environment_steps
+        steps = self.link.state.environment_steps
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
 
     def step(self) -> None:
-        if self._link.state.environment_steps < self._next_steps:
+        if self.link.state.environment_steps < self._next_steps:
             if not self.context.cooperative:
                 self.context.stop.wait(0.1)
             return
@@ -73,7 +69,7 @@ class EvaluatorRole(Role):
 
     def evaluate(self) -> None:
         """One evaluation of the weights at hand."""
-        steps = self._link.state.environment_steps
+        steps = self.link.state.environment_steps
         self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
         begun = time.monotonic()
         episodes = evaluate(
@@ -87,9 +83,7 @@ class EvaluatorRole(Role):
         mean = statistics.fmean(returns)
         if mean > self._best:
             self._best = mean
-            save_policy(
-                self._best_policy, self._policy.policy.variables, mean_return=mean, learner_step=version.step
-            )
+            save_policy(self._best_policy, self._policy.policy.variables, mean_return=mean, learner_step=version.step)
         self._evaluation = {
             "evaluator/return": mean,
             "evaluator/return_std": statistics.pstdev(returns),
@@ -100,16 +94,12 @@ class EvaluatorRole(Role):
             "evaluator/at_environment_steps": steps,
             "evaluator/seconds": time.monotonic() - begun,
         }
-        self._link.beat()
+        self.link.beat()
 
     def finish(self) -> None:
-        self._link.close()
+        self.link.close()
         self._environment.close()
 
-    def beat(self) -> None:
-        """Reports by hand, in the inline launcher."""
-        self._link.beat()
-
-    def _collect(self) -> Report:
+    def collect(self) -> Report:
         evaluation, self._evaluation = self._evaluation, None
         return Report(evaluation=evaluation)

@@ -56,7 +56,14 @@ class Experiment:
         Raises:
           CallboardError: one line that says what is wrong and what would be right.
         """
-        for name in ("actors", "envs_per_actor", "evaluate_every", "evaluation_episodes", "evaluation_envs", "max_steps"):
+        for name in (
+            "actors",
+            "envs_per_actor",
+            "evaluate_every",
+            "evaluation_episodes",
+            "evaluation_envs",
+            "max_steps",
+        ):
             if getattr(self, name) < 1:
                 raise CallboardError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.seed < 2**31:

@@ -10,18 +10,18 @@ import tensorflow as tf
 
 from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
-from ..data import Layout, Version
+from ..data import Layout, Update, Version
 from ..replay import BatchReader, ReaderStopped, ReplayDataset, ReplayHandle
 from .checkpoints import Checkpoints
 from .experiment import Experiment
-from .link import Link, Report
-from .role import NodeContext, Role, RoleHandle, Unreachable
+from .link import LinkedRole, Report
+from .role import NodeContext, RoleHandle, Unreachable
 from .run_directory import RunDirectory
 
 _METRICS_SECONDS = 0.5
 
 
-class LearnerRole(Role):
+class LearnerRole(LinkedRole):
     """Runs the agent's learner on what actors have written."""
 
     served = ("get_variables",)
@@ -35,19 +35,20 @@ class LearnerRole(Role):
         coordinator: RoleHandle,
         replay: Sequence[RoleHandle],
     ):
-        super().__init__(context)
+        super().__init__(context, coordinator)
         self._experiment = experiment
         self._layout = layout
         self._checkpoints = Checkpoints(run_directory)
         self._coordinator = coordinator
         self._replay = replay
-        self._link = Link(context, coordinator, self._collect)
         self._weights = _PublishedWeights()
         self._steps = 0
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
-        self._saved_step: int | None = None
+        self._last_update: Update | None = None
+        self._modules: dict[str, Any] = {}
+        self._reader: Iterator[Any] | None = None
         self._replay_identities: list[str] = []
         self.dataset: ReplayDataset | None = None
 
@@ -66,25 +67,21 @@ class LearnerRole(Role):
             if latest is None:
                 self._publish_first(policy.variables)
             learner = agent.make_learner(networks, strategy, self._layout)
-        self._modules: dict[str, Any] = {"learner": learner, "networks": networks}
+        self._modules = {"learner": learner, "networks": networks}
         self._learner = learner
         self._policy_variables = policy.variables
         if latest is not None:
             self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
-            self._saved_step = self._steps
             self._publish_first(policy.variables)
             self.context.tell("say", f"goes on from learner step {self._steps:,}")
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self._values = {"learner_steps": self._steps}
-        if self.context.cooperative:
-            self._link.beat()
-        else:
-            self._link.start()
+        self.begin_reports()
         replay_names = [handle.name for handle in self._replay]
-        if not self._link.wait_for(*replay_names):
+        if not self.link.wait_for(*replay_names):
             return
-        self._replay_identities = [self._link.state.identities[name] for name in replay_names]
+        self._replay_identities = [self.link.state.identities[name] for name in replay_names]
         handle = ReplayHandle(lambda: [handle.address() for handle in self._replay])
 
         def make_iterable() -> Any:
@@ -94,15 +91,15 @@ class LearnerRole(Role):
 
             return strategy.distribute_datasets_from_function(of_pipeline)
 
-        self._reader: Iterator[Any] = (
-            iter(make_iterable())
-            if self.context.cooperative
-            else BatchReader(make_iterable, stopped=self.context.stop.is_set)
-        )
+        if self.context.cooperative:
+            self._reader = iter(make_iterable())
+        else:
+            self._reader = BatchReader(make_iterable, stopped=self.context.stop.is_set)
 
     def step(self) -> None:
         """One learner step; waits for its batch."""
         self._rebuild_reader_if_replay_is_new()
+        assert self._reader is not None
         try:
             update = self._learner.step(self._reader)
         except ReaderStopped:
@@ -113,23 +110,23 @@ class LearnerRole(Role):
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
             self.take_metrics(update.metrics)
-        self.last_update = update
+        self._last_update = update
         if now >= self._next_checkpoint:
             self.save_checkpoint()
             self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
 
     def finish(self) -> None:
-        if isinstance(getattr(self, "_reader", None), BatchReader):
-            self._reader.close()  # type: ignore[attr-defined]
+        if isinstance(self._reader, BatchReader):
+            self._reader.close()
         self._values["learner_steps"] = self._steps
-        self._link.close()
-        self.save_checkpoint()
+        self.link.close()
+        if self._modules:
+            self.save_checkpoint()
 
     def beat(self) -> None:
-        """Reports by hand, in the inline launcher."""
-        if self._steps:
-            self.take_metrics(self.last_update.metrics)
-        self._link.beat()
+        if self._last_update is not None:
+            self.take_metrics(self._last_update.metrics)
+        super().beat()
 
     def take_metrics(self, metrics: dict[str, Any]) -> None:
         """Turns a step's metrics into plain numbers; waits for the step's computation to end."""
@@ -140,29 +137,23 @@ class LearnerRole(Role):
         self._values = values
 
     def save_checkpoint(self) -> None:
-        """Writes a checkpoint, unless nothing has been learnt since the last one."""
-        if not hasattr(self, "_modules"):
-            return
-        if self._saved_step == self._steps and self._steps != 0:
-            # The same step again: only the counters may have moved on, and they belong to the step.
-            pass
+        """Writes a checkpoint of everything as it is now."""
         try:
             sources = self._coordinator.client(5.0).counter_sources()
         except Unreachable:
             self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()
         self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
-        self._saved_step = self._steps
 
     def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
         self._weights.begin(self._checkpoints.next_incarnation())
         self._weights.offer(self._steps, variables)
 
-    def _collect(self) -> Report:
+    def collect(self) -> Report:
         return Report(values={**self._values, "learner_steps": self._steps})
 
     def _rebuild_reader_if_replay_is_new(self) -> None:
-        identities = [self._link.state.identities.get(handle.name, "") for handle in self._replay]
+        identities = [self.link.state.identities.get(handle.name, "") for handle in self._replay]
         if identities != self._replay_identities and isinstance(self._reader, BatchReader):
             self._replay_identities = identities
             self._reader.rebuild()
@@ -195,4 +186,4 @@ class _PublishedWeights:
             self._wanted = True
             if self._version is None or self._version == have:
                 return None
-            return tuple(self._version), list(self._values)
+            return (self._version.incarnation, self._version.step), list(self._values)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .role import NodeContext, RoleHandle, Unreachable
+from .role import NodeContext, Role, RoleHandle, Unreachable
 
 _BEAT_SECONDS = 0.5
 _CALL_SECONDS = 5.0
@@ -76,8 +76,6 @@ class Link:
                 return False
             self._unsent = None
             self.state = RunState(*answer)
-        if self.state.stopping:
-            self._context.stop.set()
         return True
 
     def wait_for(self, *names: str) -> bool:
@@ -100,6 +98,29 @@ class Link:
         while not self._closed:
             self.beat()
             self._wake.wait(_BEAT_SECONDS)
+
+
+class LinkedRole(Role):
+    """A role that reports to the coordinator."""
+
+    def __init__(self, context: NodeContext, coordinator: RoleHandle):
+        super().__init__(context)
+        self.link = Link(context, coordinator, self.collect)
+
+    def collect(self) -> Report:
+        """What there is to report; called from the link's thread."""
+        return Report()
+
+    def begin_reports(self) -> None:
+        """Reports once now, and then again and again; in the inline launcher only when `beat` is called."""
+        if self.context.cooperative:
+            self.link.beat()
+        else:
+            self.link.start()
+
+    def beat(self) -> None:
+        """Reports by hand, for the inline launcher."""
+        self.link.beat()
 
 
 def _plain(value: Any) -> Any:

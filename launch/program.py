@@ -73,9 +73,7 @@ def make_program(experiment: Experiment, layout: Layout, run_directory: RunDirec
     for index in range(experiment.actors):
         add("actor", index, ActorRole, index=index, coordinator=coordinator, learner=learner, replay=replay)
     if experiment.evaluator:
-        add(
-            "evaluator", 0, EvaluatorRole, run_directory=run_directory, coordinator=coordinator, learner=learner
-        )
+        add("evaluator", 0, EvaluatorRole, run_directory=run_directory, coordinator=coordinator, learner=learner)
     return program
 
 

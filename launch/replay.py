@@ -1,18 +1,17 @@
 """The replay node: one shard of the Reverb server."""
 
-import time
 from typing import Any
 
 from ..agents.acting import trace_layout
 from ..data import Layout
 from ..replay import start_server
 from .experiment import Experiment
-from .link import Link, Report
-from .role import NodeContext, Role, RoleHandle
+from .link import LinkedRole, Report
+from .role import NodeContext, RoleHandle
 from .run_directory import RunDirectory
 
 
-class ReplayRole(Role):
+class ReplayRole(LinkedRole):
     """Serves the agent's tables."""
 
     def __init__(
@@ -24,12 +23,11 @@ class ReplayRole(Role):
         shard: int,
         coordinator: RoleHandle,
     ):
-        super().__init__(context)
+        super().__init__(context, coordinator)
         self._experiment = experiment
         self._layout = layout
         self._directory = run_directory.replay(shard)
         self._shard = shard
-        self._link = Link(context, coordinator, self._collect)
 
     def setup(self) -> None:
         agent = self._experiment.agent
@@ -37,28 +35,21 @@ class ReplayRole(Role):
         self._tables = agent.make_tables(layout)
         self._server = start_server(self._tables, self.context.port, self._directory)
         self.context.tell("port", self._server.port)
-        if self.context.cooperative:
-            self._link.beat()
-        else:
-            self._link.start()
+        self.begin_reports()
 
     def step(self) -> None:
         if not self.context.cooperative:
             self.context.stop.wait(0.5)
 
     def finish(self) -> None:
-        self._link.close()
+        self.link.close()
         self._server.stop()
-
-    def beat(self) -> None:
-        """Reports by hand, in the inline launcher."""
-        self._link.beat()
 
     def table_info(self, name: str) -> Any:
         """Reverb's `TableInfo` of a table."""
         return next(table.info for table in self._tables if table.name == name)
 
-    def _collect(self) -> Report:
+    def collect(self) -> Report:
         infos = [table.info for table in self._tables]
         size, room = sum(info.current_size for info in infos), sum(info.max_size for info in infos)
-        return Report(values={f"replay/fill_{self._shard}": size / room, "replay/time": time.time()})
+        return Report(values={f"replay/fill_{self._shard}": size / room})

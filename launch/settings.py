@@ -65,8 +65,9 @@ def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequ
 def make_parser(agent: type[Agent]) -> jsonargparse.ArgumentParser:
     """The options of an agent and an experiment."""
     parser = jsonargparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
-    parser.add_class_arguments(Experiment, skip={_AGENT})
-    parser.set_defaults({"env": ""})
+    # A recipe may name the environment; `parse_experiment` asks for it when neither does.
+    parser.add_argument("--env", type=str, default="", help="name of the environment")
+    parser.add_class_arguments(Experiment, skip={_AGENT, "env"})
     parser.add_class_arguments(agent, _AGENT)
     return parser
 
@@ -82,7 +83,9 @@ def read_recipe(name: str) -> dict[str, Any]:
         path = RECIPES / f"{name}.yaml"
     if not path.exists():
         near = difflib.get_close_matches(name, recipe_names(), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(recipe_names())}, or a path to a YAML file"
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"there are {', '.join(recipe_names())}, or a path to a YAML file"
+        )
         raise CallboardError(f"unknown recipe {name!r}: {hint}")
     try:
         recipe = yaml.safe_load(path.read_text())

@@ -141,9 +141,7 @@ class SequenceWriter:
 
 def chunk_length(length: int) -> int:
     """Ticks to a chunk: the longest that divides a sequence evenly into at least four chunks."""
-    return max(
-        divisor for divisor in range(1, max(1, length // _CHUNKS_PER_SEQUENCE) + 1) if length % divisor == 0
-    )
+    return max(divisor for divisor in range(1, max(1, length // _CHUNKS_PER_SEQUENCE) + 1) if length % divisor == 0)
 
 
 def _fields(record: Record, observed: Any, chosen: Any) -> Record:

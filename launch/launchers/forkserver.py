@@ -1,8 +1,11 @@
 """The forkserver: a process that has imported TensorFlow once and forks for every node."""
 
+import contextlib
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
+import os
+import signal
 from typing import Any
 
 
@@ -22,5 +25,10 @@ def start_forkserver() -> None:
 def stop_forkserver() -> None:
     """Ends the forkserver and multiprocessing's resource tracker; they start again when they are needed."""
     # Both end by themselves with this process, and have no public way to end sooner.
-    multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    server: Any = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]
+    if server._forkserver_pid is not None:
+        # It may still be importing, and would look up only after that.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server._forkserver_pid, signal.SIGKILL)
+    server._stop()
     multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]

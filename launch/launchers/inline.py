@@ -44,7 +44,12 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
 
     roles: dict[str, Role] = {}
     current = ""
-    with stop_signals(lambda signal_number: (outcome.interrupted(signal_number), stop.set())):
+
+    def interrupt(signal_number: int) -> None:
+        outcome.interrupted(signal_number)
+        stop.set()
+
+    with stop_signals(interrupt):
         try:
             for _, node in nodes_of(program):
                 current = node.name

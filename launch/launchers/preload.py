@@ -7,11 +7,11 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import courier  # noqa: F401, E402
-import gymnasium  # noqa: F401, E402
-import launchpad  # noqa: F401, E402
-import reverb  # noqa: F401, E402
-import tensorflow as tf  # noqa: E402
+import courier  # noqa: F401
+import gymnasium  # noqa: F401
+import launchpad  # noqa: F401
+import reverb  # noqa: F401
+import tensorflow as tf
 
 # Keras is loaded when it is first looked at.
 tf.keras.layers  # noqa: B018

@@ -4,8 +4,6 @@ TensorFlow is imported once, in a forkserver; a node is a fork of it and starts 
 """
 
 import contextlib
-import multiprocessing
-import multiprocessing.forkserver
 import queue
 import signal
 import sys
@@ -30,9 +28,7 @@ from .supervisor import Event, Exit, Supervised, Supervisor
 class ProcessWorker:
     """One life of a node in a process."""
 
-    def __init__(
-        self, node: RoleNode, policy: NodePolicy, port: int, log: str, events: "queue.SimpleQueue[Event]"
-    ):
+    def __init__(self, node: RoleNode, policy: NodePolicy, port: int, log: str, events: "queue.SimpleQueue[Event]"):
         self._node = node
         self._settings = ChildSettings(
             node=node,
@@ -123,7 +119,7 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
 def _main_not_run_again() -> Iterator[None]:
     """Keeps `multiprocessing` from running the user's main script again in every child: nothing there is needed."""
     main = sys.modules["__main__"]
-    hidden = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
+    hidden: dict[str, Any] = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
     main.__spec__ = None
     try:
         yield

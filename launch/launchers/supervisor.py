@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from ..program import POLICIES, NodePolicy
 from .outcome import Monitor, Outcome, stop_signals
 
-_EARLY_EXIT_SECONDS = 3.0
 _KILL_SECONDS = 5.0
 
 
@@ -85,7 +84,6 @@ class Supervisor:
         self._monitor = monitor
         self._outcome = Outcome()
         self._signals = 0
-        self._early: dict[str, float] = {}
 
     def run(self) -> Outcome:
         """Runs all nodes until the run is over, then ends them."""
@@ -95,7 +93,6 @@ class Supervisor:
                     node.start()
                 while not self._outcome.ended:
                     self._handle(self._next_event(0.5))
-                    self._revive_early_leavers()
                 self._stop_in_order()
             finally:
                 self._kill(list(self._nodes.values()))
@@ -131,9 +128,6 @@ class Supervisor:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
                 if node.policy.stop_order > 0 and how.error:
                     self._outcome.failed(node.name, how.error)
-        elif how.clean:
-            # Nodes learn from the coordinator that the run is over, sometimes before we do.
-            self._early[node.name] = time.monotonic() + _EARLY_EXIT_SECONDS
         elif node.may_restart():
             self._monitor.say(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
@@ -142,12 +136,6 @@ class Supervisor:
             node.start()
         else:
             self._outcome.failed(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
-
-    def _revive_early_leavers(self) -> None:
-        for name, deadline in list(self._early.items()):
-            if time.monotonic() > deadline and not self._outcome.ended:
-                del self._early[name]
-                self._handle_exit(self._nodes[name], Exit(False, "ended before the run did"))
 
     def _stop_in_order(self) -> None:
         for order in sorted({policy.stop_order for policy in POLICIES.values()}):

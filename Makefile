@@ -1,0 +1,36 @@
+# `make train` and `make test` do all their own set-up, in .venv.
+PYTHON := python$(shell cat .python-version)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export UV_COMPILE_BYTECODE := 1
+export TF_CPP_MIN_LOG_LEVEL := 2
+
+.PHONY: install train test test-slow lint format
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml uv.lock .python-version
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv sync --locked --quiet
+	touch $@
+
+train: install
+	$(BIN)/callboard train --recipe impala-cartpole
+
+lint: install
+	ln -sfn . callboard
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p callboard
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: install
+	$(BIN)/python -m pytest -m slow
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
