@@ -49,7 +49,7 @@ class WeightClient:
         if snapshot is not None:
             with self._lock:
                 self._fetched = snapshot
-                self._newest = tuple(snapshot[0])
+                self._newest = (snapshot[0][0], snapshot[0][1])
 
     def apply(self) -> bool:
         """Assigns what was fetched last; False if there is nothing new."""

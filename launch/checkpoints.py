@@ -118,7 +118,7 @@ def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
     with np.load(path) as file:
         names = list(file["names"])
         values = [file[f"weight_{index:04d}"] for index in range(len(names))]
-    for name, value, variable in zip(names, values, variables):
+    for name, value, variable in zip(names, values, variables, strict=False):
         if value.shape != tuple(variable.shape):
             raise CallboardError(
                 f"the network has changed since {path} was written: {name} was {value.shape} and is now "

@@ -212,7 +212,7 @@ def _experiment(known: argparse.Namespace, options: list[str], resume: bool = Fa
 def _pairs(options: list[str]) -> list[tuple[str, str]]:
     """Options and their values, whether written `--name value` or `--name=value`."""
     split = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
-    return [(name.replace("_", "-"), value) for name, value in zip(split, split[1:])]
+    return [(name.replace("_", "-"), value) for name, value in zip(split, split[1:], strict=False)]
 
 
 def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:

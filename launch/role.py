@@ -114,7 +114,7 @@ class RoleNode(lp.PyClassNode):
         return self._track_handle(RoleHandle(self.name, self.port_address))
 
     def make_role(self, context: NodeContext) -> Role:
-        return self._role(context=context, **self._arguments)  # type: ignore[call-arg]
+        return self._role(context=context, **self._arguments)
 
     def run_role(self, context: NodeContext) -> None:
         """Runs the role to its end, with its methods served where it has any."""

@@ -31,4 +31,4 @@ def stop_forkserver() -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(server._forkserver_pid, signal.SIGKILL)
     server._stop()
-    multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+    multiprocessing.resource_tracker._resource_tracker._stop()

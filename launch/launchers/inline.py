@@ -55,8 +55,8 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
                 current = node.name
                 roles[node.name] = _make_role(node, stop, tell_from(node.name))
                 roles[node.name].setup()
-            for current in _play(list(roles.values()), stop):
-                pass
+            for whose_turn in _play(list(roles.values()), stop):
+                current = whose_turn
             for label in sorted(POLICIES, key=lambda label: POLICIES[label].stop_order):
                 for current, role in roles.items():
                     if current.startswith(f"{label}/"):

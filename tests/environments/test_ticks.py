@@ -167,10 +167,7 @@ def test_cartpole_ends_by_termination_or_time_limit_in_both_forms():
 @pytest.mark.parametrize("script", [DmScript, GymScript])
 def test_close_reaches_every_environment_once(script):
     single = [script() for _ in range(3)]
-    if script is DmScript:
-        batch = environments.DmEnvBatch(single)
-    else:
-        batch = environments.GymnasiumBatch(single, [0, 1, 2])
+    batch = environments.DmEnvBatch(single) if script is DmScript else environments.GymnasiumBatch(single, [0, 1, 2])
     batch.close()
     batch.close()
     assert [environment.closed for environment in single] == [1, 1, 1]
