@@ -1,5 +1,6 @@
 """The actor node: steps its environments with the newest weights and writes what it sees to replay."""
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -70,6 +71,7 @@ class ActorRole(LinkedRole):
         if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
         self._actor = Actor(environment, policy, self._make_writer())
+        logging.info("first action")
         if not self.context.cooperative:
             threading.Thread(target=self._fetch_for_ever, name="weights", daemon=True).start()
 

@@ -1,5 +1,6 @@
 """The learner node: learns from replay, serves weights, writes checkpoints."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -104,6 +105,8 @@ class LearnerRole(LinkedRole):
             update = self._learner.step(self._reader)
         except ReaderStopped:
             return
+        if self._last_update is None:
+            logging.info("first learner step done")
         self._steps += 1
         self._weights.offer(self._steps, self._policy_variables)
         now = time.monotonic()

@@ -1,5 +1,6 @@
 """The life of a node in a process of its own."""
 
+import logging
 import os
 import signal
 import sys
@@ -38,6 +39,8 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
         _redirect_output(settings.log)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
+        logging.info("%s begins, process %d", settings.node.name, os.getpid())
         _limit_tensorflow(settings)
         _run_node(settings, pipe)
         code = 0

@@ -25,10 +25,11 @@ def start_forkserver() -> None:
 def stop_forkserver() -> None:
     """Ends the forkserver and multiprocessing's resource tracker; they start again when they are needed."""
     # Both end by themselves with this process, and have no public way to end sooner.
-    server: Any = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = multiprocessing.forkserver._forkserver
     if server._forkserver_pid is not None:
         # It may still be importing, and would look up only after that.
         with contextlib.suppress(ProcessLookupError):
             os.kill(server._forkserver_pid, signal.SIGKILL)
     server._stop()
-    multiprocessing.resource_tracker._resource_tracker._stop()
+    tracker: Any = multiprocessing.resource_tracker._resource_tracker
+    tracker._stop()

@@ -1,5 +1,7 @@
 """What agents see of an environment's spaces, and what the environment gets of their actions."""
 
+import functools
+
 import dm_env
 import gymnasium
 import numpy as np
@@ -51,7 +53,7 @@ def batches(observation_space, action_space, batch_size=2):
     singles = [[Mirror(observation_space, action_space) for _ in range(batch_size)] for _ in range(2)]
     seeds = range(batch_size)
     yield singles[0], GymnasiumBatch(singles[0], seeds)
-    vector = SyncVectorEnv([lambda single=single: single for single in singles[1]])
+    vector = SyncVectorEnv([functools.partial(lambda made: made, single) for single in singles[1]])
     yield singles[1], GymnasiumVectorBatch(vector, seeds)
 
 
@@ -203,7 +205,7 @@ def test_dm_env_specs():
     tick = batch.step({"torque": np.broadcast_to(high, (2, 2)), "mode": np.array([0, 2], np.int32)})
     assert tick.observation["joints"].shape == (2, 3) and tick.observation["goal"][0].shape == (2,)
     assert tick.reward.tolist() == [0.5, 0.5]
-    np.testing.assert_array_equal(tick.discount, np.float32([0.9, 0.9]))
+    np.testing.assert_array_equal(tick.discount, np.array([0.9, 0.9], np.float32))
     assert [int(single.taken[-1]["mode"]) for single in singles] == [1, 3]
 
 
