@@ -201,7 +201,7 @@ def check_finite(tick: EnvironmentOutput) -> None:
             where = "reward" if path[0] == 1 else ".".join(["observation", *(str(part) for part in path[1:])])
             env = int(np.argwhere(~np.isfinite(leaf))[0][0])
             raise CallboardError(
-                f"the environment gave a {where} that is NaN or infinite (environment {env} of the batch): "
+                f"the {where} of environment {env} in the batch is NaN or infinite: "
                 "training on it would spoil the weights; mend the environment"
             )
 

@@ -12,7 +12,7 @@ from ..agents.agent import Mode
 from ..agents.weights import WeightClient
 from ..data import Layout
 from ..environments import BatchedEnvironment, environment_seeds, make
-from ..replay import ReplayHandle
+from ..replay import Heartbeat, ReplayHandle
 from .experiment import Experiment
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
@@ -41,6 +41,7 @@ class ActorRole(LinkedRole):
         self._index = index
         self._learner = learner
         self._replay = replay
+        self._replay_handle = ReplayHandle(lambda: [shard.address() for shard in replay])
         self._replay_identities: list[str] = []
         self._episodes: list[tuple[float, int]] = []
         self._episodes_done = 0
@@ -73,6 +74,7 @@ class ActorRole(LinkedRole):
         self._actor = Actor(environment, policy, self._make_writer())
         logging.info("first action")
         if not self.context.cooperative:
+            Heartbeat(self._replay_handle, self.context.stop)
             threading.Thread(target=self._fetch_for_ever, name="weights", daemon=True).start()
 
     def step(self) -> None:
@@ -104,8 +106,7 @@ class ActorRole(LinkedRole):
 
     def _make_writer(self) -> Any:
         self._replay_identities = self._identities()
-        handle = ReplayHandle(lambda: [handle.address() for handle in self._replay])
-        return self._experiment.agent.make_writer(handle, self._layout, self._index)
+        return self._experiment.agent.make_writer(self._replay_handle, self._layout, self._index)
 
     def _rewrite_if_replay_is_new(self, actor: Actor) -> None:
         # What the old writer had not got confirmed is gone with the old server; a new one begins a new sequence.

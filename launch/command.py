@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CallboardError as error:
         print(f"callboard: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     finally:
         stop_forkserver()
 
@@ -77,7 +79,8 @@ def _train(arguments: list[str]) -> int:
     finally:
         monitor.close()
     if outcome.failed_node is not None:
-        print(f"{outcome.failed_node} failed:\n{(outcome.error or '').rstrip()}", file=sys.stderr)
+        error = (outcome.error or "").rstrip()
+        print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)
     else:
         Console(highlight=False, soft_wrap=True).print(f"The run is over: {outcome.reason}.")
     return outcome.exit_code

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
 from ..data import Layout, Update, Version
-from ..replay import BatchReader, ReaderStopped, ReplayDataset, ReplayHandle
+from ..replay import BatchReader, Heartbeat, ReaderStopped, ReplayDataset, ReplayHandle
 from .checkpoints import Checkpoints
 from .experiment import Experiment
 from .link import LinkedRole, Report
@@ -50,7 +50,6 @@ class LearnerRole(LinkedRole):
         self._last_update: Update | None = None
         self._modules: dict[str, Any] = {}
         self._reader: Iterator[Any] | None = None
-        self._replay_identities: list[str] = []
         self.dataset: ReplayDataset | None = None
 
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
@@ -79,10 +78,8 @@ class LearnerRole(LinkedRole):
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self._values = {"learner_steps": self._steps}
         self.begin_reports()
-        replay_names = [handle.name for handle in self._replay]
-        if not self.link.wait_for(*replay_names):
+        if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
-        self._replay_identities = [self.link.state.identities[name] for name in replay_names]
         handle = ReplayHandle(lambda: [handle.address() for handle in self._replay])
 
         def make_iterable() -> Any:
@@ -95,11 +92,11 @@ class LearnerRole(LinkedRole):
         if self.context.cooperative:
             self._reader = iter(make_iterable())
         else:
-            self._reader = BatchReader(make_iterable, stopped=self.context.stop.is_set)
+            Heartbeat(handle, self.context.stop)
+            self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_identities)
 
     def step(self) -> None:
         """One learner step; waits for its batch."""
-        self._rebuild_reader_if_replay_is_new()
         assert self._reader is not None
         try:
             update = self._learner.step(self._reader)
@@ -155,11 +152,8 @@ class LearnerRole(LinkedRole):
     def collect(self) -> Report:
         return Report(values={**self._values, "learner_steps": self._steps})
 
-    def _rebuild_reader_if_replay_is_new(self) -> None:
-        identities = [self.link.state.identities.get(handle.name, "") for handle in self._replay]
-        if identities != self._replay_identities and isinstance(self._reader, BatchReader):
-            self._replay_identities = identities
-            self._reader.rebuild()
+    def _replay_identities(self) -> list[str]:
+        return [self.link.state.identities.get(handle.name, "") for handle in self._replay]
 
 
 class _PublishedWeights:

@@ -36,6 +36,11 @@ class RunDirectory:
     def videos(self) -> pathlib.Path:
         return self.path / "videos"
 
+    @property
+    def temporary(self) -> pathlib.Path:
+        """Temporary files of the nodes, there only while they run."""
+        return self.path / "tmp"
+
     def replay(self, shard: int) -> pathlib.Path:
         """Where a replay shard keeps its checkpoints."""
         return self.path / "replay" / str(shard)

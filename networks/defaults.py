@@ -11,7 +11,7 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError
-from .heads import PolicyValueHead
+from .heads import DuellingQHead, PolicyValueHead, QHead
 from .network import Network
 from .recurrent import Core, FeedForwardCore, LSTMCore
 from .residual import ImpalaResNet
@@ -57,6 +57,44 @@ def policy_value_network(
         torso=make_torso(spec, torso, hidden_sizes, activation),
         core=make_core(core, lstm_size),
         head=PolicyValueHead(spec.action.num_values),
+        previous_inputs=previous_inputs,
+    )
+
+
+def q_network(
+    spec: specs.EnvironmentSpec,
+    torso: Torso = "auto",
+    core: str = "none",
+    hidden_sizes: Sequence[int] = (128, 128),
+    activation: Any = "relu",
+    lstm_size: int = 256,
+    duelling: bool = True,
+    stream_size: int = 0,
+    previous_inputs: bool = False,
+) -> Network:
+    """A network whose output is q, the values `[..., A]` of discrete actions, with all variables built.
+
+    Args:
+      spec: the environment's spec, with the shape of observations as the network sees them (frames stacked).
+      torso: see `make_torso`.
+      core: `none` or `lstm`.
+      hidden_sizes: of the MLP that sees vectors.
+      activation: of that MLP.
+      lstm_size: cells of the LSTM.
+      duelling: whether the head is `heads.DuellingQHead`, or plain.
+      stream_size: units of a hidden layer in each stream of the head; 0 for none.
+      previous_inputs: whether the core also sees the previous action and reward.
+
+    Raises:
+      CallboardError: if a name is wrong, or the action is not one discrete choice.
+    """
+    if not isinstance(spec.action, dm_specs.DiscreteArray):
+        raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}.")
+    return Network(
+        spec,
+        torso=make_torso(spec, torso, hidden_sizes, activation),
+        core=make_core(core, lstm_size),
+        head=(DuellingQHead if duelling else QHead)(spec.action.num_values, stream_size),
         previous_inputs=previous_inputs,
     )
 

@@ -1,7 +1,9 @@
 """Distributions over actions, as data: parameters in, tensors out, randomness by stateless seeds."""
 
+import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -44,3 +46,49 @@ class Categorical(NamedTuple):
         """KL(self || other) in nats, `[...]`."""
         log_probs = self.log_probs()
         return tf.reduce_sum(tf.exp(log_probs) * (log_probs - other.log_probs()), axis=-1)
+
+
+class SquashedGaussian(NamedTuple):
+    """tanh of a Gaussian with independent components: actions in (-1, 1)^D, over any leading axes `[...]`.
+
+    Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", appendix C.  Densities are of actions in this
+    cube; those in an environment's units differ by a constant (`action_bounds.ActionBounds.log_volume`).
+    """
+
+    mean: Any
+    """`[..., D]`, of the Gaussian."""
+    log_std: Any
+    """`[..., D]`, logarithm of the Gaussian's standard deviation."""
+
+    def sample(self, noise: Any) -> tf.Tensor:
+        """Actions `[..., D]` from standard normal noise `[..., D]`, differentiable in the parameters."""
+        return tf.tanh(self._gaussian(noise))
+
+    def sample_and_log_prob(self, noise: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Actions `[..., D]` from standard normal noise `[..., D]`, and their log-probability `[...]`.
+
+        Exact where `log_prob` of the same actions is not: close to -1 and 1 the tanh loses digits.
+        """
+        gaussian = self._gaussian(noise)
+        return tf.tanh(gaussian), self._log_prob(gaussian, tf.cast(noise, gaussian.dtype))
+
+    def mode(self) -> tf.Tensor:
+        """The action `[..., D]` without noise, the median of each component."""
+        return tf.tanh(self.mean)
+
+    def log_prob(self, action: Any) -> tf.Tensor:
+        """The log-density `[...]` of actions `[..., D]`; those at the border are taken as the nearest inside."""
+        mean = tf.convert_to_tensor(self.mean)
+        inside = 1 - mean.dtype.as_numpy_dtype(np.finfo(mean.dtype.as_numpy_dtype).eps)
+        gaussian = tf.atanh(tf.clip_by_value(tf.cast(action, mean.dtype), -inside, inside))
+        return self._log_prob(gaussian, (gaussian - mean) * tf.exp(-self.log_std))
+
+    def _gaussian(self, noise: Any) -> tf.Tensor:
+        mean = tf.convert_to_tensor(self.mean)
+        return mean + tf.exp(self.log_std) * tf.cast(noise, mean.dtype)
+
+    def _log_prob(self, gaussian: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+        log_density = -tf.square(noise) / 2 - self.log_std - math.log(2 * math.pi) / 2
+        # log(1 - tanh(u)^2), equation (21), in a form that neither overflows nor loses digits for any u.
+        log_slope = 2 * (math.log(2) - gaussian - tf.math.softplus(-2 * gaussian))
+        return tf.reduce_sum(log_density - log_slope, axis=-1)

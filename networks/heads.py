@@ -1,8 +1,12 @@
 """Heads: from features to what an agent needs of its network."""
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from .distributions import SquashedGaussian
 
 
 class PolicyValue(NamedTuple):
@@ -31,3 +35,101 @@ class PolicyValueHead(tf.Module):
     def __call__(self, features: tf.Tensor) -> PolicyValue:
         """Features `[N, F]` -> logits `[N, A]` and value `[N]`."""
         return PolicyValue(logits=self._logits(features), value=tf.squeeze(self._value(features), axis=-1))
+
+
+class MLPHead(tf.Module):
+    """Hidden layers of its own, if any, and a linear one."""
+
+    def __init__(
+        self,
+        outputs: int,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "relu",
+        gain: float = 1.0,
+        name: str | None = None,
+    ) -> None:
+        """A head that gives vectors of the length `outputs`.
+
+        Args:
+          outputs: units of the linear layer.
+          hidden_sizes: units of the layers before it, whose weights begin orthogonal with gain sqrt(2).
+          activation: of those.
+          gain: of the linear layer's orthogonal weights.
+          name: of the module.
+        """
+        super().__init__(name)
+        hidden_kernel, kernel = (tf.keras.initializers.Orthogonal(scale) for scale in (math.sqrt(2), gain))
+        self._layers = [tf.keras.layers.Dense(size, activation, kernel_initializer=hidden_kernel) for size in hidden_sizes]
+        self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=kernel))
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Features `[N, F]` -> `[N, outputs]`."""
+        for layer in self._layers:
+            features = layer(features)
+        return features
+
+
+class QHead(MLPHead):
+    """The values of all actions: features `[N, F]` -> q `[N, A]`."""
+
+    def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:
+        """A head for `num_actions` actions, with a hidden layer of `stream_size` units; 0 for none."""
+        super().__init__(num_actions, _hidden(stream_size), name=name)
+
+
+class DuellingQHead(tf.Module):
+    """The values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9))."""
+
+    def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:
+        """A head for `num_actions` actions.
+
+        Args:
+          num_actions: A.
+          stream_size: units of a hidden layer in each of the two streams (512 in the paper); 0 for none.
+          name: of the module.
+        """
+        super().__init__(name)
+        self._value = MLPHead(1, _hidden(stream_size))
+        self._advantage = MLPHead(num_actions, _hidden(stream_size))
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Features `[N, F]` -> q `[N, A]`."""
+        advantage = self._advantage(features)
+        return self._value(features) + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+
+
+class SquashedGaussianHead(tf.Module):
+    """A Gaussian policy squashed to [-1, 1]^D, with a standard deviation that depends on the features.
+
+    It begins close to tanh of a standard normal, which covers the cube.
+    """
+
+    def __init__(
+        self,
+        action_size: int,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "relu",
+        log_std_bounds: tuple[float, float] = (-20.0, 2.0),
+        name: str | None = None,
+    ) -> None:
+        """A head for actions of `action_size` components.
+
+        Args:
+          action_size: D.
+          hidden_sizes: units of hidden layers.
+          activation: of those.
+          log_std_bounds: to which the logarithm of the Gaussian's standard deviation is clipped.
+          name: of the module.
+        """
+        super().__init__(name)
+        self._parameters = MLPHead(2 * action_size, hidden_sizes, activation, gain=0.01)
+        self._log_std_bounds = log_std_bounds
+
+    def __call__(self, features: tf.Tensor) -> SquashedGaussian:
+        """Features `[N, F]` -> a distribution over actions `[N, D]`."""
+        mean, log_std = tf.split(self._parameters(features), 2, axis=-1)
+        return SquashedGaussian(mean, tf.clip_by_value(log_std, *self._log_std_bounds))
+
+
+def _hidden(stream_size: int) -> tuple[int, ...]:
+    return (stream_size,) if stream_size else ()

@@ -5,6 +5,7 @@ Every tick is stored once.  Items are slices of chunks, so items that overlap sh
 
 from .datasets import ReplayDataset, items_per_batch, queue_dataset
 from .handle import ReplayHandle
+from .heartbeat import Heartbeat
 from .reader import BatchReader, ReaderStopped
 from .sequences import SequenceItem, SequenceWriter, sequence_signature
 from .server import start_server
@@ -12,6 +13,7 @@ from .tables import queue_table
 
 __all__ = [
     "BatchReader",
+    "Heartbeat",
     "ReaderStopped",
     "ReplayDataset",
     "ReplayHandle",

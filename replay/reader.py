@@ -21,15 +21,26 @@ class BatchReader(Iterator[Any]):
     Args:
       make_dataset: builds the dataset; called again by `rebuild`.
       stopped: True once the run stops; waiting then ends with `ReaderStopped`.
+      identity: of the replay server.  When it changes the server is another one, and the dataset is built anew.
     """
 
-    def __init__(self, make_dataset: Callable[[], Iterable[Any]], stopped: Callable[[], bool]):
+    def __init__(
+        self,
+        make_dataset: Callable[[], Iterable[Any]],
+        stopped: Callable[[], bool],
+        identity: Callable[[], object] = lambda: None,
+    ):
         self._make_dataset = make_dataset
         self._stopped = stopped
+        self._identity = identity
+        self._known_identity = identity()
         self._generation = _Generation(make_dataset)
 
     def __next__(self) -> Any:
         while True:
+            if self._identity() != self._known_identity:
+                self._known_identity = self._identity()
+                self.rebuild()
             generation = self._generation
             try:
                 batch = generation.batches.get(timeout=_POLL_SECONDS)

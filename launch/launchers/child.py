@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from multiprocessing.connection import Connection
@@ -24,6 +25,8 @@ class ChildSettings(NamedTuple):
     port: int
     log: str
     """Path of its log file."""
+    temporary: str
+    """Directory for temporary files, which the launcher removes: a process that is killed cannot."""
     uses_gpu: bool
     tensorflow_threads: int
 
@@ -39,6 +42,7 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
         _redirect_output(settings.log)
+        _keep_temporary_files(settings.temporary)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
         logging.info("%s begins, process %d", settings.node.name, os.getpid())
         _limit_tensorflow(settings)
@@ -105,6 +109,12 @@ def _redirect_output(log: str) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
+
+
+def _keep_temporary_files(directory: str) -> None:
+    os.makedirs(directory, exist_ok=True)
+    os.environ["TMPDIR"] = directory
+    tempfile.tempdir = directory
 
 
 def _limit_tensorflow(settings: ChildSettings) -> None:

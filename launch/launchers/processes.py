@@ -5,6 +5,7 @@ TensorFlow is imported once, in a forkserver; a node is a fork of it and starts 
 
 import contextlib
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -28,13 +29,21 @@ from .supervisor import Event, Exit, Supervised, Supervisor
 class ProcessWorker:
     """One life of a node in a process."""
 
-    def __init__(self, node: RoleNode, policy: NodePolicy, port: int, log: str, events: "queue.SimpleQueue[Event]"):
+    def __init__(
+        self,
+        node: RoleNode,
+        policy: NodePolicy,
+        port: int,
+        run_directory: RunDirectory,
+        events: "queue.SimpleQueue[Event]",
+    ):
         self._node = node
         self._settings = ChildSettings(
             node=node,
             identity=uuid.uuid4().hex,
             port=port,
-            log=log,
+            log=str(run_directory.log(node.name)),
+            temporary=str(run_directory.temporary),
             uses_gpu=policy.uses_gpu,
             tensorflow_threads=policy.tensorflow_threads,
         )
@@ -104,7 +113,7 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
         def make_worker(
             node: RoleNode = node, policy: NodePolicy = POLICIES[label], port: ReservedPort = port
         ) -> ProcessWorker:
-            return ProcessWorker(node, policy, port.port, str(run_directory.log(node.name)), events)
+            return ProcessWorker(node, policy, port.port, run_directory, events)
 
         nodes.append(Supervised(node.name, POLICIES[label], make_worker))
     try:
@@ -113,6 +122,7 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
         for port in ports:
             port.release()
         stop_forkserver()
+        shutil.rmtree(run_directory.temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,123 @@
+"""n-step returns that end where experience ends (Sutton and Barto 2018, chapter 7; Horgan et al. 2018, section 3.1).
+
+From an observation t, up to n transitions are added up.  The sum ends
+
+- after a transition whose discount is 0: the episode terminated, and there is nothing to bootstrap from;
+- before a transition that does not count (`transitions.counts`): a time limit, or a final observation that was lost;
+- at the last observation at hand,
+
+and bootstraps at the last observation that it has reached.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tree
+
+from ...data import Nest
+from .shapes import check_ranks, check_same_shape
+
+
+class NStep(NamedTuple):
+    """Returns of up to n steps, over leading axes `[...]`: `[B]` for windows, `[T, B]` for sequences."""
+
+    returns: Any
+    """`[...]`, the discounted sum of the rewards on the way."""
+    discount: Any
+    """`[...]`, the product of the discounts on the way: what the value at `index` is multiplied by."""
+    index: Any
+    """int32 `[...]`, position of the observation to bootstrap from, counted from the beginning of the window or
+    sequence.  Without meaning, but valid, where `discount` is 0."""
+    counts: Any
+    """bool `[...]`, whether the sum holds any transition.  If not, nothing can be learnt from it."""
+
+
+def n_step_window(r_t: Any, discount_t: Any, counts_t: Any) -> NStep:
+    """The return from the first observation of a window of n transitions.
+
+    Args:
+      r_t: `[n, B]`, the rewards that followed the actions, n known.
+      discount_t: `[n, B]`, gamma times the environment's discounts that followed.
+      counts_t: bool `[n, B]`, as by `transitions.counts` over the window's n + 1 observations.
+
+    Returns:
+      `NStep` over `[B]`, with `index` in 0..n and in the dtype of `r_t`.
+
+    Raises:
+      ValueError: if shapes do not fit.
+    """
+    r_t, discount_t, counts_t = _checked(r_t, discount_t, counts_t)
+    lengths, steps = _add_up(tf.unstack(r_t), tf.unstack(discount_t), tf.unstack(counts_t))
+    return steps._replace(index=lengths)
+
+
+def n_step_sequence(r_t: Any, discount_t: Any, counts_t: Any, n: int) -> NStep:
+    """The returns of up to n steps from every observation of a sequence but the last.
+
+    Args:
+      r_t: `[T, B]`, the rewards that followed the actions, T known.
+      discount_t: `[T, B]`, gamma times the environment's discounts that followed.
+      counts_t: bool `[T, B]`, as by `transitions.counts` over the T + 1 observations.
+      n: the largest number of steps, at least 1.
+
+    Returns:
+      `NStep` over `[T, B]`, with `index` in 0..T and in the dtype of `r_t`.
+
+    Raises:
+      ValueError: if shapes do not fit.
+    """
+    if n < 1:
+        raise ValueError(f"The number of steps must be at least 1, not {n}.")
+    r_t, discount_t, counts_t = _checked(r_t, discount_t, counts_t)
+    length = r_t.shape[0]
+    # After the end of the sequence there is nothing that counts.
+    shifts = range(min(n, length))
+    lengths, steps = _add_up(*([_shifted(x_t, shift) for shift in shifts] for x_t in (r_t, discount_t, counts_t)))
+    return steps._replace(index=tf.range(length)[:, tf.newaxis] + lengths)
+
+
+def take_along_time(x: Nest, index: Any) -> Nest:
+    """Picks for each element of the batch one time, or as many as `index` has: x[index[..., b], b].
+
+    Args:
+      x: nest of `[T, B, ...]`.
+      index: int32 `[B]` or `[S, B]`, in 0..T-1, as by `NStep.index`.
+
+    Returns:
+      Nest of `[B, ...]` or `[S, B, ...]`.
+    """
+    index = tf.convert_to_tensor(index)
+    batch = tf.broadcast_to(tf.range(tf.shape(index)[-1], dtype=index.dtype), tf.shape(index))
+    where = tf.stack([index, batch], axis=-1)
+    return tree.map_structure(lambda leaf: tf.gather_nd(leaf, where), x)
+
+
+def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], counting: Sequence[Any]) -> tuple[tf.Tensor, NStep]:
+    """How many transitions are reached, and `NStep` without its index, of transitions that follow each other."""
+    zeros = tf.zeros_like(rewards[0])
+    returns, product, lengths = zeros, tf.ones_like(zeros), tf.zeros_like(zeros, tf.int32)
+    goes_on = tf.ones_like(counting[0])
+    for reward, discount, counts in zip(rewards, discounts, counting, strict=True):
+        reached = goes_on & counts
+        # Selected, not multiplied by 0: what is not reached may hold anything.
+        returns += tf.where(reached, product * reward, zeros)
+        product = tf.where(reached, product * discount, product)
+        lengths += tf.cast(reached, tf.int32)
+        goes_on = reached & tf.not_equal(discount, 0)
+    return lengths, NStep(returns, product, lengths, counting[0])
+
+
+def _shifted(x_t: tf.Tensor, shift: int) -> tf.Tensor:
+    """x_{t + shift}, and zeros or False after the end."""
+    return tf.concat([x_t[shift:], tf.zeros_like(x_t[:shift])], axis=0)
+
+
+def _checked(r_t: Any, discount_t: Any, counts_t: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    r_t, counts_t = tf.convert_to_tensor(r_t), tf.convert_to_tensor(counts_t)
+    discount_t = tf.cast(discount_t, r_t.dtype)
+    check_ranks(2, r_t=r_t, discount_t=discount_t, counts_t=counts_t)
+    check_same_shape(r_t=r_t, discount_t=discount_t, counts_t=counts_t)
+    if not r_t.shape[0]:
+        raise ValueError("The number of transitions must be known when the function is traced, and at least 1.")
+    return r_t, discount_t, counts_t

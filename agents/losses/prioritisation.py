@@ -1,0 +1,57 @@
+"""Prioritised replay: what an item's priority is, and the weights that undo its bias."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from .shapes import check_ranks, check_same_shape
+
+
+def mixed_priority(delta_t: Any, counts_t: Any, eta: float = 0.9) -> tf.Tensor:
+    """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| (Kapturowski et al. 2019, section 2.3).
+
+    Args:
+      delta_t: `[T, B]`, TD errors.
+      counts_t: bool `[T, B]`, over which the maximum and the mean are taken.
+      eta: weight of the maximum, 0..1.
+
+    Returns:
+      `[B]`, through which no gradients flow; 0 where no step counts, so that such a sequence is not drawn again.
+    """
+    delta_t, counts_t = tf.convert_to_tensor(delta_t), tf.convert_to_tensor(counts_t)
+    check_ranks(2, delta_t=delta_t, counts_t=counts_t)
+    check_same_shape(delta_t=delta_t, counts_t=counts_t)
+    size_t = tf.where(counts_t, tf.abs(delta_t), tf.zeros_like(delta_t))
+    number = tf.reduce_sum(tf.cast(counts_t, delta_t.dtype), axis=0)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(size_t, axis=0), number)
+    return tf.stop_gradient(eta * tf.reduce_max(size_t, axis=0) + (1 - eta) * mean)
+
+
+def importance_weights(
+    probability: Any,
+    table_size: Any,
+    beta: Any,
+    largest: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> tf.Tensor:
+    """w = (1 / (N P))^beta, divided by the largest in the batch if asked for (Schaul et al. 2016, section 3.4).
+
+    With beta = 1 and no division, the weighted mean over the sampled items is an unbiased estimate of the plain mean
+    over all items.
+
+    Args:
+      probability: `[B]`, P, with which each item was drawn from among all.
+      table_size: integers `[B]` or a scalar, N, the number of items it was drawn from.
+      beta: how much of the bias is undone, 0..1; a number or a scalar tensor.
+      largest: gives the largest of the weights `[B]` of all replicas, as `replicas.largest_over_replicas` does:
+        dividing by the largest of one replica would make the update depend on their number.  None for no division.
+
+    Returns:
+      `[B]` in the dtype of `probability`, through which no gradients flow.
+    """
+    probability = tf.convert_to_tensor(probability)
+    check_ranks(1, probability=probability)
+    expected = tf.cast(table_size, probability.dtype) * probability
+    check_same_shape(probability=probability, table_size=expected)
+    weights = tf.pow(expected, -tf.cast(beta, probability.dtype))
+    return tf.stop_gradient(weights if largest is None else weights / largest(weights))

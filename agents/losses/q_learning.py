@@ -1,0 +1,140 @@
+"""Double Q-learning on n-step returns: targets, TD errors and the loss.
+
+Action values `q` have the axes `[..., A]`, where `[...]` is `[B]` for windows and `[T, B]` for sequences.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from .n_step import NStep, n_step_sequence, take_along_time
+from .shapes import check_ranks, check_same_shape
+from .value_rescaling import inverse_rescale, rescale
+
+
+def action_value(q: Any, action: Any) -> tf.Tensor:
+    """Q(x, a) of the actions taken.
+
+    Args:
+      q: `[..., A]`.
+      action: integers `[...]`.
+
+    Returns:
+      `[...]`.
+    """
+    q, action = tf.convert_to_tensor(q), tf.convert_to_tensor(action)
+    check_same_shape(q=q[..., 0], action=action)
+    return tf.gather(q, action, axis=-1, batch_dims=action.shape.rank)
+
+
+def double_q_value(q_online: Any, q_target: Any) -> tf.Tensor:
+    """Q_target(x, argmax_a Q_online(x, a)) (van Hasselt et al. 2016, "Double DQN").
+
+    Args:
+      q_online: `[..., A]`, of the network that learns; chooses the action.
+      q_target: `[..., A]`, of the target network; says what it is worth.
+
+    Returns:
+      `[...]`, through which no gradients flow.
+    """
+    q_online, q_target = tf.convert_to_tensor(q_online), tf.convert_to_tensor(q_target)
+    check_same_shape(q_online=q_online, q_target=q_target)
+    return tf.stop_gradient(action_value(q_target, tf.argmax(q_online, axis=-1, output_type=tf.int32)))
+
+
+def double_q_target(steps: NStep, q_online: Any, q_target: Any, epsilon: float | None = None) -> tf.Tensor:
+    """G = r_1 + .. + gamma^(n-1) r_n + gamma^n Q_target(x_n, argmax_a Q_online(x_n, a)).
+
+    Horgan et al. 2018, section 3.1; with value rescaling h(r_1 + .. + gamma^n h^-1(Q_target(..))), Kapturowski et al.
+    2019, section 2.3.
+
+    Args:
+      steps: `NStep` over `[...]`.
+      q_online: `[..., A]` at the observations `steps.index`.
+      q_target: `[..., A]` at the same.
+      epsilon: of value rescaling; None for none.
+
+    Returns:
+      `[...]` in the dtype of `q_target`, through which no gradients flow.
+    """
+    value = double_q_value(q_online, q_target)
+    returns, discount = (tf.cast(tensor, value.dtype) for tensor in (steps.returns, steps.discount))
+    check_same_shape(returns=returns, value=value)
+    if epsilon is not None:
+        value = inverse_rescale(value, epsilon)
+    # After a termination there is no value, and what stands at the index may be anything.
+    target = returns + tf.math.multiply_no_nan(value, discount)
+    return tf.stop_gradient(target if epsilon is None else rescale(target, epsilon))
+
+
+def sequence_double_q_targets(
+    q_online: Any, q_target: Any, r_t: Any, discount_t: Any, counts_t: Any, n: int, epsilon: float | None = None
+) -> tf.Tensor:
+    """`double_q_target` at every time of a sequence, with fewer than n steps where the sequence or an episode ends.
+
+    Args:
+      q_online: `[T+1, B, A]`, T known.
+      q_target: `[T+1, B, A]`.
+      r_t: `[T, B]`, the reward that followed the action at t.
+      discount_t: `[T, B]`, gamma times the environment's discount that followed.
+      counts_t: bool `[T, B]`, as by `transitions.counts`.
+      n: the largest number of steps.
+      epsilon: of value rescaling (`value_rescaling.EPSILON` in R2D2); None for none.
+
+    Returns:
+      `[T, B]` in the dtype of `q_target`, through which no gradients flow; without meaning where not `counts_t`.
+
+    Raises:
+      ValueError: if shapes do not fit.
+    """
+    q_online, q_target = tf.convert_to_tensor(q_online), tf.convert_to_tensor(q_target)
+    check_ranks(3, q_online=q_online, q_target=q_target)
+    steps = n_step_sequence(tf.cast(r_t, q_target.dtype), discount_t, counts_t, n)
+    check_same_shape(q_tm1=q_target[:-1, :, 0], r_t=steps.returns)
+    q_online_n, q_target_n = take_along_time((q_online, q_target), steps.index)
+    return double_q_target(steps, q_online_n, q_target_n, epsilon)
+
+
+def td_error(q: Any, action: Any, target: Any, counts: Any) -> tf.Tensor:
+    """delta = target - Q(x, a), and 0 where there is nothing to learn.
+
+    Args:
+      q: `[..., A]`, through which gradients flow.
+      action: integers `[...]`.
+      target: `[...]`, through which no gradients flow.
+      counts: bool `[...]`; for windows `NStep.counts`.
+
+    Returns:
+      `[...]` in the dtype of `q`.
+    """
+    chosen = action_value(q, action)
+    target, counts = tf.cast(target, chosen.dtype), tf.convert_to_tensor(counts)
+    check_same_shape(q=chosen, target=target, counts=counts)
+    return tf.where(counts, tf.stop_gradient(target) - chosen, tf.zeros_like(chosen))
+
+
+def td_loss(delta: Any, weight: Any = None, huber: float | None = None) -> tf.Tensor:
+    """delta^2 / 2 or its Huber form, element by element, times the importance weights.
+
+    The weights multiply the step, as in algorithm 1 of Schaul et al. 2016, and so the loss, not the error in it.
+
+    Args:
+      delta: `[B]` or `[T, B]`, as by `td_error`.
+      weight: `[B]`, one for each window or sequence; None for 1.
+      huber: |delta| beyond which the loss is linear, huber (|delta| - huber / 2), which clips its gradient (Mnih et al.
+        2015, "Training algorithm"); None for squares everywhere.
+
+    Returns:
+      The shape and dtype of `delta`.  The learner adds it up and divides by the size of the global batch.
+    """
+    delta = tf.convert_to_tensor(delta)
+    loss = tf.square(delta) / 2
+    if huber is not None:
+        size = tf.abs(delta)
+        loss = tf.where(size <= huber, loss, huber * (size - huber / 2))
+    if weight is None:
+        return loss
+    weight = tf.cast(weight, delta.dtype)
+    check_ranks(1, weight=weight)
+    check_same_shape(weight=weight, batch=delta[0] if delta.shape.rank == 2 else delta)
+    return tf.stop_gradient(weight) * loss

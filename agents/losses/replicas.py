@@ -1,0 +1,28 @@
+"""What a replica must know of the others, so that an update does not depend on their number.
+
+To be called where a strategy runs a replica, or outside of any strategy.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def largest_over_replicas(x: Any) -> tf.Tensor:
+    """The largest element of `x`, of any shape, over all replicas: a scalar, through which no gradients flow."""
+    largest = tf.stop_gradient(tf.reduce_max(x))
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return largest
+    # There is no reduction by maximum: the largest of each are gathered.
+    return tf.reduce_max(context.all_gather(largest[tf.newaxis], axis=0))
+
+
+def global_index(batch_size: Any) -> tf.Tensor:
+    """The index in the global batch of each element of a replica's share, int32 `[batch_size]`.
+
+    Args:
+      batch_size: of this replica's share, the same in all replicas.
+    """
+    replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+    return replica * batch_size + tf.range(batch_size)

