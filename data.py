@@ -93,6 +93,32 @@ class Sample(NamedTuple):
     """Observation, first and last hold `[T + 1, B, ...]`; all other fields `[T, B, ...]`."""
     state: Nest
     """Recurrent state that belongs to the first observation, `[B, ...]`."""
+    info: Any = ()
+    """`ItemInfo` where items are drawn by priority or evenly; `()` where each is read once."""
+
+
+class ItemInfo(NamedTuple):
+    """How the items of a batch were drawn.  Leaves are `[B]`."""
+
+    key: Any
+    """uint64: the item's key in its shard."""
+    shard: Any
+    """int32: the replay shard that holds the item."""
+    probability: Any
+    """float64: with which the item was drawn from among all items of all shards."""
+    items: Any
+    """int64: the number of all items of all shards."""
+
+
+class Priorities(NamedTuple):
+    """New priorities of items that were sampled.  Leaves are `[B]`."""
+
+    key: Any
+    """uint64."""
+    shard: Any
+    """int32."""
+    priority: Any
+    """float32, at least 0."""
 
 
 class Update(NamedTuple):
@@ -101,7 +127,7 @@ class Update(NamedTuple):
     metrics: dict[str, Any]
     """Scalar tensors by name."""
     priorities: Any = None
-    """New priorities of the sampled items as `(keys, priorities)`, or None."""
+    """`Priorities` of the items that were learnt from, over all replicas, or None."""
 
 
 def version_column(version: Version, batch_size: int) -> np.ndarray:

@@ -1,10 +1,11 @@
 """Evaluating the policy of a run that was trained before."""
 
 import dataclasses
+import os
 import pathlib
 from typing import Any, NamedTuple
 
-import imageio.v2 as imageio
+import imageio.v3 as imageio
 import numpy as np
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
@@ -73,12 +74,14 @@ def evaluate_run(
 
 def record_video(experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path) -> None:
     """Plays one episode with a policy compiled for one environment, and writes what it looks like to an MP4 file."""
+    # SDL, which draws for Gymnasium, looks for a screen otherwise.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     environment = _Recorded(_make_drawing_environment(experiment))
     evaluate(environment, policy, episodes=1, stopped=lambda: False)
     environment.close()
     path.parent.mkdir(parents=True, exist_ok=True)
-    frames: list[Any] = [_even(frame) for frame in environment.frames]
-    imageio.mimwrite(path, frames, fps=_FRAMES_PER_SECOND, codec="libx264", macro_block_size=1)
+    frames = np.stack([_even(frame) for frame in environment.frames])
+    imageio.imwrite(path, frames, plugin="pyav", codec="libx264", fps=_FRAMES_PER_SECOND)
 
 
 class _Recorded(BatchedEnvironment):

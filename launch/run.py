@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..agents.registry import agent_name
-from ..data import CallboardError
+from ..data import CallboardError, Layout
+from .checkpoints import Checkpoints, load_policy
 from .display import LineMonitor
 from .experiment import Experiment
 from .launchers.outcome import Monitor, Outcome
@@ -38,14 +39,18 @@ def run(
     if launcher not in LAUNCHERS:
         raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
     layout = experiment.check()
-    directory = prepare_run_directory(experiment, resume)
+    directory = find_run_directory(experiment, resume)
+    if resume:
+        _check_weights_fit(experiment, layout, directory)
+    directory.create()
+    write_experiment(experiment, directory.experiment)
     program = make_program(experiment, layout, directory)
     module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
     return module.run(program, directory, monitor or LineMonitor(experiment.max_steps))
 
 
-def prepare_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
-    """Makes the run directory and writes the experiment into it.
+def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
+    """The directory to run in; nothing is written yet.
 
     Raises:
       CallboardError: there is a run in it already, or none to resume.
@@ -62,6 +67,12 @@ def prepare_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
         raise CallboardError(f"there is no run to resume in {path}: it has no experiment.yaml")
     if not resume and directory.experiment.exists():
         raise CallboardError(f"there is a run in {path} already: go on with it by --resume, or name another directory")
-    directory.create()
-    write_experiment(experiment, directory.experiment)
     return directory
+
+
+def _check_weights_fit(experiment: Experiment, layout: Layout, directory: RunDirectory) -> None:
+    """Refuses to go on with networks of other shapes than those in the last checkpoint."""
+    latest = Checkpoints(directory).latest()
+    if latest is not None:
+        policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "train")
+        load_policy(latest / "policy.npz", policy.variables)

@@ -27,7 +27,9 @@ class ActionBounds:
           CallboardError: if it is anything else.
         """
         if not isinstance(spec, dm_specs.BoundedArray) or not np.issubdtype(spec.dtype, np.floating):
-            raise CallboardError(f"A Gaussian policy needs one action of floats with bounds, not {specs.describe(spec)}.")
+            raise CallboardError(
+                f"A Gaussian policy needs one action of floats with bounds, not {specs.describe(spec)}."
+            )
         low, high = (np.broadcast_to(bound, spec.shape).astype(np.float64) for bound in (spec.minimum, spec.maximum))
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise CallboardError("A Gaussian policy needs finite bounds of the action; clip or rescale it first.")

@@ -89,6 +89,6 @@ class SquashedGaussian(NamedTuple):
 
     def _log_prob(self, gaussian: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         log_density = -tf.square(noise) / 2 - self.log_std - math.log(2 * math.pi) / 2
-        # log(1 - tanh(u)^2), equation (21), in a form that neither overflows nor loses digits for any u.
+        # log(1 - tanh(u)^2), in a form that neither overflows nor loses digits for any u.
         log_slope = 2 * (math.log(2) - gaussian - tf.math.softplus(-2 * gaussian))
         return tf.reduce_sum(log_density - log_slope, axis=-1)

@@ -58,9 +58,15 @@ class MLPHead(tf.Module):
           name: of the module.
         """
         super().__init__(name)
-        hidden_kernel, kernel = (tf.keras.initializers.Orthogonal(scale) for scale in (math.sqrt(2), gain))
-        self._layers = [tf.keras.layers.Dense(size, activation, kernel_initializer=hidden_kernel) for size in hidden_sizes]
-        self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=kernel))
+        # An initializer for each layer: one that is used twice gives the same weights twice.
+        self._layers = [
+            tf.keras.layers.Dense(
+                size, activation, kernel_initializer=tf.keras.initializers.Orthogonal(math.sqrt(2)), name=f"dense_{i}"
+            )
+            for i, size in enumerate(hidden_sizes)
+        ]
+        output_kernel = tf.keras.initializers.Orthogonal(gain)
+        self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=output_kernel, name="output"))
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Features `[N, F]` -> `[N, outputs]`."""

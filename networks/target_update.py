@@ -6,6 +6,7 @@ copies its own variables: nothing is sent.
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -26,8 +27,13 @@ def copy_weights_every(period: int, step: Any, source: tf.Module, target: tf.Mod
     """`copy_weights` where `step`, an integer scalar, is a multiple of `period`, and nothing otherwise."""
     due = tf.equal(tf.cast(step, tf.int64) % period, 0)
 
-    def copy(new: tf.Variable, old: tf.Variable) -> Any:
-        return tf.cond(due, lambda: old.assign(new).read_value(), old.read_value)
+    def copy(new: tf.Variable, old: tf.Variable) -> tf.Tensor:
+        def assign() -> tf.Tensor:
+            old.assign(new)
+            return due
+
+        # The branches return the condition, which is small, and not weights.
+        return tf.cond(due, assign, lambda: due)
 
     _update(source, target, copy)
 
@@ -43,6 +49,8 @@ def move_weights(source: tf.Module, target: tf.Module, rate: Any) -> None:
     Raises:
       ValueError: if the modules differ in the number or the shapes of their variables.
     """
+    # A Python number would become float32 on its way to float64.
+    rate = rate if tf.is_tensor(rate) else np.float64(rate)
     _update(source, target, lambda new, old: old.assign_add(tf.cast(rate, old.dtype) * (new - old)))
 
 
@@ -54,11 +62,15 @@ def _update(source: tf.Module, target: tf.Module, assign: Any) -> None:
 
     def update(strategy: tf.distribute.Strategy) -> None:
         for new, old in pairs:
-            strategy.extended.update(old, lambda old, new: assign(new, old), args=(new,), group=True)
+            strategy.extended.update(old, lambda old, new: assign(new, old), args=(new,))
 
-    context = tf.distribute.get_replica_context()
-    if context is None:
+    if tf.distribute.in_cross_replica_context():
         update(tf.distribute.get_strategy())
-    else:
+    elif tf.distribute.has_strategy():
         # Variables of several devices are not assigned by one of them alone.
-        context.merge_call(update)
+        tf.distribute.get_replica_context().merge_call(update)
+    else:
+        # The strategy that the variables were made under is not entered, as in the code around a learner's replicas.
+        strategy = getattr(pairs[0][1], "distribute_strategy", None) or tf.distribute.get_strategy()
+        with strategy.scope():
+            update(strategy)

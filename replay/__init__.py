@@ -3,25 +3,46 @@
 Every tick is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
 """
 
+from .checkpoints import latest_checkpoint, save_shard
 from .datasets import ReplayDataset, items_per_batch, queue_dataset
+from .drawing import drawn_dataset
+from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
+from .priorities import PriorityUpdater, UpdateCounts
 from .reader import BatchReader, ReaderStopped
 from .sequences import SequenceItem, SequenceWriter, sequence_signature
 from .server import start_server
-from .tables import queue_table
+from .stacking import check_stack, initial_frames, push_frames, stacked_spec
+from .tables import ReplayLimits, queue_table, replay_table
+from .windows import WindowWriter, read_windows, window_signature
 
 __all__ = [
     "BatchReader",
     "Heartbeat",
+    "PriorityUpdater",
     "ReaderStopped",
     "ReplayDataset",
     "ReplayHandle",
+    "ReplayItem",
+    "ReplayLimits",
     "SequenceItem",
     "SequenceWriter",
+    "UpdateCounts",
+    "WindowWriter",
+    "check_stack",
+    "drawn_dataset",
+    "initial_frames",
     "items_per_batch",
+    "latest_checkpoint",
+    "push_frames",
     "queue_dataset",
     "queue_table",
+    "read_windows",
+    "replay_table",
+    "save_shard",
     "sequence_signature",
+    "stacked_spec",
     "start_server",
+    "window_signature",
 ]

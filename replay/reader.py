@@ -38,23 +38,28 @@ class BatchReader(Iterator[Any]):
 
     def __next__(self) -> Any:
         while True:
-            if self._identity() != self._known_identity:
-                self._known_identity = self._identity()
-                self.rebuild()
-            generation = self._generation
-            try:
-                batch = generation.batches.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                if self._stopped():
-                    raise ReaderStopped from None
-                continue
-            if isinstance(batch, Exception):
-                if not isinstance(batch, StopIteration):
-                    raise batch
-                # Reverb ends a dataset where a connection came back to another table: read on with a new one.
-                self.rebuild()
-            else:
+            batch = self.poll(_POLL_SECONDS)
+            if batch is not None:
                 return batch
+            if self._stopped():
+                raise ReaderStopped
+
+    def poll(self, timeout: float) -> Any:
+        """The next batch if it is there within `timeout` seconds, else None."""
+        if self._identity() != self._known_identity:
+            self._known_identity = self._identity()
+            self.rebuild()
+        try:
+            batch = self._generation.batches.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if isinstance(batch, StopIteration):
+            # Reverb ends a dataset where a connection came back to another table: read on with a new one.
+            self.rebuild()
+            return None
+        if isinstance(batch, Exception):
+            raise batch
+        return batch
 
     def rebuild(self) -> None:
         """Starts over with a new dataset; a batch that the old one held ready is dropped."""

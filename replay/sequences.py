@@ -85,7 +85,7 @@ class SequenceWriter:
         Never blocks; call `ready` before the next tick.
         """
         if self._ticks == 0:
-            _check_shapes(record, self._layout.record)
+            check_shapes(record, self._layout.record)
         step: dict[str, Any] = {"record": record}
         if self._ticks % self._period == 0:
             step["state"] = state
@@ -158,7 +158,7 @@ def _fields(record: Record, observed: Any, chosen: Any) -> Record:
     )
 
 
-def _check_shapes(record: Record, expected: Record) -> None:
+def check_shapes(record: Record, expected: Record) -> None:
     tree.assert_same_structure(record, expected)
     for (path, value), spec in zip(tree.flatten_with_path(record), tree.flatten(expected), strict=True):
         value = np.asarray(value)

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from .dtypes import as_dtype
 from .shapes import check_ranks, check_same_shape
 
 
@@ -53,5 +54,5 @@ def importance_weights(
     check_ranks(1, probability=probability)
     expected = tf.cast(table_size, probability.dtype) * probability
     check_same_shape(probability=probability, table_size=expected)
-    weights = tf.pow(expected, -tf.cast(beta, probability.dtype))
+    weights = tf.pow(expected, -as_dtype(beta, probability.dtype))
     return tf.stop_gradient(weights if largest is None else weights / largest(weights))

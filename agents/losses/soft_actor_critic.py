@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from .dtypes import as_dtype
 from .shapes import check_ranks, check_same_shape
 
 
@@ -31,7 +32,7 @@ def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp
     q1_tp1 = tf.convert_to_tensor(q1_tp1)
     r_t, discount_t, q2_tp1, log_prob_tp1 = _cast(q1_tp1.dtype, r_t, discount_t, q2_tp1, log_prob_tp1)
     _check(q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1, log_prob_tp1=log_prob_tp1)
-    soft_value = tf.minimum(q1_tp1, q2_tp1) - tf.cast(alpha, q1_tp1.dtype) * log_prob_tp1
+    soft_value = tf.minimum(q1_tp1, q2_tp1) - as_dtype(alpha, q1_tp1.dtype) * log_prob_tp1
     # After a termination there is no value, and what stands in for the next observation may be anything.
     return tf.stop_gradient(r_t + tf.math.multiply_no_nan(soft_value, discount_t))
 
@@ -49,7 +50,8 @@ def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, counts_t: Any) -> tf.Tensor
       `[B]`.
     """
     q1_t, counts_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(counts_t)
-    q2_t, target_t = _cast(q1_t.dtype, q2_t, tf.stop_gradient(target_t))
+    q2_t, target_t = _cast(q1_t.dtype, q2_t, target_t)
+    target_t = tf.stop_gradient(target_t)
     _check(q1_t=q1_t, q2_t=q2_t, target_t=target_t, counts_t=counts_t)
     return _where(counts_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
 
@@ -68,9 +70,9 @@ def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, counts_t: Any)
       `[B]`.
     """
     q1_t, counts_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(counts_t)
-    q2_t, log_prob_t, alpha = _cast(q1_t.dtype, q2_t, log_prob_t, tf.stop_gradient(alpha))
+    q2_t, log_prob_t, alpha = _cast(q1_t.dtype, q2_t, log_prob_t, alpha)
     _check(q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, counts_t=counts_t)
-    return _where(counts_t, alpha * log_prob_t - tf.minimum(q1_t, q2_t))
+    return _where(counts_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
 
 
 def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, counts_t: Any) -> tf.Tensor:
@@ -87,13 +89,13 @@ def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, counts_
     """
     alpha, counts_t = tf.convert_to_tensor(alpha), tf.convert_to_tensor(counts_t)
     check_ranks(0, alpha=alpha)
-    (log_prob_t,) = _cast(alpha.dtype, tf.stop_gradient(log_prob_t))
+    log_prob_t = tf.stop_gradient(as_dtype(log_prob_t, alpha.dtype))
     _check(log_prob_t=log_prob_t, counts_t=counts_t)
     return _where(counts_t, -alpha * (log_prob_t + target_entropy))
 
 
 def _cast(dtype: Any, *tensors: Any) -> list[tf.Tensor]:
-    return [tf.cast(tensor, dtype) for tensor in tensors]
+    return [as_dtype(tensor, dtype) for tensor in tensors]
 
 
 def _check(**tensors: tf.Tensor) -> None:

@@ -4,8 +4,11 @@ What happens depends on nothing but the experiment: an agent that reads a queue 
 at every run with the same seed.
 """
 
+import functools
 import threading
 import traceback
+import uuid
+from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
@@ -30,37 +33,31 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
     stop = threading.Event()
     outcome = Outcome()
 
-    def tell_from(name: str) -> Any:
-        def tell(kind: str, content: Any) -> None:
-            if kind == "stop":
-                outcome.reached_limit(content)
-                stop.set()
-            elif kind == "status":
-                monitor.status(content)
-            elif kind == "say":
-                monitor.say(f"{name}: {content}")
-
-        return tell
-
-    roles: dict[str, Role] = {}
-    current = ""
+    def tell(name: str, kind: str, content: Any) -> None:
+        if kind == "stop":
+            outcome.reached_limit(content)
+            stop.set()
+        elif kind == "status":
+            monitor.status(content)
+        elif kind == "say":
+            monitor.say(f"{name}: {content}")
 
     def interrupt(signal_number: int) -> None:
         outcome.interrupted(signal_number)
         stop.set()
 
+    roles = make_local_roles(program, stop, tell)
+    current = ""
     with stop_signals(interrupt):
         try:
-            for _, node in nodes_of(program):
-                current = node.name
-                roles[node.name] = _make_role(node, stop, tell_from(node.name))
-                roles[node.name].setup()
+            for current in roles:
+                roles[current].setup()
             for whose_turn in _play(list(roles.values()), stop):
                 current = whose_turn
             for label in sorted(POLICIES, key=lambda label: POLICIES[label].stop_order):
-                for current, role in roles.items():
+                for current in roles:
                     if current.startswith(f"{label}/"):
-                        role.finish()
+                        roles[current].finish()
         except CallboardError as error:
             outcome.failed(current, str(error))
         except Exception:
@@ -68,26 +65,38 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
     return outcome
 
 
-def _make_role(node: RoleNode, stop: threading.Event, tell: Any) -> Role:
-    context = NodeContext(
-        name=node.name, identity="inline", stop=stop, tell=_with_port(node, tell), port=None, cooperative=True
-    )
-    role = node.make_role(context)
-    for handle in node._created_handles:
-        handle.bind_local(role)
-    return role
+def make_local_roles(
+    program: lp.Program, stop: threading.Event, tell: Callable[[str, str, Any], None]
+) -> dict[str, Role]:
+    """The roles of a program by name, in the order in which they are set up, that call each other directly.
+
+    Args:
+      program: the graph.
+      stop: the stop of all contexts.
+      tell: is called with the name of a role and what it tells.
+    """
+    roles: dict[str, Role] = {}
+    for _, node in nodes_of(program):
+        context = NodeContext(
+            name=node.name,
+            identity=uuid.uuid4().hex,
+            stop=stop,
+            tell=functools.partial(_tell_or_bind, node, tell),
+            port=None,
+            cooperative=True,
+        )
+        roles[node.name] = role = node.make_role(context)
+        for handle in node._created_handles:
+            handle.bind_local(role)
+    return roles
 
 
-def _with_port(node: RoleNode, tell: Any) -> Any:
-    """Binds the node's address when its server has taken a port of its own."""
-
-    def tell_and_bind(kind: str, content: Any) -> None:
-        if kind == "port":
-            node.port_address.bind(FixedAddress(f"localhost:{content}"))
-        else:
-            tell(kind, content)
-
-    return tell_and_bind
+def _tell_or_bind(node: RoleNode, tell: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
+    """Passes on what a role tells, but for the port that its server has taken: the node's address is bound to it."""
+    if kind == "port":
+        node.port_address.bind(FixedAddress(f"localhost:{content}"))
+    else:
+        tell(node.name, kind, content)
 
 
 def _play(roles: list[Role], stop: threading.Event) -> Any:

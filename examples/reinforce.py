@@ -1,0 +1,150 @@
+"""REINFORCE with a baseline (Williams 1992, https://doi.org/10.1007/BF00992696): an agent written on Callboard's parts.
+
+From the root of the repository:
+
+    callboard train examples.reinforce:Reinforce --env CartPole-v1 --max-steps 300000
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import tensorflow as tf
+from dm_env import specs
+
+from callboard.agents import Agent, Mode
+from callboard.agents.learning import GradientLearner, make_optimizer
+from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
+from callboard.agents.losses.recurrence import backward_sum
+from callboard.agents.losses.transitions import counts
+from callboard.data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
+from callboard.networks.defaults import policy_value_network
+from callboard.networks.distributions import Categorical
+from callboard.networks.network import Inputs, Network
+from callboard.replay import (
+    ReplayDataset,
+    ReplayHandle,
+    SequenceWriter,
+    items_per_batch,
+    queue_dataset,
+    queue_table,
+    sequence_signature,
+)
+
+
+class ReinforcePolicy(tf.Module):
+    """Samples its actions to train, and takes the most likely ones to be evaluated."""
+
+    def __init__(self, network: Network, mode: Mode):
+        super().__init__()
+        self.network = network
+        self._mode = mode
+
+    def initial_state(self, batch_size: int) -> Nest:
+        return self.network.initial_state(batch_size)
+
+    def __call__(
+        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Nest, Nest, Nest]:
+        outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
+        policy = Categorical(outputs.logits)
+        # The record needs no extras: the loss asks the network that learns, not the one that acted.
+        return (policy.sample(seed) if self._mode == "train" else policy.mode()), (), state
+
+
+@dataclasses.dataclass(frozen=True)
+class Reinforce(Agent):
+    """REINFORCE with a baseline.
+
+    Attributes:
+      unroll_length: transitions in a sequence (T); returns reach no further, and bootstrap with the baseline there.
+      batch_size: sequences in a learner step.
+      discount: γ.
+      baseline_cost: weight of the baseline's loss.
+      entropy_cost: weight of the entropy bonus.
+      learning_rate: of Adam at the beginning; it falls linearly to 0 over the run.
+      max_gradient_norm: global norm to which gradients are clipped.
+      hidden_sizes: layers of the network.
+    """
+
+    unroll_length: int = 32
+    batch_size: int = 16
+    discount: float = 0.99
+    baseline_cost: float = 0.5
+    entropy_cost: float = 0.01
+    learning_rate: float = 5e-3
+    max_gradient_norm: float = 40.0
+    hidden_sizes: tuple[int, ...] = (64, 64)
+
+    def check(self, layout: Layout) -> None:
+        if not isinstance(layout.spec.action, specs.DiscreteArray):
+            raise CallboardError("this REINFORCE has a categorical policy and needs one discrete action")
+        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+
+    def make_networks(self, layout: Layout) -> Network:
+        return policy_value_network(layout.spec, hidden_sizes=self.hidden_sizes)
+
+    def make_policy(self, networks: Network, mode: Mode) -> ReinforcePolicy:
+        return ReinforcePolicy(networks, mode)
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
+        # One batch may wait: what is learnt from should come from the policy that learns.
+        return [queue_table("queue", signature, max(1, int(items)), batches=1)]
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
+        return SequenceWriter(replay, layout, "queue", self.unroll_length, self.unroll_length, actor % layout.shards)
+
+    def make_dataset(
+        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
+    ) -> ReplayDataset:
+        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
+        dataset = queue_dataset(replay, "queue", signature, self.batch_size // layout.replicas)
+        return ReplayDataset(dataset, "queue", items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas))
+
+    def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        steps = layout.max_steps // (self.unroll_length * self.batch_size)
+        optimizer = make_optimizer("adam", self.learning_rate, steps, decay=0.0, epsilon=1e-5)
+        loss = functools.partial(self.loss, networks)
+        return GradientLearner(loss, networks.trainable_variables, optimizer, strategy, self.max_gradient_norm)
+
+    def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """One replica's part of the loss of a batch: sums, divided by the size of the global batch."""
+        record = sample.record
+        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
+        policy, value = Categorical(outputs.logits[:-1]), outputs.value
+        counts_t = counts(record.first, record.last, record.discount)
+        return_t = returns(value, record.reward, self.discount * record.discount, counts_t)
+
+        parts = {
+            "policy_loss": policy_gradient_loss(policy.log_prob(record.action), return_t - value[:-1], counts_t),
+            "baseline_loss": value_loss(value[:-1], return_t, counts_t),
+            "entropy_loss": entropy_loss(policy.entropy(), counts_t),
+            "behaviour_step": tf.cast(record.version[..., 1], tf.float32),
+        }
+        means = {name: tf.reduce_sum(part) / (self.unroll_length * self.batch_size) for name, part in parts.items()}
+        costs = {"policy_loss": 1.0, "baseline_loss": self.baseline_cost, "entropy_loss": self.entropy_cost}
+        return tf.add_n([cost * means[name] for name, cost in costs.items()]), means
+
+
+def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, counts_t: tf.Tensor) -> tf.Tensor:
+    """The discounted sum of the rewards from each observation on, as far as its episode and the sequence go.
+
+    G_t = r_t + discount_t G_{t+1}.  It begins with the baseline: at the end of the sequence, and wherever the next
+    transition does not count, which is after a time limit and where an episode was cut off.  After a termination the
+    discount is 0.
+
+    Args:
+      value: `[T + 1, B]`, the baseline.
+      r_t: `[T, B]`, the rewards that followed the actions.
+      discount_t: `[T, B]`, γ times the environment's discounts that followed.
+      counts_t: bool `[T, B]`, the transitions that count.
+
+    Returns:
+      `[T, B]`, without gradients.
+    """
+    decay_t = tf.where(counts_t, discount_t, 0.0)
+    step_t = tf.where(counts_t, r_t, value[:-1])
+    bootstrap = tf.concat([tf.zeros_like(value[1:-1]), value[-1:]], axis=0)
+    return tf.stop_gradient(backward_sum(step_t + decay_t * bootstrap, decay_t))

@@ -1,0 +1,93 @@
+"""Stacks of the newest frames: single frames are stored, and stacked where they are read.
+
+A stack holds k frames along the axis of the channels, the oldest first.  Where an episode has shown fewer than k, its
+first frame stands in for those that are missing (as in Gymnasium; DQN takes zeros there).  A stack never reaches over
+a reset.  What is not a frame (`packing.is_frame`) is not stacked.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from ..data import CallboardError, EnvironmentOutput, Nest
+from ..specs import EnvironmentSpec, describe
+from .packing import is_frame
+
+
+def check_stack(spec: EnvironmentSpec, stack: int) -> None:
+    """Raises `CallboardError` where observations of an environment cannot be stacked."""
+    if stack < 1:
+        raise CallboardError(f"agent.frame_stack must be at least 1, not {stack}")
+    if stack > 1 and not any(is_frame(leaf) for leaf in tree.flatten(spec.observation)):
+        raise CallboardError(
+            f"only images are stacked, and the observation is {describe(spec.observation)}: set agent.frame_stack to 1"
+        )
+
+
+def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
+    """The spec of an environment as a network sees it, with `stack` times the channels in every frame."""
+
+    def leaf_spec(leaf: dm_specs.Array) -> dm_specs.Array:
+        if not is_frame(leaf):
+            return leaf
+        shape = (*leaf.shape[:2], leaf.shape[2] * stack)
+        if not isinstance(leaf, dm_specs.BoundedArray):
+            return dm_specs.Array(shape, leaf.dtype, leaf.name)
+        low, high = (
+            np.tile(bound, stack) if np.ndim(bound) and np.shape(bound)[-1] == leaf.shape[2] else bound
+            for bound in (leaf.minimum, leaf.maximum)
+        )
+        return dm_specs.BoundedArray(shape, leaf.dtype, low, high, leaf.name)
+
+    return spec._replace(observation=tree.map_structure(leaf_spec, spec.observation))
+
+
+def initial_frames(spec: EnvironmentSpec, stack: int, batch_size: int) -> Nest:
+    """What a policy that stacks remembers before its first tick: `stack - 1` frames of each kind, as zeros."""
+    if stack == 1:
+        return ()
+    frames = [leaf for leaf in tree.flatten(spec.observation) if is_frame(leaf)]
+    return tuple(
+        tf.zeros((batch_size, *frame.shape[:2], frame.shape[2] * (stack - 1)), frame.dtype) for frame in frames
+    )
+
+
+def push_frames(tick: EnvironmentOutput, frames: Nest, stack: int) -> tuple[Nest, Nest]:
+    """Stacks a tick's frames on those remembered.
+
+    Args:
+      tick: leaves `[B, ...]`.
+      frames: as by `initial_frames` or the call before.
+      stack: k.
+
+    Returns:
+      The observation as a network sees it, and the frames to remember.
+    """
+    if stack == 1:
+        return tick.observation, frames
+    remembered = list(frames)
+    after = []
+
+    def push(leaf: Any) -> Any:
+        if len(leaf.shape) != 4:
+            return leaf
+        before = remembered.pop(0)
+        first = tf.reshape(tick.first, (-1, 1, 1, 1))
+        before = tf.where(first, tf.tile(leaf, (1, 1, 1, stack - 1)), before)
+        stacked = tf.concat([before, leaf], axis=-1)
+        after.append(stacked[..., leaf.shape[-1] :])
+        return stacked
+
+    observation = tree.map_structure(push, tick.observation)
+    return observation, tuple(after)
+
+
+def stack_rows(frames: tf.Tensor, stack: int) -> tf.Tensor:
+    """Stacks consecutive frames of an item, `[T + stack - 1, ..., C]` -> `[T, ..., stack * C]`."""
+    if stack == 1:
+        return frames
+    rows = frames.shape[0] - stack + 1
+    return tf.concat([frames[lag : lag + rows] for lag in range(stack)], axis=-1)

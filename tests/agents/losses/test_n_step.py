@@ -1,0 +1,131 @@
+"""n-step returns against a loop that walks from transition to transition."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from episodes import is_experience, random_ticks
+
+from callboard.agents.losses.n_step import n_step_sequence, n_step_window, take_along_time
+from callboard.agents.losses.transitions import counts
+
+GAMMA = 0.9
+STEPS, BATCH = 12, 40
+
+
+def random_sequences(seed, steps=STEPS):
+    rng = np.random.default_rng(seed)
+    ticks = random_ticks(rng, steps, BATCH)
+    return rng.normal(size=(steps, BATCH)), ticks
+
+
+def walk(reward, ticks, t, b, n):
+    """The return from t, the discount of what comes after it, the observation reached, and the transitions walked."""
+    first, last, discount = ticks
+    total, product, steps = 0.0, 1.0, 0
+    while steps < n and t < len(reward) and is_experience(first, last, discount, t, b):
+        total += product * reward[t, b]
+        product *= GAMMA * discount[t, b]
+        t, steps = t + 1, steps + 1
+        if discount[t - 1, b] == 0:
+            break
+    return total, product, t, steps
+
+
+def arguments(reward, ticks):
+    return reward, GAMMA * ticks[2], counts(*ticks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n", [1, 3, 5, STEPS, STEPS + 4])
+def test_sequences_equal_the_walk(seed, n):
+    reward, ticks = random_sequences(seed)
+    result = n_step_sequence(*arguments(reward, ticks), n)
+    assert result.returns.dtype == result.discount.dtype == tf.float64 and result.index.dtype == tf.int32
+    lengths = set()
+    for t in range(STEPS):
+        for b in range(BATCH):
+            total, product, index, steps = walk(reward, ticks, t, b, n)
+            np.testing.assert_allclose(result.returns[t, b], total, atol=1e-12)
+            np.testing.assert_allclose(result.discount[t, b], product, atol=1e-12)
+            assert result.index[t, b] == index and result.counts[t, b] == (steps > 0)
+            lengths.add(steps)
+    assert lengths >= set(range(min(n, 5) + 1)), "The sequences must hold ends at every distance."
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_windows_equal_the_walk(seed, n):
+    reward, ticks = random_sequences(seed, steps=n)
+    result = n_step_window(*arguments(reward, ticks))
+    assert result.returns.shape == result.index.shape == (BATCH,)
+    for b in range(BATCH):
+        total, product, index, steps = walk(reward, ticks, 0, b, n)
+        np.testing.assert_allclose(result.returns[b], total, atol=1e-12)
+        np.testing.assert_allclose(result.discount[b], product, atol=1e-12)
+        assert result.index[b] == index == steps and result.counts[b] == (steps > 0)
+
+
+def test_by_hand():
+    """Windows of three transitions with rewards 1, 2, 4 and gamma 1/2."""
+    cases = [
+        # discount, counts -> return, discount, index, counts
+        ([0.5, 0.5, 0.5], [1, 1, 1], 1 + 1 + 1, 0.125, 3, True),  # whole
+        ([0.5, 0.0, 0.5], [1, 1, 1], 1 + 1, 0.0, 2, True),  # terminated by the second action
+        ([0.5, 0.5, 0.5], [1, 0, 1], 1, 0.5, 1, True),  # time limit at the second observation
+        ([0.5, 0.5, 0.0], [1, 1, 1], 1 + 1 + 1, 0.0, 3, True),  # terminated by the last action
+        ([0.0, 0.5, 0.5], [1, 1, 1], 1, 0.0, 1, True),
+        ([0.5, 0.5, 0.5], [0, 1, 1], 0, 1.0, 0, False),  # nothing at all
+    ]
+    discount, does_count, *expected = zip(*cases, strict=True)
+    result = n_step_window(
+        np.repeat([[1.0], [2.0], [4.0]], len(cases), axis=1), np.array(discount).T, np.array(does_count, bool).T
+    )
+    for field, column in zip(result, expected, strict=True):
+        np.testing.assert_array_equal(field, column)
+
+
+def test_what_is_not_reached_cannot_spoil_the_rest():
+    reward, ticks = random_sequences(5)
+    does_count = counts(*ticks).numpy()
+    expected = n_step_sequence(reward, GAMMA * ticks[2], does_count, 4)
+    spoilt = n_step_sequence(
+        np.where(does_count, reward, np.nan), np.where(does_count, GAMMA * ticks[2], np.nan), does_count, 4
+    )
+    for one, other in zip(expected, spoilt, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_take_along_time():
+    x = {"frame": np.arange(4 * 3 * 2).reshape(4, 3, 2), "flag": np.arange(12).reshape(4, 3)}
+    index = np.array([3, 0, 2], np.int32)
+    window = take_along_time(x, index)
+    np.testing.assert_array_equal(window["frame"], [x["frame"][3, 0], x["frame"][0, 1], x["frame"][2, 2]])
+    np.testing.assert_array_equal(window["flag"], [9, 1, 8])
+    many = take_along_time(x, np.stack([index, index[::-1]]))
+    assert many["frame"].shape == (2, 3, 2)
+    np.testing.assert_array_equal(many["flag"], [[9, 1, 8], [6, 1, 11]])
+
+
+def test_float32_and_graphs_of_unknown_batch():
+    reward, ticks = random_sequences(1)
+    spec = tf.TensorSpec((STEPS, None), tf.float32)
+    in_graph = tf.function(
+        lambda *tensors: n_step_sequence(*tensors, 3),
+        input_signature=(spec, spec, tf.TensorSpec((STEPS, None), tf.bool)),
+        autograph=False,
+    )
+    result = in_graph(reward.astype(np.float32), (GAMMA * ticks[2]).astype(np.float32), counts(*ticks))
+    assert result.returns.dtype == tf.float32
+    np.testing.assert_allclose(result.returns, n_step_sequence(*arguments(reward, ticks), 3).returns, atol=1e-5)
+    # The environment's discounts may come in another dtype than the rewards.
+    assert n_step_window(reward, ticks[2].astype(np.float32), counts(*ticks)).discount.dtype == tf.float64
+
+
+def test_wrong_arguments_are_named():
+    reward, ticks = random_sequences(0)
+    with pytest.raises(ValueError, match="r_t .*discount_t"):
+        n_step_window(reward[:-1], ticks[2], counts(*ticks))
+    with pytest.raises(ValueError, match="r_t has shape"):
+        n_step_window(reward[0], ticks[2], counts(*ticks))
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        n_step_sequence(*arguments(reward, ticks), 0)

@@ -1,0 +1,91 @@
+"""SAC's losses against loops written from the paper, and where their gradients go."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard.agents.losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
+
+BATCH = 30
+ALPHA = 0.3
+
+
+def random_batch(seed=0):
+    rng = np.random.default_rng(seed)
+    terminated, does_count = rng.random(BATCH) < 0.3, rng.random(BATCH) < 0.7
+    assert terminated.any() and (~does_count).any()
+    reward, q1, q2, log_prob = (3 * rng.normal(size=BATCH) for _ in range(4))
+    return reward, 0.99 * ~terminated, q1, q2, log_prob, does_count
+
+
+def test_target():
+    reward, discount, q1, q2, log_prob, _ = random_batch()
+    result = soft_target(reward, discount, q1, q2, log_prob, ALPHA)
+    assert result.dtype == tf.float64
+    for b in range(BATCH):
+        soft_value = min(q1[b], q2[b]) - ALPHA * log_prob[b]
+        np.testing.assert_allclose(result[b], reward[b] + discount[b] * soft_value, rtol=1e-12)
+    # The observation after a termination may be of another episode, or a filling.
+    spoilt = np.where(discount == 0, np.nan, q1)
+    np.testing.assert_array_equal(soft_target(reward, discount, spoilt, q2, log_prob, ALPHA), result)
+
+
+def test_losses():
+    _, target, q1, q2, log_prob, does_count = random_batch(1)
+    critic = critic_loss(q1, q2, target, does_count)
+    actor = actor_loss(q1, q2, log_prob, ALPHA, does_count)
+    temperature = temperature_loss(tf.constant(ALPHA, tf.float64), log_prob, -2.0, does_count)
+    for b in range(BATCH):
+        expected = 0.0, 0.0, 0.0
+        if does_count[b]:
+            expected = (
+                0.5 * (q1[b] - target[b]) ** 2 + 0.5 * (q2[b] - target[b]) ** 2,
+                ALPHA * log_prob[b] - min(q1[b], q2[b]),
+                -ALPHA * log_prob[b] - ALPHA * -2.0,
+            )
+        np.testing.assert_allclose((critic[b], actor[b], temperature[b]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients(dtype):
+    reward, discount, q1, q2, log_prob, does_count = (
+        tf.Variable(x if x.dtype == bool else x.astype(dtype)) for x in random_batch(2)
+    )
+    log_alpha = tf.Variable(math.log(ALPHA), dtype=dtype)
+    mask = does_count.numpy()
+    with tf.GradientTape(persistent=True) as tape:
+        target = soft_target(reward, discount, q1, q2, log_prob, tf.exp(log_alpha))
+        critic = critic_loss(q1, q2, target, does_count)
+        actor = actor_loss(q1, q2, log_prob, tf.exp(log_alpha), does_count)
+        temperature = temperature_loss(tf.exp(log_alpha), log_prob, -2.0, does_count)
+    assert target.dtype == critic.dtype == actor.dtype == temperature.dtype == dtype
+
+    assert tape.gradient(target, [q1, q2, log_prob, log_alpha]) == [None] * 4
+    np.testing.assert_allclose(tape.gradient(critic, q1), np.where(mask, q1 - target, 0), atol=1e-5)
+    np.testing.assert_allclose(tape.gradient(critic, q2), np.where(mask, q2 - target, 0), atol=1e-5)
+    np.testing.assert_allclose(tape.gradient(actor, log_prob), np.where(mask, ALPHA, 0), atol=1e-6)
+    # Only the smaller critic pulls the actor.
+    np.testing.assert_allclose(tape.gradient(actor, q1), -1.0 * (mask & (q1 < q2).numpy()))
+    assert tape.gradient(actor, log_alpha) is None and tape.gradient(temperature, log_prob) is None
+    by_hand = (-ALPHA * (log_prob.numpy() - 2.0))[mask].sum()
+    np.testing.assert_allclose(tape.gradient(temperature, log_alpha), by_hand, rtol=1e-5)
+
+
+def test_temperature_rises_while_the_policy_is_too_certain():
+    log_alpha = tf.Variable(0.0)
+    for log_prob, sign in ((5.0, -1), (1.0, 1)):  # Entropies of -5 and -1 against a target of -3.
+        with tf.GradientTape() as tape:
+            loss = temperature_loss(tf.exp(log_alpha), [log_prob], -3.0, [True])
+        assert np.sign(tape.gradient(loss, log_alpha)) == sign
+
+
+def test_wrong_shapes_are_named():
+    reward, discount, q1, q2, log_prob, does_count = random_batch()
+    with pytest.raises(ValueError, match="log_prob_tp1 has shape"):
+        soft_target(reward, discount, q1, q2, log_prob[:, np.newaxis], ALPHA)
+    with pytest.raises(ValueError, match="q2_t"):
+        critic_loss(q1, q2[:3], discount, does_count)
+    with pytest.raises(ValueError, match="alpha has shape"):
+        temperature_loss(np.ones(BATCH), log_prob, -1.0, does_count)

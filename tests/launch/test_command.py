@@ -1,0 +1,81 @@
+"""The command: one line for every mistake, and what the small commands print."""
+
+import json
+
+import imageio.v3 as imageio
+import pytest
+
+from callboard.launch.command import main
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["train", "impala", "--env", "CartPol-v1"], "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'?"),
+        (["train", "impala", "--env", "CartPole-v1", "--max-stps", "5"], "did you mean --max-steps?"),
+        (["train", "impal", "--env", "CartPole-v1"], "unknown agent 'impal': did you mean 'impala'?"),
+        (["train", "impala", "--env", "Pendulum-v1"], "needs one discrete action"),
+        (["train", "--recipe", "impala-cartpol"], "did you mean 'impala-cartpole'?"),
+        (["train", "--recipe", "typo.yaml"], "unknown key 'max_stps': did you mean 'max_steps'?"),
+        (["train", "--resume", "--run-dir", "nowhere"], "there is no run in nowhere"),
+        (["train", "--resume"], "--resume needs the run's directory"),
+        (["train", "impala", "--env", "CartPole-v1", "--launcher", "thread"], "unknown launcher 'thread'"),
+        (["train"], "name an agent"),
+        (["evaluate", "nowhere"], "there is no run in nowhere"),
+        (["trian"], "unknown command 'trian': did you mean 'train'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "typo.yaml").write_text("agent: {name: impala}\nenv: CartPole-v1\nmax_stps: 5\n")
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("callboard: ") and error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["typo.yaml"]
+
+
+def test_graph_shows_who_calls_whom(capsys):
+    assert main(["graph", "impala", "--env", "CartPole-v1", "--actors", "8"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "actor x 8  ->  coordinator, learner, replay" in lines
+    assert "learner x 1  ->  coordinator, replay" in lines
+
+
+def test_lists(capsys):
+    assert main(["list", "agents", "--json"]) == 0
+    assert "impala" in json.loads(capsys.readouterr().out)
+    assert main(["list", "environments"]) == 0
+    assert "CartPole-v1" in capsys.readouterr().out.splitlines()
+    assert main(["list", "recipes"]) == 0
+    assert "impala-cartpole" in capsys.readouterr().out.splitlines()
+
+
+def test_doctor_finds_this_installation_healthy(capsys):
+    assert main(["doctor", "--json"]) == 0
+    findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert findings["tensorflow"]["found"] == "2.12.0"
+    assert findings["TensorFlow, Reverb and Launchpad load together"]["ok"]
+
+
+def test_help_names_the_fields_of_agent_and_run(capsys):
+    assert main(["train", "impala", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--agent.unroll_length" in text and "--max_steps" in text and "--launcher" in text
+
+
+def test_evaluate_prints_scores_and_records_a_video_that_plays(train, capsys):
+    run = train("--launcher", "inline", "--max-steps", 3000, "--stop-return", 501)
+    assert run.wait() == 0, run.text()
+    path = str(run.run_dir)
+    assert main(["evaluate", path, "--episodes", "7", "--checkpoint", "latest", "--json", "--video"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["returns"]) == result["episodes"] == 7
+    assert result["min"] <= result["mean"] <= result["max"]
+    frames = imageio.imread(result["video"], plugin="pyav")
+    assert frames.shape[1:] == (400, 600, 3)
+    # CartPole's return is its number of steps; the video shows the first observation too.
+    assert abs(len(frames) - 1 - result["returns"][0]) <= result["max"]
+    assert frames.std() > 1.0
+    assert main(["evaluate", path]) == 2
+    assert "has no best checkpoint yet: there is --checkpoint latest" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""Every launcher, from end to end, with real Reverb and real Courier; and what each leaves behind: nothing."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+LAUNCHERS = ("inline", "threads", "processes")
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_trains_to_the_step_limit_and_leaves_nothing(train, launcher):
+    run = train("--launcher", launcher, "--max-steps", 6000, "--evaluate-every", 3000, "--stop-return", 501)
+    assert run.wait() == 0, run.text()
+    assert run.text().splitlines()[-1].endswith("environment steps are done.")
+    last = run.rows()[-1]
+    assert last["environment_steps"] >= 6000
+    assert last["learner_steps"] >= 30
+    assert last["learner/policy_lag"] >= 0
+    assert any("evaluator/return" in row for row in run.rows())
+    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
+    assert int(checkpoint.name) == last["learner_steps"]
+    counters = json.loads((checkpoint / "counters.json").read_text())
+    assert sum(counts.get("environment_steps", 0) for counts in counters.values()) == last["environment_steps"]
+    assert run.leftovers() == []
+
+
+def test_inline_is_reproducible_to_the_last_bit(start, tmp_path):
+    weights, metrics = [], []
+    for name in ("a", "b"):
+        run_dir = tmp_path / name
+        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 10_000, "--seed", 7]
+        run = start("train", *arguments, "--run-dir", run_dir, "--evaluate-every", 4000, "--stop-return", 501)
+        assert run.wait() == 0, run.text()
+        (checkpoint,) = (run_dir / "checkpoints").glob("0*")
+        with np.load(checkpoint / "policy.npz") as file:
+            weights.append({key: file[key].tobytes() for key in file.files})
+        rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        metrics.append([{k: v for k, v in row.items() if "second" not in k and k != "time"} for row in rows])
+    assert weights[0] == weights[1]
+    assert len(metrics[0]) > 5
+    assert metrics[0] == metrics[1]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
+    run = train("--launcher", launcher, "--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_for_steps(3000)
+    run.interrupt()
+    assert run.wait(timeout=20) == 128 + signal.SIGINT
+    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert "Traceback" not in run.text()
+    assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launcher):
+    run = train("--launcher", launcher, "--env", "broken_environments:RaisesOnReset", recipe=False)
+    assert run.wait(timeout=30) == 1
+    assert run.text().splitlines()[-1] == "RuntimeError: the simulator is not there"
+    assert "actor/" in run.text() or "evaluator/" in run.text()
+    assert "in reset" in run.text()
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("launcher", ("inline", "processes"))
+def test_an_observation_that_is_not_a_number_ends_the_run_with_one_line(train, launcher):
+    run = train("--launcher", launcher, "--env", "broken_environments:GivesNaN", recipe=False)
+    assert run.wait(timeout=30) == 1
+    assert "Traceback" not in run.text()
+    assert "the observation of environment 0 in the batch is NaN or infinite" in run.text().splitlines()[-1]
+    assert run.leftovers() == []
+
+
+def test_nothing_outlives_a_launcher_that_is_killed(train):
+    run = train("--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_for_steps(2000)
+    assert len(run.seen) >= 6
+    run.process.kill()
+    run.process.wait()
+    run.wait_until(lambda: not [line for line in run.leftovers() if line[0].isdigit()], timeout=10)

@@ -1,0 +1,95 @@
+"""Settings: options and YAML to experiments and back, and one line for every mistake."""
+
+import pytest
+import yaml
+
+from callboard.agents.impala import Impala
+from callboard.data import CallboardError
+from callboard.launch.experiment import Experiment
+from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
+
+
+def test_every_field_of_agent_and_experiment_is_an_option():
+    experiment = parse_experiment(
+        "impala",
+        {},
+        ["--env", "CartPole-v1", "--agent.learning-rate", "3e-4", "--agent.hidden-sizes=[32, 16]", "--max-steps", "5"]
+        + ["--env-options.render_mode", "rgb_array", "--evaluator", "false", "--stop-return=1.5"],
+    )
+    assert experiment == Experiment(
+        agent=Impala(learning_rate=3e-4, hidden_sizes=(32, 16)),
+        env="CartPole-v1",
+        env_options={"render_mode": "rgb_array"},
+        max_steps=5,
+        evaluator=False,
+        stop_return=1.5,
+    )
+
+
+def test_options_come_before_the_recipe():
+    recipe = {"agent": {"name": "impala", "batch_size": 8, "discount": 0.9}, "env": "A", "actors": 7, "seed": 3}
+    experiment = parse_experiment(None, recipe, ["--actors", "1", "--agent.batch-size", "4"])
+    assert (experiment.actors, experiment.seed, experiment.env) == (1, 3, "A")
+    assert experiment.agent == Impala(batch_size=4, discount=0.9)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    experiment = Experiment(
+        agent=Impala(hidden_sizes=(8,), reward_clip=1.0), env="CartPole-v1", seed=9, run_dir=tmp_path, stop_return=3.0
+    )
+    write_experiment(experiment, tmp_path / "experiment.yaml")
+    assert read_experiment(tmp_path) == experiment
+    assert yaml.safe_load((tmp_path / "experiment.yaml").read_text())["agent"]["name"] == "impala"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_recipes_that_ship_are_right(name):
+    parse_experiment(None, read_recipe(name), []).check()
+
+
+@pytest.mark.parametrize(
+    "recipe, options, message",
+    [
+        ({}, ["--agent.learnin-rate", "1"], "unknown option --agent.learnin-rate: did you mean --agent.learning-rate?"),
+        ({"max_stps": 5}, [], "unknown key 'max_stps': did you mean 'max_steps'?"),
+        ({"agent": {"batchsize": 5}}, [], "unknown key 'agent.batchsize': did you mean 'agent.batch_size'?"),
+        ({}, ["--agent.learning-rate", "fast"], "agent.learning_rate: Expected a float. Got value: fast"),
+        ({"actors": "many"}, [], "actors: Expected a int. Got value: many"),
+        ({}, ["--env"], "argument --env: expected one argument"),
+        ({}, ["stray", "--env", "A"], "stray"),
+    ],
+)
+def test_mistakes_are_one_line(recipe, options, message):
+    with pytest.raises(CallboardError) as caught:
+        parse_experiment("impala", {"env": "CartPole-v1", **recipe}, options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_environment_must_be_named():
+    with pytest.raises(CallboardError, match="name an environment: --env CartPole-v1"):
+        parse_experiment("impala", {}, [])
+
+
+def test_an_unknown_recipe_is_told_with_the_nearest():
+    with pytest.raises(CallboardError, match="did you mean 'impala-cartpole'"):
+        read_recipe("impala-cartpol")
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"actors": 0}, "actors must be at least 1, not 0"),
+        ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
+        ({"seed": -1}, "seed must lie between 0 and"),
+        ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),
+        ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
+        ({"env": "Pendulum-v1"}, "needs one discrete action"),
+        ({"agent": Impala(batch_size=24)}, "set agent.batch_size to 16 or 32"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
+    experiment = Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings})
+    with pytest.raises(CallboardError) as caught:
+        experiment.check()
+    assert message in str(caught.value)

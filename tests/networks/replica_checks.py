@@ -1,0 +1,111 @@
+"""What weights and batches look like from two replicas.  Run as a program: devices are set before TensorFlow starts."""
+
+import numpy as np
+import tensorflow as tf
+
+from callboard.agents.losses.prioritisation import importance_weights
+from callboard.agents.losses.replicas import global_index, largest_over_replicas
+from callboard.networks.noise import standard_normal
+from callboard.networks.target_update import copy_weights, copy_weights_every, move_weights
+
+SHAPES = ((3, 2), (4,), ())
+
+
+class Weights(tf.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.parts = [tf.Variable(tf.fill(shape, value)) for shape in SHAPES]
+
+
+def everywhere(strategy, module):
+    """The values of all elements of all copies."""
+    copies = [copy for variable in module.variables for copy in strategy.experimental_local_results(variable)]
+    assert len(copies) == 3 * strategy.num_replicas_in_sync
+    return np.unique(np.concatenate([copy.numpy().ravel() for copy in copies]))
+
+
+def check_target_updates(strategy):
+    with strategy.scope():
+        source, target = Weights(8.0), Weights(0.0)
+
+    def in_replicas(function):
+        return lambda *arguments: strategy.run(function, args=arguments)
+
+    def in_scope(function):
+        def run(*arguments):
+            with strategy.scope():
+                function(*arguments)
+
+        return run
+
+    def outside(function):
+        return function
+
+    for compiled in (False, True):
+        for place in (in_replicas, in_scope, outside):
+
+            def make(function, place=place, compiled=compiled):
+                placed = place(function)
+                return tf.function(placed, autograph=False) if compiled else placed
+
+            move = make(lambda: move_weights(source, target, 0.25))
+            copy = make(lambda: copy_weights(source, target))
+            copy_every = make(lambda step: copy_weights_every(3, step, source, target))
+
+            for variable in target.variables:
+                variable.assign(tf.zeros(variable.shape))
+            for expected in (2.0, 3.5, 4.625):
+                move()
+                np.testing.assert_array_equal(everywhere(strategy, target), [expected])
+            for step, expected in ((1, 4.625), (2, 4.625), (3, 8.0)):
+                copy_every(tf.constant(step))
+                np.testing.assert_array_equal(everywhere(strategy, target), [expected])
+            move_half = make(lambda: move_weights(target, source, tf.constant(0.5)))
+            for variable in target.variables:
+                variable.assign(tf.fill(variable.shape, 4.0))
+            move_half()
+            np.testing.assert_array_equal(everywhere(strategy, source), [6.0])
+            copy()
+            np.testing.assert_array_equal(everywhere(strategy, target), [6.0])
+            for variable in source.variables:
+                variable.assign(tf.fill(variable.shape, 8.0))
+
+
+def check_batches(strategy):
+    """The global batch of six, as two replicas see it and as one does."""
+    probability = np.array([0.5, 0.25, 0.125, 0.5, 0.0625, 0.25])
+    replicas = strategy.num_replicas_in_sync
+    share = 6 // replicas
+
+    def value(context):
+        start = share * context.replica_id_in_sync_group
+        return tf.constant(probability[start : start + share])
+
+    def replica(part):
+        index = global_index(share)
+        weights = importance_weights(part, 4, 1.0, largest_over_replicas)
+        return index, weights, standard_normal((1, 2), index, (2,)), largest_over_replicas(part)
+
+    parts = strategy.experimental_distribute_values_from_function(value) if replicas > 1 else tf.constant(probability)
+    results = tf.function(lambda part: strategy.run(replica, args=(part,)), autograph=False)(parts)
+    index, weights, noise, largest = (strategy.experimental_local_results(result) for result in results)
+    np.testing.assert_array_equal(np.concatenate(index), np.arange(6))
+    np.testing.assert_allclose(np.concatenate(weights), 0.0625 / probability)
+    np.testing.assert_allclose(np.concatenate(noise), standard_normal((1, 2), np.arange(6), (2,)), rtol=1e-6)
+    assert [float(number) for number in largest] == [0.5] * replicas
+
+
+def main():
+    device = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
+    for strategy in (
+        tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+        tf.distribute.OneDeviceStrategy("/cpu:0"),
+        tf.distribute.get_strategy(),
+    ):
+        check_target_updates(strategy)
+        check_batches(strategy)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Heads of action values, and the network that agents put them in."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from dm_env import specs
+
+from callboard.data import CallboardError
+from callboard.networks.defaults import q_network
+from callboard.networks.heads import DuellingQHead, QHead
+from callboard.networks.network import Inputs
+from callboard.specs import EnvironmentSpec
+
+SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
+PIXELS = EnvironmentSpec(specs.BoundedArray((36, 40, 4), np.uint8, 0, 255), specs.DiscreteArray(6))
+FEATURES = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+
+
+def stream_by_hand(variables, features):
+    """A stream's output from its kernels and biases, in their order."""
+    kernels = [variable.numpy() for variable in variables if variable.shape.rank == 2]
+    biases = [variable.numpy() for variable in variables if variable.shape.rank == 1]
+    for kernel, bias in zip(kernels[:-1], biases[:-1], strict=True):
+        features = np.maximum(features @ kernel + bias, 0)
+    return features @ kernels[-1] + biases[-1]
+
+
+def randomise(variables):
+    rng = np.random.default_rng(1)
+    for variable in variables:
+        variable.assign(rng.normal(size=variable.shape))
+
+
+@pytest.mark.parametrize("stream_size", [0, 8])
+def test_duelling_equals_the_formula(stream_size):
+    head = DuellingQHead(4, stream_size)
+    head(FEATURES)
+    randomise(head.trainable_variables)
+    value = [variable for variable in head.trainable_variables if variable in list_of(head._value)]
+    advantage = [variable for variable in head.trainable_variables if variable in list_of(head._advantage)]
+    assert len(value) == len(advantage) == (4 if stream_size else 2)
+    v, a = stream_by_hand(value, FEATURES), stream_by_hand(advantage, FEATURES)
+    assert v.shape == (7, 1) and a.shape == (7, 4)
+    q = head(FEATURES)
+    for n in range(7):
+        for action in range(4):
+            np.testing.assert_allclose(q[n, action], v[n, 0] + a[n, action] - sum(a[n]) / 4, atol=1e-4)
+
+
+def list_of(module):
+    """A list whose `in` is by identity: variables compare element by element."""
+
+    class ByIdentity(list):
+        def __contains__(self, item):
+            return any(item is one for one in self)
+
+    return ByIdentity(module.variables)
+
+
+@pytest.mark.parametrize("stream_size", [0, 8])
+def test_the_plain_head(stream_size):
+    head = QHead(4, stream_size)
+    head(FEATURES)
+    randomise(head.trainable_variables)
+    np.testing.assert_allclose(head(FEATURES), stream_by_hand(head.trainable_variables, FEATURES), atol=1e-4)
+
+
+@pytest.mark.parametrize("duelling", [False, True])
+@pytest.mark.parametrize("core", ["none", "lstm"])
+@pytest.mark.parametrize("previous_inputs", [False, True])
+def test_every_kind_of_network(duelling, core, previous_inputs):
+    network = q_network(
+        SPEC, core=core, hidden_sizes=(8,), lstm_size=6, duelling=duelling, previous_inputs=previous_inputs
+    )
+    assert len(network.trainable_variables) == 2 + (3 if core == "lstm" else 0) + (4 if duelling else 2)
+    rng = np.random.default_rng(0)
+    inputs = Inputs(rng.normal(size=(5, 2, 3)).astype(np.float32), rng.integers(4, size=(5, 2)), np.ones((5, 2)))
+    first = np.zeros((5, 2), bool)
+    q, _ = tf.function(network.unroll)(inputs, network.initial_state(2), first)
+    assert q.shape == (5, 2, 4) and q.dtype == tf.float32
+    state = network.initial_state(2)
+    for t in range(5):
+        q_t, state = network.step(Inputs(*(part[t] for part in inputs)), state, first[t])
+        np.testing.assert_allclose(q_t, q[t], atol=1e-5)
+    others, _ = network.unroll(inputs._replace(previous_reward=np.zeros((5, 2))), network.initial_state(2), first)
+    assert (np.abs(others - q).max() > 1e-4) == previous_inputs
+
+
+@pytest.mark.parametrize("torso", ["auto", "nature", "impala"])
+def test_pixels(torso):
+    network = q_network(PIXELS, torso, stream_size=16)
+    q, _ = network.step(Inputs(np.zeros((2, 36, 40, 4), np.uint8)), (), np.zeros(2, bool))
+    assert q.shape == (2, 6)
+
+
+@pytest.mark.parametrize("duelling", [False, True])
+def test_float64(duelling):
+    tf.keras.backend.set_floatx("float64")
+    try:
+        network = q_network(SPEC, core="lstm", lstm_size=4, duelling=duelling)
+    finally:
+        tf.keras.backend.set_floatx("float32")
+    q, _ = network.step(Inputs(np.zeros((2, 3), np.float32)), network.initial_state(2), np.zeros(2, bool))
+    assert q.dtype == tf.float64
+
+
+def test_all_variables_exist_after_the_constructor():
+    for strategy in (None, tf.distribute.MirroredStrategy(["/cpu:0"])):
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            network = q_network(SPEC, stream_size=8)
+        before = [id(variable) for variable in network.variables]
+        network.step(Inputs(np.zeros((2, 3), np.float32)), (), np.zeros(2, bool))
+        assert [id(variable) for variable in network.variables] == before and len(before) == 12
+
+
+def test_values_begin_small_and_different():
+    """No action is preferred by more than its features tell, and none is dead."""
+    q, _ = q_network(SPEC).step(
+        Inputs(np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)), (), [False] * 50
+    )
+    assert 1e-3 < np.abs(q).max() < 10 and np.std(q, axis=1).min() > 1e-5
+
+
+def test_continuous_actions_are_refused():
+    with pytest.raises(CallboardError, match=r"discrete action, not float32\(3,\)"):
+        q_network(EnvironmentSpec(SPEC.observation, specs.BoundedArray((3,), np.float32, -1, 1)))
