@@ -79,6 +79,8 @@ class Impala(Agent):
       rmsprop_decay: of the moving average of squared gradients.
       optimizer_epsilon: added to the denominator of the update.
       max_gradient_norm: global norm to which gradients are clipped.
+      normalize_observations: whether the network sees observations of zero mean and unit variance, by running
+        statistics of what the learner has seen.
       torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
       core: none or lstm.
       hidden_sizes: layers of the MLP for vector observations.
@@ -102,6 +104,7 @@ class Impala(Agent):
     rmsprop_decay: float = 0.99
     optimizer_epsilon: float = 0.1
     max_gradient_norm: float = 40.0
+    normalize_observations: bool = False
     torso: str = "auto"
     core: Literal["none", "lstm"] = "none"
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -125,6 +128,7 @@ class Impala(Agent):
             core=self.core,
             hidden_sizes=self.hidden_sizes,
             lstm_size=self.lstm_size,
+            normalize_observations=self.normalize_observations,
         )
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
@@ -176,6 +180,8 @@ class Impala(Agent):
           sample: `[T + 1, B, ...]`, as `Sample` says.
         """
         record = sample.record
+        if network.normalizer is not None:
+            network.normalizer.update(record.observation)
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
         target_policy = Categorical(outputs.logits[:-1])
         behaviour_policy = Categorical(record.extras.logits)

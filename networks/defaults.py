@@ -13,6 +13,7 @@ from .. import specs
 from ..data import CallboardError
 from .heads import DuellingQHead, PolicyValueHead, QHead
 from .network import Network
+from .normalization import RunningNormalizer
 from .recurrent import Core, FeedForwardCore, LSTMCore
 from .residual import ImpalaResNet
 from .torsos import MLPTorso, NatureTorso, ObservationTorso, is_image
@@ -35,6 +36,7 @@ def policy_value_network(
     activation: Any = "tanh",
     lstm_size: int = 256,
     previous_inputs: bool = False,
+    normalize_observations: bool = False,
 ) -> Network:
     """A network that gives `heads.PolicyValue` for discrete actions, with all variables built.
 
@@ -46,6 +48,7 @@ def policy_value_network(
       activation: of that MLP.
       lstm_size: cells of the LSTM.
       previous_inputs: whether the core also sees the previous action and reward.
+      normalize_observations: whether the network has a `normalization.RunningNormalizer`.
 
     Raises:
       CallboardError: if a name is wrong, or the action is not one discrete choice.
@@ -58,6 +61,7 @@ def policy_value_network(
         core=make_core(core, lstm_size),
         head=PolicyValueHead(spec.action.num_values),
         previous_inputs=previous_inputs,
+        normalizer=RunningNormalizer(spec.observation) if normalize_observations else None,
     )
 
 

@@ -8,6 +8,7 @@ import tree
 from .. import specs
 from ..data import CallboardError, Nest
 from .features import flat_features
+from .normalization import RunningNormalizer
 from .recurrent import Core
 
 
@@ -42,6 +43,7 @@ class Network(tf.Module):
         core: Core,
         head: Any,
         previous_inputs: bool = False,
+        normalizer: RunningNormalizer | None = None,
         name: str | None = None,
     ) -> None:
         """Builds all variables.
@@ -53,6 +55,7 @@ class Network(tf.Module):
           head: features `[N, F']` -> outputs, nest of `[N, ...]`.
           previous_inputs: whether `Inputs.previous_action` and `Inputs.previous_reward` are appended to the torso's
             features (actions as by `features.flat_features`).
+          normalizer: of the observations that the torso is given; None leaves them as they are.
           name: of the module.
 
         Raises:
@@ -63,6 +66,7 @@ class Network(tf.Module):
         self._core = core
         self._head = head
         self._previous_inputs = previous_inputs
+        self.normalizer = normalizer
         self._action_spec = spec.action
         self._build(spec)
 
@@ -124,7 +128,8 @@ class Network(tf.Module):
         return tuple(unique.values())
 
     def _features(self, inputs: Inputs, first: tf.Tensor) -> tf.Tensor:
-        features = self._torso(inputs.observation)
+        observation = inputs.observation if self.normalizer is None else self.normalizer(inputs.observation)
+        features = self._torso(observation)
         if not self._previous_inputs:
             return features
         if inputs.previous_action is None or inputs.previous_reward is None:

@@ -77,6 +77,12 @@ def test_uniform_numbers():
         assert 46 < chi2 < 173  # All but one in 10,000 either way, with 99 degrees of freedom.
 
 
+def test_one_is_never_drawn():
+    """The double of this index is closer to 1 than float32 can tell from 1."""
+    assert uniform((0, 0), [8382911], dtype=tf.float64) > 1 - 2**-25
+    assert uniform((0, 0), [8382911], dtype=tf.float32) < 1
+
+
 def test_successive_seeds_are_unrelated():
     """A run counts one word of the seed up by one at every step."""
     x = np.stack([standard_normal((9, step), np.arange(2000)) for step in range(10)])

@@ -73,15 +73,15 @@ def test_samples_and_log_probs_of_several_components():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_far_out(dtype):
     """Where tanh is 1 to all digits, the density and its gradients are still finite, and right."""
-    mean = tf.Variable(np.array([[30.0], [-30.0], [300.0]], dtype))
-    log_std = tf.Variable(np.zeros((3, 1), dtype))
+    mean = tf.Variable(np.array([[30.0], [-30.0], [400.0], [-400.0]], dtype))
+    log_std = tf.Variable(np.zeros((4, 1), dtype))
     with tf.GradientTape(persistent=True) as tape:
-        action, log_prob = SquashedGaussian(mean, log_std).sample_and_log_prob(np.ones((3, 1)))
-        at_border = SquashedGaussian(mean, log_std).log_prob(np.array([[1.0], [-1.0], [1.0]]))
-    np.testing.assert_array_equal(action, [[1], [-1], [1]])
-    # log(1 - tanh(u)^2) is log 4 - 2 |u| out there; |u| = |mean| +- 1.
+        action, log_prob = SquashedGaussian(mean, log_std).sample_and_log_prob(np.ones((4, 1)))
+        at_border = SquashedGaussian(mean, log_std).log_prob(np.array([[1.0], [-1.0], [1.0], [-1.0]]))
+    np.testing.assert_array_equal(action, [[1], [-1], [1], [-1]])
+    # log(1 - tanh(u)^2) is log 4 - 2 |u| out there; u = mean + 1.
     gaussian = -0.5 - 0.5 * math.log(2 * math.pi)
-    expected = gaussian - math.log(4) + 2 * np.array([31.0, 29.0, 301.0])
+    expected = gaussian - math.log(4) + 2 * np.array([31.0, 29.0, 401.0, 399.0])
     np.testing.assert_allclose(log_prob, expected, rtol=1e-6)
     assert np.isfinite(at_border).all()
     for gradient in (*tape.gradient(log_prob, [mean, log_std]), *tape.gradient(at_border, [mean, log_std])):

@@ -32,14 +32,14 @@ def walk(reward, ticks, t, b, n):
 
 
 def arguments(reward, ticks):
-    return reward, GAMMA * ticks[2], counts(*ticks)
+    return dict(r_t=reward, discount_t=GAMMA * ticks[2], counts_t=counts(*ticks))
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n", [1, 3, 5, STEPS, STEPS + 4])
 def test_sequences_equal_the_walk(seed, n):
     reward, ticks = random_sequences(seed)
-    result = n_step_sequence(*arguments(reward, ticks), n)
+    result = n_step_sequence(**arguments(reward, ticks), n=n)
     assert result.returns.dtype == result.discount.dtype == tf.float64 and result.index.dtype == tf.int32
     lengths = set()
     for t in range(STEPS):
@@ -56,7 +56,7 @@ def test_sequences_equal_the_walk(seed, n):
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_windows_equal_the_walk(seed, n):
     reward, ticks = random_sequences(seed, steps=n)
-    result = n_step_window(*arguments(reward, ticks))
+    result = n_step_window(**arguments(reward, ticks))
     assert result.returns.shape == result.index.shape == (BATCH,)
     for b in range(BATCH):
         total, product, index, steps = walk(reward, ticks, 0, b, n)
@@ -110,13 +110,13 @@ def test_float32_and_graphs_of_unknown_batch():
     reward, ticks = random_sequences(1)
     spec = tf.TensorSpec((STEPS, None), tf.float32)
     in_graph = tf.function(
-        lambda *tensors: n_step_sequence(*tensors, 3),
+        lambda r_t, discount_t, counts_t: n_step_sequence(r_t, discount_t, counts_t, 3),
         input_signature=(spec, spec, tf.TensorSpec((STEPS, None), tf.bool)),
         autograph=False,
     )
     result = in_graph(reward.astype(np.float32), (GAMMA * ticks[2]).astype(np.float32), counts(*ticks))
     assert result.returns.dtype == tf.float32
-    np.testing.assert_allclose(result.returns, n_step_sequence(*arguments(reward, ticks), 3).returns, atol=1e-5)
+    np.testing.assert_allclose(result.returns, n_step_sequence(**arguments(reward, ticks), n=3).returns, atol=1e-5)
     # The environment's discounts may come in another dtype than the rewards.
     assert n_step_window(reward, ticks[2].astype(np.float32), counts(*ticks)).discount.dtype == tf.float64
 
@@ -128,4 +128,4 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="r_t has shape"):
         n_step_window(reward[0], ticks[2], counts(*ticks))
     with pytest.raises(ValueError, match="at least 1, not 0"):
-        n_step_sequence(*arguments(reward, ticks), 0)
+        n_step_sequence(**arguments(reward, ticks), n=0)

@@ -1,5 +1,7 @@
 """Double Q-learning targets, errors and losses against loops written from the papers."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -154,9 +156,8 @@ def test_in_graphs():
             (STEPS, (), tf.bool),
         ]
     ]
-    compiled = tf.function(
-        lambda *tensors: sequence_double_q_targets(*tensors, n=5, epsilon=1e-3), input_signature=spec, autograph=False
-    )
+    rescaled = functools.partial(sequence_double_q_targets, n=5, epsilon=1e-3)
+    compiled = tf.function(lambda *tensors: rescaled(*tensors), input_signature=spec, autograph=False)
     floats = [array.astype(np.float32) for array in (q_online, q_target, reward, GAMMA * ticks[2])]
     expected = sequence_double_q_targets(q_online, q_target, reward, GAMMA * ticks[2], counts(*ticks), 5, 1e-3)
     np.testing.assert_allclose(compiled(*floats, counts(*ticks)), expected, atol=1e-3)
