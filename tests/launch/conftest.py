@@ -100,6 +100,12 @@ class CommandRun:
         self.process.wait()
 
 
+@pytest.fixture(scope="session")
+def command_run():
+    """The class, for fixtures that outlive one test."""
+    return CommandRun
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts `callboard` with these arguments; `train` writes to `tmp_path / "run"`."""
