@@ -13,7 +13,7 @@ from ..agents.weights import WeightClient
 from ..data import Layout
 from ..environments import BatchedEnvironment, environment_seeds, make
 from ..replay import Heartbeat, ReplayHandle
-from .experiment import Experiment
+from .experiment import Experiment, Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
 
@@ -28,16 +28,15 @@ class ActorRole(LinkedRole):
     def __init__(
         self,
         context: NodeContext,
-        experiment: Experiment,
-        layout: Layout,
+        run: Run,
         index: int,
         coordinator: RoleHandle,
         learner: RoleHandle,
         replay: Sequence[RoleHandle],
     ):
         super().__init__(context, coordinator)
-        self._experiment = experiment
-        self._layout = layout
+        self._experiment = run.experiment
+        self._layout = run.layout
         self._index = index
         self._learner = learner
         self._replay = replay

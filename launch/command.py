@@ -132,12 +132,13 @@ def _graph(arguments: list[str]) -> int:
     known, options = _parse_agent(parser, arguments)
     if known.help:
         return _help(parser, known.agent)
+    from .experiment import Run
     from .program import describe_graph, make_program
     from .run_directory import RunDirectory
 
     experiment = _experiment(known, options)
-    layout = experiment.check()
-    print(describe_graph(make_program(experiment, layout, RunDirectory(pathlib.Path("runs")))))
+    run = Run(experiment, experiment.check(), RunDirectory(pathlib.Path("runs")))
+    print(describe_graph(make_program(run)))
     return 0
 
 

@@ -7,10 +7,9 @@ import time
 from typing import Any
 
 from .checkpoints import Checkpoints
-from .experiment import Experiment
+from .experiment import Run
 from .metrics import MetricsWriter
 from .role import NodeContext, Role
-from .run_directory import RunDirectory
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
@@ -41,12 +40,11 @@ class Coordinator(Role):
 
     served = ("report", "counter_sources", "status")
 
-    def __init__(self, context: NodeContext, experiment: Experiment, run_directory: RunDirectory):
+    def __init__(self, context: NodeContext, run: Run):
         super().__init__(context)
-        self._experiment = experiment
-        self._run_directory = run_directory
+        self._experiment = run.experiment
         self._lock = threading.Lock()
-        self._counters = Counters(Checkpoints(run_directory).counter_sources())
+        self._counters = Counters(Checkpoints(run.directory).counter_sources())
         self._sequences: dict[str, int] = {}
         self._identities: dict[str, str] = {}
         self._values: dict[str, float] = {}
@@ -58,7 +56,7 @@ class Coordinator(Role):
         self._written_steps = (-1, -1)
         self._next_row = 0.0
         self._next_status = 0.0
-        self._metrics = MetricsWriter(run_directory)
+        self._metrics = MetricsWriter(run.directory)
 
     def report(
         self,

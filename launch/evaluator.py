@@ -7,13 +7,11 @@ import numpy as np
 
 from ..agents.acting import evaluate
 from ..agents.weights import WeightClient
-from ..data import Layout
 from .actor import compile_policy, make_environments, wait_for_weights
 from .checkpoints import save_policy
-from .experiment import Experiment
+from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
-from .run_directory import RunDirectory
 
 _CALL_SECONDS = 5.0
 
@@ -24,19 +22,17 @@ class EvaluatorRole(LinkedRole):
     def __init__(
         self,
         context: NodeContext,
-        experiment: Experiment,
-        layout: Layout,
-        run_directory: RunDirectory,
+        run: Run,
         coordinator: RoleHandle,
         learner: RoleHandle,
     ):
         super().__init__(context, coordinator)
-        self._experiment = experiment
-        self._layout = layout
-        self._best_policy = run_directory.best_policy
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._best_policy = run.directory.best_policy
         self._learner = learner
         self._evaluation: dict[str, float] | None = None
-        self._next_steps = experiment.evaluate_every
+        self._next_steps = run.experiment.evaluate_every
         self._best = -np.inf
 
     def setup(self) -> None:

@@ -2,11 +2,12 @@
 
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..agents import Agent
 from ..data import CallboardError, Layout
 from ..environments import spec as environment_spec
+from .run_directory import RunDirectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,3 +95,12 @@ class Experiment:
             seed=self.seed,
             max_steps=self.max_steps,
         )
+
+
+class Run(NamedTuple):
+    """An experiment that was checked, and where it writes: what every node is given."""
+
+    experiment: Experiment
+    layout: Layout
+    """What `Experiment.check` returned."""
+    directory: RunDirectory

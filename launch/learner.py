@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
-from ..data import Layout, Update, Version
+from ..data import Update, Version
 from ..replay import BatchReader, Heartbeat, ReaderStopped, ReplayDataset, ReplayHandle
 from .checkpoints import Checkpoints
-from .experiment import Experiment
+from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
-from .run_directory import RunDirectory
 
 _METRICS_SECONDS = 0.5
 
@@ -30,16 +29,14 @@ class LearnerRole(LinkedRole):
     def __init__(
         self,
         context: NodeContext,
-        experiment: Experiment,
-        layout: Layout,
-        run_directory: RunDirectory,
+        run: Run,
         coordinator: RoleHandle,
         replay: Sequence[RoleHandle],
     ):
         super().__init__(context, coordinator)
-        self._experiment = experiment
-        self._layout = layout
-        self._checkpoints = Checkpoints(run_directory)
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._checkpoints = Checkpoints(run.directory)
         self._coordinator = coordinator
         self._replay = replay
         self._weights = _PublishedWeights()

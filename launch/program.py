@@ -5,15 +5,13 @@ import pathlib
 
 import launchpad as lp
 
-from ..data import Layout
 from .actor import ActorRole
 from .coordinator import Coordinator
 from .evaluator import EvaluatorRole
-from .experiment import Experiment
+from .experiment import Experiment, Run
 from .learner import LearnerRole
 from .replay import ReplayRole
-from .role import RoleNode
-from .run_directory import RunDirectory
+from .role import Role, RoleNode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,34 +44,24 @@ POLICIES: dict[str, NodePolicy] = {
 }
 
 
-def make_program(experiment: Experiment, layout: Layout, run_directory: RunDirectory) -> lp.Program:
-    """The program graph of an experiment.
-
-    Args:
-      experiment: what to run.
-      layout: what `Experiment.check` returned.
-      run_directory: where it writes.
-    """
+def make_program(run: Run) -> lp.Program:
+    """The program graph of a run."""
     program = lp.Program("callboard")
-    shared = {"experiment": experiment, "layout": layout}
 
-    def add(label: str, number: int, role: type, **arguments: object) -> object:
+    def add(label: str, number: int, role: type[Role], **arguments: object) -> object:
         with program.group(label):
-            return program.add_node(RoleNode(f"{label}/{number}", role, **shared, **arguments))
+            return program.add_node(RoleNode(f"{label}/{number}", role, run=run, **arguments))
 
-    with program.group("coordinator"):
-        coordinator = program.add_node(
-            RoleNode("coordinator/0", Coordinator, experiment=experiment, run_directory=run_directory)
-        )
+    coordinator = add("coordinator", 0, Coordinator)
     replay = [
-        add("replay", shard, ReplayRole, run_directory=run_directory, shard=shard, coordinator=coordinator)
-        for shard in range(experiment.replay_shards)
+        add("replay", shard, ReplayRole, shard=shard, coordinator=coordinator)
+        for shard in range(run.experiment.replay_shards)
     ]
-    learner = add("learner", 0, LearnerRole, run_directory=run_directory, coordinator=coordinator, replay=replay)
-    for index in range(experiment.actors):
+    learner = add("learner", 0, LearnerRole, coordinator=coordinator, replay=replay)
+    for index in range(run.experiment.actors):
         add("actor", index, ActorRole, index=index, coordinator=coordinator, learner=learner, replay=replay)
-    if experiment.evaluator:
-        add("evaluator", 0, EvaluatorRole, run_directory=run_directory, coordinator=coordinator, learner=learner)
+    if run.experiment.evaluator:
+        add("evaluator", 0, EvaluatorRole, coordinator=coordinator, learner=learner)
     return program
 
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+import reverb
+
 from ..agents.acting import trace_layout
-from ..data import Layout
 from ..replay import start_server
-from .experiment import Experiment
+from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
-from .run_directory import RunDirectory
 
 
 class ReplayRole(LinkedRole):
@@ -17,17 +17,16 @@ class ReplayRole(LinkedRole):
     def __init__(
         self,
         context: NodeContext,
-        experiment: Experiment,
-        layout: Layout,
-        run_directory: RunDirectory,
+        run: Run,
         shard: int,
         coordinator: RoleHandle,
     ):
         super().__init__(context, coordinator)
-        self._experiment = experiment
-        self._layout = layout
-        self._directory = run_directory.replay(shard)
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._directory = run.directory.replay(shard)
         self._shard = shard
+        self._server: reverb.Server | None = None
 
     def setup(self) -> None:
         agent = self._experiment.agent
@@ -43,7 +42,11 @@ class ReplayRole(LinkedRole):
 
     def finish(self) -> None:
         self.link.close()
-        self._server.stop()
+        self.stop_server()
+
+    def stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
 
     def table_info(self, name: str) -> Any:
         """Reverb's `TableInfo` of a table."""

@@ -10,7 +10,7 @@ from ..agents.registry import agent_name
 from ..data import CallboardError, Layout
 from .checkpoints import Checkpoints, load_policy
 from .display import LineMonitor
-from .experiment import Experiment
+from .experiment import Experiment, Run
 from .launchers.outcome import Monitor, Outcome
 from .program import default_run_directory, make_program
 from .run_directory import RunDirectory
@@ -44,7 +44,7 @@ def run(
         _check_weights_fit(experiment, layout, directory)
     directory.create()
     write_experiment(experiment, directory.experiment)
-    program = make_program(experiment, layout, directory)
+    program = make_program(Run(experiment, layout, directory))
     module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
     return module.run(program, directory, monitor or LineMonitor(experiment.max_steps))
 

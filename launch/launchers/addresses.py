@@ -1,8 +1,13 @@
 """Ports that are ours from before a node starts until after it has died for the last time."""
 
+import contextlib
 import socket
+from collections.abc import Iterator
 
+import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
+
+from ..program import nodes_of
 
 
 class FixedAddress(AbstractAddressBuilder):
@@ -32,3 +37,16 @@ class ReservedPort:
 
     def release(self) -> None:
         self._socket.close()
+
+
+@contextlib.contextmanager
+def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
+    """Reserves a port for every node of a program, and binds the node's address to it; gives the ports by name."""
+    reserved = {node.name: ReservedPort() for _, node in nodes_of(program)}
+    try:
+        for _, node in nodes_of(program):
+            node.port_address.bind(FixedAddress(f"localhost:{reserved[node.name].port}"))
+        yield {name: port.port for name, port in reserved.items()}
+    finally:
+        for port in reserved.values():
+            port.release()

@@ -62,6 +62,11 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
             outcome.failed(current, str(error))
         except Exception:
             outcome.failed(current, traceback.format_exc())
+        if outcome.failed_node is not None:
+            # Now, because a server that ends with the process would have the last word on the screen.
+            for role in roles.values():
+                if isinstance(role, ReplayRole):
+                    role.stop_server()
     return outcome
 
 

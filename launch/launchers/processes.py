@@ -4,6 +4,7 @@ TensorFlow is imported once, in a forkserver; a node is a fork of it and starts 
 """
 
 import contextlib
+import functools
 import queue
 import shutil
 import signal
@@ -19,7 +20,7 @@ import launchpad as lp
 from ..program import POLICIES, NodePolicy, nodes_of
 from ..role import RoleNode
 from ..run_directory import RunDirectory
-from .addresses import FixedAddress, ReservedPort
+from .addresses import reserved_ports
 from .child import ChildSettings, run_child
 from .forkserver import forkserver_context, stop_forkserver
 from .outcome import Monitor, Outcome
@@ -104,25 +105,20 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
     Every node's output goes to a file of its own under `logs/`.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    ports, nodes = [], []
-    for label, node in nodes_of(program):
-        port = ReservedPort()
-        ports.append(port)
-        node.port_address.bind(FixedAddress(f"localhost:{port.port}"))
-
-        def make_worker(
-            node: RoleNode = node, policy: NodePolicy = POLICIES[label], port: ReservedPort = port
-        ) -> ProcessWorker:
-            return ProcessWorker(node, policy, port.port, run_directory, events)
-
-        nodes.append(Supervised(node.name, POLICIES[label], make_worker))
-    try:
-        return Supervisor(nodes, events, monitor).run()
-    finally:
-        for port in ports:
-            port.release()
-        stop_forkserver()
-        shutil.rmtree(run_directory.temporary, ignore_errors=True)
+    with reserved_ports(program) as ports:
+        nodes = [
+            Supervised(
+                node.name,
+                POLICIES[label],
+                functools.partial(ProcessWorker, node, POLICIES[label], ports[node.name], run_directory, events),
+            )
+            for label, node in nodes_of(program)
+        ]
+        try:
+            return Supervisor(nodes, events, monitor).run()
+        finally:
+            stop_forkserver()
+            shutil.rmtree(run_directory.temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The threads launcher: every node in a thread of its own, talking Courier and Reverb as between processes."""
 
+import functools
 import queue
 import threading
 import traceback
@@ -12,7 +13,7 @@ from ...data import CallboardError
 from ..program import POLICIES, nodes_of
 from ..role import NodeContext, RoleNode
 from ..run_directory import RunDirectory
-from .addresses import FixedAddress, ReservedPort
+from .addresses import reserved_ports
 from .outcome import Monitor, Outcome
 from .supervisor import Event, Exit, Supervised, Supervisor
 
@@ -55,18 +56,9 @@ class ThreadWorker:
 def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in threads of this process."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    ports, nodes = [], []
-    for label, node in nodes_of(program):
-        port = ReservedPort()
-        ports.append(port)
-        node.port_address.bind(FixedAddress(f"localhost:{port.port}"))
-
-        def make_worker(node: RoleNode = node, port: ReservedPort = port) -> ThreadWorker:
-            return ThreadWorker(node, port.port, events)
-
-        nodes.append(Supervised(node.name, POLICIES[label], make_worker))
-    try:
+    with reserved_ports(program) as ports:
+        nodes = [
+            Supervised(node.name, POLICIES[label], functools.partial(ThreadWorker, node, ports[node.name], events))
+            for label, node in nodes_of(program)
+        ]
         return Supervisor(nodes, events, monitor).run()
-    finally:
-        for port in ports:
-            port.release()

@@ -7,7 +7,7 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.launch.coordinator import Coordinator, Counters
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiment import Experiment, Run
 from callboard.launch.role import NodeContext
 from callboard.launch.run_directory import RunDirectory
 
@@ -25,7 +25,8 @@ def make_coordinator(tmp_path, told):
         context = NodeContext(
             "coordinator/0", "c", threading.Event(), lambda kind, content: told.append((kind, content)), None
         )
-        return Coordinator(context, Experiment(agent=Impala(), env="CartPole-v1", **settings), directory)
+        experiment = Experiment(agent=Impala(), env="CartPole-v1", **settings)
+        return Coordinator(context, Run(experiment, experiment.layout(), directory))
 
     return make
 

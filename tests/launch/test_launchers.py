@@ -11,12 +11,13 @@ LAUNCHERS = ("inline", "threads", "processes")
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_trains_to_the_step_limit_and_leaves_nothing(train, launcher):
-    run = train("--launcher", launcher, "--max-steps", 6000, "--evaluate-every", 3000, "--stop-return", 501)
+    evaluation = ["--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10]
+    run = train("--launcher", launcher, "--max-steps", 20_000, "--stop-return", 501, *evaluation)
     assert run.wait() == 0, run.text()
     assert run.text().splitlines()[-1].endswith("environment steps are done.")
     last = run.rows()[-1]
-    assert last["environment_steps"] >= 6000
-    assert last["learner_steps"] >= 30
+    assert last["environment_steps"] >= 20_000
+    assert last["learner_steps"] >= 100
     assert last["learner/policy_lag"] >= 0
     assert any("evaluator/return" in row for row in run.rows())
     (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")

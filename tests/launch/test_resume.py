@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from callboard.data import CallboardError
+from callboard.launch.experiment import Run
 from callboard.launch.launchers.inline import make_local_roles
 from callboard.launch.program import make_program
 from callboard.launch.run import run as run_experiment
@@ -43,7 +44,7 @@ def test_counters_and_weights_go_on(interrupted, start, tmp_path):
 
     # What the first actor is given, from the learner itself.
     experiment = read_experiment(interrupted.run_dir)
-    program = make_program(experiment, experiment.check(), RunDirectory(interrupted.run_dir))
+    program = make_program(Run(experiment, experiment.check(), RunDirectory(interrupted.run_dir)))
     roles = make_local_roles(program, threading.Event(), lambda name, kind, content: None)
     for name in ("coordinator/0", "replay/0", "learner/0"):
         roles[name].setup()

@@ -68,6 +68,7 @@ def test_learning_begins_soon_after_the_command(start, tmp_path):
         assert run.wait() == 0, run.text()
         log = (run_dir / "logs" / "learner-0.log").read_text()
         clock = re.search(r"(\d+):(\d+):(\d+)\.(\d+) first learner step done", log)
+        assert clock is not None
         hour, minute, second, milli = map(int, clock.groups())
         first = datetime.datetime.fromtimestamp(begun).replace(
             hour=hour, minute=minute, second=second, microsecond=milli * 1000
