@@ -11,14 +11,15 @@ import tensorflow as tf
 
 from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
-from ..data import Update, Version
-from ..replay import BatchReader, Heartbeat, ReaderStopped, ReplayDataset, ReplayHandle
+from ..data import Priorities, Update, Version
+from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, ReplayHandle
 from .checkpoints import Checkpoints
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
 
 _METRICS_SECONDS = 0.5
+_PRIORITIES_SECONDS = 5.0
 
 
 class LearnerRole(LinkedRole):
@@ -39,6 +40,7 @@ class LearnerRole(LinkedRole):
         self._checkpoints = Checkpoints(run.directory)
         self._coordinator = coordinator
         self._replay = replay
+        self._replay_handle = ReplayHandle(lambda: [shard.address() for shard in replay])
         self._weights = _PublishedWeights()
         self._steps = 0
         self._values: dict[str, float] = {}
@@ -46,6 +48,7 @@ class LearnerRole(LinkedRole):
         self._next_checkpoint = 0.0
         self._last_update: Update | None = None
         self._modules: dict[str, Any] = {}
+        self._priorities: PriorityUpdater | None = None
         self._reader: Iterator[Any] | None = None
         self.dataset: ReplayDataset | None = None
 
@@ -77,11 +80,10 @@ class LearnerRole(LinkedRole):
         self.begin_reports()
         if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
-        handle = ReplayHandle(lambda: [handle.address() for handle in self._replay])
 
         def make_iterable() -> Any:
             def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-                self.dataset = agent.make_dataset(handle, layout, input_context)
+                self.dataset = agent.make_dataset(self._replay_handle, layout, input_context)
                 return self.dataset.dataset
 
             return strategy.distribute_datasets_from_function(of_pipeline)
@@ -89,7 +91,7 @@ class LearnerRole(LinkedRole):
         if self.context.cooperative:
             self._reader = iter(make_iterable())
         else:
-            Heartbeat(handle, self.context.stop)
+            Heartbeat(self._replay_handle, self.context.stop)
             self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_identities)
 
     def step(self) -> None:
@@ -101,6 +103,8 @@ class LearnerRole(LinkedRole):
             return
         if self._last_update is None:
             logging.info("first learner step done")
+        if update.priorities is not None:
+            self._send_priorities(update.priorities)
         self._steps += 1
         self._weights.offer(self._steps, self._policy_variables)
         now = time.monotonic()
@@ -115,6 +119,8 @@ class LearnerRole(LinkedRole):
     def finish(self) -> None:
         if isinstance(self._reader, BatchReader):
             self._reader.close()
+        if self._priorities is not None:
+            self._priorities.close()
         self._values["learner_steps"] = self._steps
         self.link.close()
         if self._modules:
@@ -148,6 +154,14 @@ class LearnerRole(LinkedRole):
 
     def collect(self) -> Report:
         return Report(values={**self._values, "learner_steps": self._steps})
+
+    def _send_priorities(self, priorities: Priorities) -> None:
+        if self._priorities is None:
+            assert self.dataset is not None
+            self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table)
+        self._priorities.offer(priorities)
+        if self.context.cooperative:
+            self._priorities.wait(_PRIORITIES_SECONDS)
 
     def _replay_identities(self) -> list[str]:
         return [self.link.state.identities.get(handle.name, "") for handle in self._replay]
