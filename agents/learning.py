@@ -1,7 +1,7 @@
 """Learning by gradient, on any number of replicas as on one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -72,7 +72,7 @@ class GradientLearner(tf.Module):
 
 
 def make_optimizer(
-    name: str, learning_rate: float, decay_steps: int | None, decay: float, epsilon: float
+    name: Literal["rmsprop", "adam"], learning_rate: float, decay_steps: int | None, decay: float, epsilon: float
 ) -> tf.keras.optimizers.Optimizer:
     """An optimizer by name, `rmsprop` or `adam`.
 
@@ -81,7 +81,7 @@ def make_optimizer(
       learning_rate: at the beginning.
       decay_steps: learner steps over which the learning rate falls linearly to 0; None keeps it constant.
       decay: of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
-      epsilon: added to the denominator.
+      epsilon: added to the denominator by Adam, and under its root by RMSProp, as in the IMPALA paper's.
     """
     rate: Any = learning_rate
     if decay_steps is not None:

@@ -6,7 +6,7 @@ import importlib
 from ..data import CallboardError
 from .agent import Agent
 
-AGENTS = {"impala": "callboard.agents.impala:Impala"}
+AGENTS = {"apex": "callboard.agents.apex:Apex", "impala": "callboard.agents.impala:Impala"}
 
 
 def agent_class(name: str) -> type[Agent]:
@@ -23,7 +23,7 @@ def agent_class(name: str) -> type[Agent]:
         raise CallboardError(f"unknown agent {name!r}: {hint}")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, ValueError, TypeError) as error:  # The last two: no module's name, such as ":A" or ".a:B".
         raise CallboardError(f"agent {name!r} cannot be imported: {error}") from error
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Agent)):

@@ -2,7 +2,7 @@
 
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
-from .factory import make, spec
+from .factory import evaluation_options, make, spec
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .seeding import environment_seeds
 
@@ -12,6 +12,7 @@ __all__ = [
     "GymnasiumBatch",
     "GymnasiumVectorBatch",
     "environment_seeds",
+    "evaluation_options",
     "make",
     "spec",
 ]

@@ -75,6 +75,19 @@ def first_tick(observation: Nest, batch_size: int) -> EnvironmentOutput:
     )
 
 
+def discrete_actions(actions: Any, batch_size: int, num_values: int) -> np.ndarray:
+    """A copy of `actions` as int32 `[B]`; raises `ValueError` unless they are B numbers from 0 to `num_values` - 1.
+
+    For libraries that do not look at what they are given: one hangs, the next one wraps around.
+    """
+    array = np.array(actions, np.int32)
+    if array.shape != (batch_size,):
+        raise ValueError(f"actions of shape {array.shape}, expected {(batch_size,)}")
+    if array.min() < 0 or array.max() >= num_values:
+        raise ValueError(f"actions from {array.min()} to {array.max()}, expected 0 to {num_values - 1}")
+    return array
+
+
 def picture(frame: Any, name: str) -> np.ndarray:
     """A copy of a rendered `frame`, uint8 `[H, W, 3]`; raises `CallboardError` where it is something else."""
     array = np.array(frame)

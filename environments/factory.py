@@ -1,6 +1,7 @@
 """Environments by name."""
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -13,8 +14,19 @@ from .python_factory import make_from_factory
 Maker = Callable[[str, int, Sequence[int], Mapping[str, Any]], BatchedEnvironment]
 """Makes a batch from (the name without its scheme, batch size, seeds, options)."""
 
-# `scheme:rest` -> the function that makes it.  As text, so that a library is imported only where it is asked for.
-_SCHEMES: Mapping[str, str] = MappingProxyType({"gymnasium": ".gymnasium_registry:make_gymnasium"})
+# What a name begins with -> the function that makes it: `scheme:rest`, which hands over the rest, and `namespace/...`,
+# which hands over the whole name.  As text, so that a library is imported only where it is asked for.
+_MAKERS: Mapping[str, str] = MappingProxyType(
+    {
+        "gymnasium:": ".gymnasium_registry:make_gymnasium",
+        "procgen:": ".procgen:make_procgen",
+        "ale/": ".atari:make_atari",
+        "minatar/": ".minatar:make_minatar",
+    }
+)
+
+# Options that change what is learnt from, and not what is played for.
+_TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType({"ale/": ("life_loss",)})
 
 
 def make(
@@ -25,11 +37,13 @@ def make(
     The same name, batch size, seeds and options, given the same actions, make the same trajectories.
 
     Args:
-        name: a Gymnasium id (`CartPole-v1`), a function of the user's (`package.module:factory`), or `scheme:rest`
-            with a scheme of Callboard's own (`gymnasium:CartPole-v1`).
+        name: a Gymnasium id (`CartPole-v1`), a function of the user's (`package.module:factory`), a game of Atari
+            (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), or `gymnasium:` and an
+            id for what Gymnasium itself makes of it.
         batch_size: the number of environments, 1 or more.
         seeds: one to each environment, each 0 or more.
-        options: what the environment takes besides; see `make_gymnasium` and `make_from_factory`.
+        options: what the environment takes besides; see `make_gymnasium`, `make_from_factory`, `AtariOptions`,
+            `MinAtarOptions` and `ProcgenOptions`.
 
     Raises:
         CallboardError: what the user got wrong: an unknown name or option, a package that is missing, a space that is
@@ -54,12 +68,27 @@ def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec
         environment.close()
 
 
+def evaluation_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """`options` without those that are for training only, so that an evaluator sees whole episodes and true scores."""
+    left_out = _TRAINING_OPTIONS.get(_beginning(name), ())
+    return {key: value for key, value in (options or {}).items() if key not in left_out}
+
+
 def _resolve(name: str) -> tuple[Maker, str]:
-    prefix, colon, rest = name.partition(":")
-    if colon and prefix in _SCHEMES:
-        module, _, function = _SCHEMES[prefix].partition(":")
+    beginning = _beginning(name)
+    if beginning in _MAKERS:
+        module, _, function = _MAKERS[beginning].partition(":")
+        rest = name[len(beginning) :] if beginning.endswith(":") else name
         return getattr(importlib.import_module(module, __package__), function), rest
     # `module:Id-v0` is Gymnasium's own way to import a module that registers ids; no function has such a name.
-    if colon and rest.isidentifier():
+    if ":" in name and name.partition(":")[2].isidentifier():
         return make_from_factory, name
     return make_gymnasium, name
+
+
+def _beginning(name: str) -> str:
+    """Up to the first `:` or `/`, that included; a namespace in any case, for ids are mistyped so."""
+    found = re.match(r"\w+:|\w+/", name)
+    if found is None:
+        return ""
+    return found[0].lower() if found[0].endswith("/") else found[0]

@@ -1,7 +1,6 @@
 """Environments that Gymnasium knows by an id, such as `CartPole-v1`."""
 
 import contextlib
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,9 @@ from gymnasium.vector import VectorEnv
 from ..data import CallboardError
 from .batched import BatchedEnvironment
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_mode
-from .user_errors import import_module, keywords, user_errors
+from .user_errors import import_module, keywords, unknown_environment, user_errors
+
+_OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
 
 def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
@@ -73,14 +74,6 @@ def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
         return gymnasium.make(id, **{"disable_env_checker": True, **options})
 
 
-def unknown_environment(name: str) -> CallboardError:
-    """The error for an environment that nobody knows; it names the nearest id there is."""
-    ids = {id.lower(): id for id in gymnasium.registry}
-    nearest = difflib.get_close_matches(name.lower(), ids, n=1)
-    right = f"did you mean {ids[nearest[0]]!r}?" if nearest else "give a Gymnasium id or 'package.module:factory'"
-    return CallboardError(f"unknown environment {name!r}: {right}")
-
-
 def _find(id: str) -> EnvSpec:
     module, _, registered = id.rpartition(":")
     if module:
@@ -88,7 +81,7 @@ def _find(id: str) -> EnvSpec:
     try:
         return gymnasium.spec(registered)
     except gymnasium.error.Error as error:
-        raise unknown_environment(id) from error
+        raise unknown_environment(id, gymnasium.registry, _OTHERWISE) from error
 
 
 def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv:

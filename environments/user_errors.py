@@ -1,6 +1,7 @@
 """What users get wrong when they name an environment and its options, said in one line."""
 
 import contextlib
+import difflib
 import importlib
 import inspect
 import re
@@ -38,6 +39,46 @@ def import_module(name: str, module: str) -> ModuleType:
             reason = f"there is no module {error.name!r} on the Python path"
             raise CallboardError(f"unknown environment {name!r}: {reason}") from error
         raise CallboardError(f"environment {name!r}: the import of {module!r} fails: {error}") from error
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that is most like `name`, in upper or lower case; None where none is like it."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
+
+
+def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginning: str = "") -> CallboardError:
+    """The error for an environment that nobody knows.
+
+    Args:
+        name: what the user wrote.
+        known: names without `beginning`; the nearest is suggested.
+        otherwise: what is said where none is near.
+        beginning: what all names have in common, and what makes none of them nearer.
+    """
+    rest = name[len(beginning) :] if name.lower().startswith(beginning.lower()) else name
+    close = nearest(rest, known)
+    right = f"did you mean {beginning + close!r}?" if close else otherwise
+    return CallboardError(f"unknown environment {name!r}: {right}")
+
+
+@contextlib.contextmanager
+def needs_package(name: str, package: str, install: str) -> Iterator[None]:
+    """Turns a failing import of what the environment `name` needs into a `CallboardError` that says how to mend it.
+
+    Args:
+        name: the environment that is being made.
+        package: as package indices call it.
+        install: what to give to `pip install`.
+    """
+    try:
+        yield
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise CallboardError(
+            f"environment {name!r} needs the package {package!r} ({reason}): pip install {install!r}"
+        ) from error
 
 
 @contextlib.contextmanager

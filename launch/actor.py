@@ -11,7 +11,7 @@ from ..agents.acting import Actor, CompiledPolicy, trace_layout
 from ..agents.agent import Mode
 from ..agents.weights import WeightClient
 from ..data import Layout
-from ..environments import BatchedEnvironment, environment_seeds, make
+from ..environments import BatchedEnvironment, environment_seeds, evaluation_options, make
 from ..replay import Heartbeat, ReplayHandle
 from .experiment import Experiment, Run
 from .link import LinkedRole, Report
@@ -144,7 +144,10 @@ def make_environments(
 ) -> BatchedEnvironment:
     """The environments of one node, each with a seed of its own."""
     seeds = environment_seeds(experiment.seed, role, first_slot, count)
-    return make(experiment.env, count, seeds, experiment.env_options)
+    options = experiment.env_options
+    if role == "evaluator":
+        options = evaluation_options(experiment.env, options)
+    return make(experiment.env, count, seeds, options)
 
 
 def compile_policy(

@@ -41,7 +41,6 @@ class EvaluatorRole(LinkedRole):
             with np.load(self._best_policy) as file:
                 self._best = float(file["mean_return"])
         self.begin_reports()
-        # Built when the first evaluation is near, so that it does not slow down the start of the others.
         self._environment = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
         networks = experiment.agent.make_networks(self._layout)
         self._policy = compile_policy(experiment, self._layout, networks, "evaluate", 0, experiment.evaluation_envs)

@@ -6,7 +6,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from ..agents.registry import agent_name
+from ..agents.agent import Agent
+from ..agents.registry import agent_class, agent_name
 from ..data import CallboardError, Layout
 from .checkpoints import Checkpoints, load_policy
 from .display import LineMonitor
@@ -38,6 +39,7 @@ def run(
     """
     if launcher not in LAUNCHERS:
         raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
+    _check_agent_is_found_again(experiment.agent)
     layout = experiment.check()
     directory = find_run_directory(experiment, resume)
     if resume:
@@ -68,6 +70,18 @@ def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
     if not resume and directory.experiment.exists():
         raise CallboardError(f"there is a run in {path} already: go on with it by --resume, or name another directory")
     return directory
+
+
+def _check_agent_is_found_again(agent: Agent) -> None:
+    """Refuses an agent that `experiment.yaml` could not name: its run could be neither resumed nor evaluated."""
+    name = agent_name(agent)
+    if not name.startswith("__main__:"):
+        try:
+            if agent_class(name) is type(agent):
+                return
+        except CallboardError:
+            pass
+        raise CallboardError(f"the agent {name!r} cannot be imported by that name: define its class at a module's top")
 
 
 def _check_weights_fit(experiment: Experiment, layout: Layout, directory: RunDirectory) -> None:

@@ -33,10 +33,17 @@ def items_per_batch(batch_size: int, envs_per_item: int, replicas: int) -> float
         )
     share = batch_size // replicas
     if share % envs_per_item and envs_per_item % share:
-        lower = max(1, share // envs_per_item) * envs_per_item * replicas
+        forms = [
+            size * replicas
+            for size in range(1, share + envs_per_item + 1)
+            if size % envs_per_item == 0 or envs_per_item % size == 0
+        ]
+        lower = max((size for size in forms if size < batch_size), default=None)
+        upper = min(size for size in forms if size > batch_size)
         raise CallboardError(
             f"a batch of {batch_size} sequences cannot be formed from items of {envs_per_item} environments "
-            f"for {replicas} learner device(s): set agent.batch_size to {lower} or {lower + envs_per_item * replicas}"
+            f"for {replicas} learner device(s): set agent.batch_size to "
+            + (f"{upper}" if lower is None else f"{lower} or {upper}")
         )
     return batch_size / envs_per_item
 

@@ -10,20 +10,34 @@ LAUNCHERS = ("inline", "threads", "processes")
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_trains_to_the_step_limit_and_leaves_nothing(train, launcher):
-    evaluation = ["--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10]
-    run = train("--launcher", launcher, "--max-steps", 20_000, "--stop-return", 501, *evaluation)
+def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
+    evaluation = ["--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 5]
+    run = train("--launcher", launcher, "--max-steps", 10_000_000, *evaluation)
     assert run.wait() == 0, run.text()
-    assert run.text().splitlines()[-1].endswith("environment steps are done.")
+    assert "a mean over 10 episodes, has reached 5 within" in run.text().splitlines()[-1]
     last = run.rows()[-1]
-    assert last["environment_steps"] >= 20_000
-    assert last["learner_steps"] >= 100
+    assert last["environment_steps"] >= 3000
+    assert last["learner_steps"] >= 15
     assert last["learner/policy_lag"] >= 0
-    assert any("evaluator/return" in row for row in run.rows())
+    assert any(row.get("evaluator/return", 0) >= 5 for row in run.rows())
+    assert (run.run_dir / "checkpoints" / "best.npz").exists()
     (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
     assert int(checkpoint.name) == last["learner_steps"]
     counters = json.loads((checkpoint / "counters.json").read_text())
     assert sum(counts.get("environment_steps", 0) for counts in counters.values()) == last["environment_steps"]
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ends_at_the_step_limit(train, launcher):
+    run = train("--launcher", launcher, "--max-steps", 3000, "--evaluator", "false", "--stop-return", "null")
+    assert run.wait() == 0, run.text()
+    steps = run.rows()[-1]["environment_steps"]
+    assert steps >= 3000
+    # The actors make a few more steps until they are told.
+    reason = run.text().splitlines()[-1]
+    assert reason.startswith("The run is over: ") and reason.endswith(" environment steps are done.")
+    assert 3000 <= int(reason.split()[4].replace(",", "")) <= steps
     assert run.leftovers() == []
 
 

@@ -1,0 +1,327 @@
+"""Ape-X DQN: distributed prioritised experience replay (Horgan et al. 2018, https://arxiv.org/abs/1803.00933)."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Priorities, Record, Sample, Update
+from ..networks.defaults import q_network
+from ..networks.network import Inputs, Network
+from ..networks.target_update import copy_weights, copy_weights_every
+from ..replay import (
+    ReplayDataset,
+    ReplayHandle,
+    ReplayLimits,
+    WindowWriter,
+    check_stack,
+    drawn_dataset,
+    initial_frames,
+    push_frames,
+    read_windows,
+    replay_table,
+    stacked_spec,
+    window_signature,
+)
+from .agent import Agent, Mode
+from .learning import GradientLearner, make_optimizer
+from .losses.exploration import epsilon_greedy, epsilon_ladder
+from .losses.n_step import n_step_window, take_along_time
+from .losses.prioritisation import importance_weights
+from .losses.q_learning import action_value, double_q_target, td_error, td_loss
+from .losses.replicas import largest_over_replicas
+from .losses.transitions import counts
+
+_TABLE = "replay"
+_SMALLEST_PRIORITY = 1e-6
+
+
+class ApexNetworks(tf.Module):
+    """The network that learns and acts, and the one that says what its targets are worth."""
+
+    def __init__(self, make_network: Callable[[], Network], spec: specs.EnvironmentSpec, slots: int):
+        super().__init__()
+        self.online = make_network()
+        self.target = make_network()
+        self.spec = spec
+        self.slots = slots
+        """Environments of all actors: steps of the ladder of exploration."""
+
+
+class ApexExtras(NamedTuple):
+    """What the behaviour policy leaves for the first priorities."""
+
+    value: Any
+    """`[B]`: Q(x, a) of the action taken."""
+    best: Any
+    """`[B]`: the largest Q(x, .)."""
+
+
+class ApexPolicy(tf.Module):
+    """Epsilon-greedy, each environment with a rate of its own to train, and without exploration to evaluate.
+
+    Its recurrent state are the frames that it stacks.
+    """
+
+    def __init__(self, networks: ApexNetworks, agent: "Apex", mode: Mode):
+        super().__init__()
+        self.network = networks.online
+        self._spec = networks.spec
+        self._slots = networks.slots
+        self._agent = agent
+        self._mode = mode
+
+    def initial_state(self, batch_size: int) -> Nest:
+        return initial_frames(self._spec, self._agent.frame_stack, batch_size)
+
+    def __call__(
+        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Nest, Nest, Nest]:
+        observation, state = push_frames(tick, state, self._agent.frame_stack)
+        q, _ = self.network.step(Inputs(observation), (), tick.first)
+        if self._mode == "train":
+            epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
+        else:
+            epsilon = tf.zeros_like(slot, tf.float32)
+        action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
+        return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
+
+
+class ApexLearner(GradientLearner):
+    """Learns by gradient, gives each item a new priority, and copies the network to the target network at times."""
+
+    def __init__(self, networks: ApexNetworks, target_update_period: int, **gradient: Any):
+        super().__init__(variables=networks.online.trainable_variables, **gradient)
+        self._networks = networks
+        self._target_update_period = target_update_period
+        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
+        copy_weights(networks.online, networks.target)
+
+    def step(self, iterator: Iterator[Any]) -> Update:
+        metrics, priorities = self._compiled(next(iterator))
+        return Update(metrics=metrics, priorities=priorities)
+
+    def _update(self, batch: Sample) -> Any:
+        metrics = dict(self._strategy.run(self._update_replica, args=(batch,)))
+        priorities = Priorities(
+            *(self._of_all_replicas(leaf) for leaf in (batch.info.key, batch.info.shard, metrics.pop("priority")))
+        )
+        norm = metrics.pop("gradient_norm")
+        summed = {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
+        }
+        # Every replica has worked out the same norm, of the summed gradient.
+        summed["gradient_norm"] = self._strategy.experimental_local_results(norm)[0]
+        self._steps.assign_add(1)
+        copy_weights_every(
+            self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
+        )
+        return summed, priorities
+
+    def _of_all_replicas(self, leaf: Any) -> tf.Tensor:
+        return tf.concat(self._strategy.experimental_local_results(leaf), axis=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Apex(Agent):
+    """The recipe of Ape-X DQN.  Defaults are the paper's for Atari (appendix D) where it names one.
+
+    Attributes:
+      n_step: transitions in a window (n).
+      batch_size: windows in a learner step, over all replicas.
+      replay_size: windows that replay holds, over all shards; the oldest make room.
+      min_replay_size: windows that must be there before learning begins.
+      samples_per_insert: times that a window is learnt from, on average; in the paper actors and learner run freely.
+      error_buffer: windows that may be learnt from too often or too seldom; None for what fits.
+      priority_exponent: α, windows are drawn in proportion to priority^α; 0 draws them evenly.
+      importance_exponent: β, how much of the bias of the priorities is undone.
+      discount: γ.
+      epsilon: rate of exploration of the first environment.
+      epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
+      target_update_period: learner steps after which the target network is renewed.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
+      huber: TD error beyond which the loss is linear; None for squares everywhere.
+      optimizer: rmsprop or adam.
+      learning_rate: at the beginning.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      rmsprop_decay: of the moving average of squared gradients.
+      optimizer_epsilon: added to the denominator of the update.
+      max_gradient_norm: global norm to which gradients are clipped.
+      frame_stack: newest images that the network sees at a time; replay holds each of them once.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      hidden_sizes: layers of the MLP for vector observations.
+      duelling: whether value and advantages have streams of their own.
+      stream_size: units of a hidden layer in each stream; 0 for none.
+    """
+
+    n_step: int = 3
+    batch_size: int = 512
+    replay_size: int = 1_000_000
+    min_replay_size: int = 50_000
+    samples_per_insert: float = 8.0
+    error_buffer: float | None = None
+    priority_exponent: float = 0.6
+    importance_exponent: float = 0.4
+    discount: float = 0.99
+    epsilon: float = 0.4
+    epsilon_alpha: float = 7.0
+    target_update_period: int = 2500
+    reward_clip: float | None = None
+    huber: float | None = None
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    learning_rate: float = 6.25e-5
+    learning_rate_decay: bool = False
+    rmsprop_decay: float = 0.95
+    optimizer_epsilon: float = 1.5e-7
+    max_gradient_norm: float = 40.0
+    frame_stack: int = 1
+    torso: str = "auto"
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    duelling: bool = True
+    stream_size: int = 0
+
+    @property
+    def _limits(self) -> ReplayLimits:
+        return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
+
+    def check(self, layout: Layout) -> None:
+        if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            raise CallboardError(
+                f"apex compares the values of actions and needs one discrete action, but the environment's action is "
+                f"{specs.describe(layout.spec.action)}"
+            )
+        for name in ("n_step", "target_update_period"):
+            if getattr(self, name) < 1:
+                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("priority_exponent", "importance_exponent", "epsilon", "discount"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise CallboardError(f"agent.{name} must lie between 0 and 1, not be {getattr(self, name)}")
+        check_stack(layout.spec, self.frame_stack)
+        self._limits.check(layout, self.batch_size)
+
+    def make_networks(self, layout: Layout) -> ApexNetworks:
+        make_network = functools.partial(
+            q_network,
+            stacked_spec(layout.spec, self.frame_stack),
+            torso=self.torso,
+            hidden_sizes=self.hidden_sizes,
+            duelling=self.duelling,
+            stream_size=self.stream_size,
+        )
+        return ApexNetworks(make_network, layout.spec, layout.actors * layout.envs_per_actor)
+
+    def make_policy(self, networks: ApexNetworks, mode: Mode) -> ApexPolicy:
+        return ApexPolicy(networks, self, mode)
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        signature = window_signature(layout, self.n_step, self.frame_stack)
+        return [replay_table(_TABLE, signature, layout, self._limits, self.batch_size, self.priority_exponent)]
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
+        return WindowWriter(
+            replay,
+            layout,
+            _TABLE,
+            self.n_step,
+            priority=self.first_priority,
+            stack=self.frame_stack,
+            shard=actor % layout.shards,
+        )
+
+    def make_dataset(
+        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
+    ) -> ReplayDataset:
+        dataset = drawn_dataset(
+            replay,
+            layout,
+            _TABLE,
+            window_signature(layout, self.n_step, self.frame_stack),
+            read=functools.partial(read_windows, layout=layout, stack=self.frame_stack),
+            replica_batch=self.batch_size // layout.replicas,
+            priority_exponent=self.priority_exponent,
+        )
+        return ReplayDataset(dataset, _TABLE, self.batch_size)
+
+    def make_learner(self, networks: ApexNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> ApexLearner:
+        steps = int(layout.max_steps * self.samples_per_insert / self.batch_size)
+        return ApexLearner(
+            networks,
+            self.target_update_period,
+            loss=functools.partial(self.loss, networks),
+            optimizer=make_optimizer(
+                self.optimizer,
+                self.learning_rate,
+                steps if self.learning_rate_decay else None,
+                self.rmsprop_decay,
+                self.optimizer_epsilon,
+            ),
+            strategy=strategy,
+            max_gradient_norm=self.max_gradient_norm,
+        )
+
+    def first_priority(self, record: Record) -> np.ndarray:
+        """The size of the TD errors of windows (section 3), by the values that the policy acted on.
+
+        Args:
+          record: arrays, as `replay.items.Priority` says; extras are `ApexExtras`.
+
+        Returns:
+          `[W]`.
+        """
+        counts_t = ~record.last[:-1]
+        reward_t = self._clipped(record.reward)
+        target, discount = np.zeros(reward_t.shape[1]), np.ones(reward_t.shape[1])
+        for t in range(self.n_step):
+            target += np.where(counts_t[t], discount * reward_t[t], 0.0)
+            discount *= np.where(counts_t[t], self.discount * record.discount[t], 1.0)
+        length = counts_t.sum(axis=0)
+        target += discount * record.extras.best[length, np.arange(len(length))]
+        return np.abs(target - record.extras.value[0]) + _SMALLEST_PRIORITY
+
+    def loss(self, networks: ApexNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """A replica's part of the loss of a batch (section 3.1), and of the metrics; `priority` is `[B]`, its own.
+
+        Args:
+          networks: as by `make_networks`.
+          sample: windows `[n + 1, B, ...]`, as by `replay.read_windows`.
+        """
+        record, info = sample.record, sample.info
+        counts_t = counts(record.first, record.last, record.discount)
+        steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, counts_t)
+        x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
+        x_n = take_along_time(record.observation, steps.index)
+
+        def values(network: Network, observation: Nest) -> tf.Tensor:
+            return network.step(Inputs(observation), (), record.first[0])[0]
+
+        q_0 = values(networks.online, x_0)
+        target = double_q_target(steps, values(networks.online, x_n), values(networks.target, x_n))
+        delta = td_error(q_0, record.action[0], target, steps.counts)
+        weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
+        # Divided by the global batch, so that the sum over the replicas is the loss of the whole batch.
+        scale = 1.0 / self.batch_size
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
+
+        loss = mean(td_loss(delta, weight, self.huber))
+        metrics = {
+            "td_error": mean(tf.abs(delta)),
+            "value": mean(tf.reduce_max(q_0, axis=-1)),
+            "importance_weight": mean(weight),
+            "behaviour_step": mean(record.version[0, :, 1]),
+            "priority": tf.abs(delta) + _SMALLEST_PRIORITY,
+        }
+        return loss, metrics
+
+    def _clipped(self, reward: Any) -> Any:
+        if self.reward_clip is None:
+            return reward
+        clip = tf.clip_by_value if tf.is_tensor(reward) else np.clip
+        return clip(reward, -self.reward_clip, self.reward_clip)

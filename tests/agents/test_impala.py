@@ -1,0 +1,604 @@
+"""IMPALA: what its learner makes of an episode, its loss, and what one update does on two replicas.
+
+Run as a program it prints what two replicas do, since devices are set before TensorFlow starts.
+"""
+
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.impala import Impala, ImpalaExtras
+from callboard.data import CallboardError, Layout, Record, Sample
+from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+from callboard.networks.heads import PolicyValue
+from callboard.networks.recurrent import LSTMState
+from callboard.replay import ReplayHandle, start_server
+from callboard.specs import EnvironmentSpec
+
+ACTIONS = 3
+SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
+
+
+def layout_of(spec: Any, envs_per_actor: int = 2, replicas: int = 1) -> Layout:
+    return Layout(
+        spec=spec, envs_per_actor=envs_per_actor, actors=1, shards=1, replicas=replicas, seed=1, max_steps=1000
+    )
+
+
+# The same episode in every interface.
+
+
+class Ending(NamedTuple):
+    """How an episode of a script ends."""
+
+    length: int
+    terminates: bool
+
+
+class Script:
+    """Episodes that end as they are told to, the last one never."""
+
+    def __init__(self, endings):
+        self._endings = endings
+        self._episode = -1
+        self._time = 0
+
+    def begin(self):
+        self._episode += 1
+        self._time = 0
+        return self.observation
+
+    def act(self, action):
+        """Returns (reward, terminated, truncated)."""
+        reward = reward_of(self._episode, self._time, action)
+        self._time += 1
+        ended = self._episode < len(self._endings) and self._time == self._endings[self._episode].length
+        terminates = ended and self._endings[self._episode].terminates
+        return reward, terminates, ended and not terminates
+
+    @property
+    def observation(self):
+        return np.array([self._episode, self._time], np.float32)
+
+
+def reward_of(episode, time, action):
+    return 0.5 * action - 0.25 * time + episode
+
+
+class DmScript(dm_env.Environment):
+    def __init__(self, endings):
+        self._script = Script(endings)
+
+    def reset(self):
+        return dm_env.restart(self._script.begin())
+
+    def step(self, action):
+        reward, terminated, truncated = self._script.act(action)
+        make = dm_env.termination if terminated else dm_env.truncation if truncated else dm_env.transition
+        return make(reward, self._script.observation)
+
+    def observation_spec(self):
+        return SPEC.observation
+
+    def action_spec(self):
+        return SPEC.action
+
+
+class GymScript(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(ACTIONS)
+
+    def __init__(self, endings):
+        self._script = Script(endings)
+
+    def reset(self, *, seed=None, options=None):
+        return self._script.begin(), {}
+
+    def step(self, action):
+        reward, terminated, truncated = self._script.act(action)
+        return self._script.observation, reward, terminated, truncated, {}
+
+
+def vector(scripts, mode):
+    makers = [functools.partial(GymScript, endings) for endings in scripts]
+    return GymnasiumVectorBatch(SyncVectorEnv(makers, autoreset_mode=mode), range(len(scripts)))
+
+
+INTERFACES = {
+    "dm_env": lambda scripts: DmEnvBatch([DmScript(endings) for endings in scripts]),
+    "gymnasium": lambda scripts: GymnasiumBatch([GymScript(endings) for endings in scripts], range(len(scripts))),
+    "vector, next step": lambda scripts: vector(scripts, AutoresetMode.NEXT_STEP),
+    "vector, same step": lambda scripts: vector(scripts, AutoresetMode.SAME_STEP),
+}
+FINAL_SHOWN = [name for name in INTERFACES if name != "vector, same step"]
+
+
+class TableNetwork(tf.Module):
+    """A row of logits and a value for each observation `[episode, step]`, up to 4 episodes and 8 steps."""
+
+    normalizer = None
+
+    def __init__(self, seed, dtype):
+        super().__init__()
+        rng = np.random.default_rng(seed)
+        self.logits = tf.Variable(rng.normal(size=(4, 8, ACTIONS)), dtype=dtype)
+        self.values = tf.Variable(3 * rng.normal(size=(4, 8)), dtype=dtype)
+        self.outputs: Any = None
+
+    def initial_state(self, batch_size):
+        return ()
+
+    def step(self, inputs, state, first):
+        index = tf.cast(inputs.observation, tf.int32)
+        self.outputs = PolicyValue(tf.gather_nd(self.logits, index), tf.gather_nd(self.values, index))
+        return self.outputs, state
+
+    unroll = step
+
+
+AGENT = Impala(unroll_length=6, batch_size=2, discount=0.9, entropy_cost=0.0, lambda_=0.95, clip_c=0.9, clip_rho=1.1)
+
+
+def acting_network() -> TableNetwork:
+    return TableNetwork(seed=1, dtype=tf.float32)
+
+
+def learning_network() -> TableNetwork:
+    return TableNetwork(seed=2, dtype=tf.float64)
+
+
+def first_batch(environment, directory) -> Sample:
+    """What the learner is given of an actor's first ticks, through a replay server."""
+    network = acting_network()
+    layout = trace_layout(AGENT, layout_of(environment.spec), network)
+    server = start_server(AGENT.make_tables(layout), None, directory)
+    replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
+    writer = AGENT.make_writer(replay, layout, 0)
+    # Without sampling: the same observation gives the same action in every interface.
+    policy = CompiledPolicy(AGENT.make_policy(network, "evaluate"), layout, np.arange(2), seed=1)
+    actor = Actor(environment, policy, writer)
+    for _ in range(AGENT.unroll_length + 1):
+        actor.step()
+        assert writer.ready(timeout=10.0, max_pending=0)
+    batches = iter(AGENT.make_dataset(replay, layout, tf.distribute.InputContext()).dataset)
+    sample = next(batches)
+    writer.close()
+    server.stop()
+    # Given up only now: an iterator waits for what it has asked a living server for.
+    del batches
+    return sample
+
+
+class Target(NamedTuple):
+    value: float
+    advantage: float
+
+
+def learner_targets(network: TableNetwork, sample: Sample) -> list[dict[tuple[int, int], Target]]:
+    """What the loss pulls values and policy towards, by observation `(episode, step)`, for each environment.
+
+    Read off the gradients of the loss: V - target for the value, and advantage times that of the log-probability for
+    the logits.
+    """
+    with tf.GradientTape() as tape:
+        loss, _ = AGENT.loss(network, sample)
+    outputs = network.outputs
+    by_logits, by_value = (gradient.numpy() for gradient in tape.gradient(loss, [outputs.logits, outputs.value]))
+    size = AGENT.unroll_length * AGENT.batch_size
+    probabilities = tf.nn.softmax(outputs.logits).numpy()
+    # The observation that ends the sequence is only bootstrapped from.
+    assert not by_value[-1].any() and not by_logits[-1].any()
+    targets: list[dict[tuple[int, int], Target]] = [{}, {}]
+    for t, b in np.ndindex(AGENT.unroll_length, AGENT.batch_size):
+        action = sample.record.action[t, b].numpy()
+        episode, step = (int(part) for part in sample.record.observation[t, b])
+        targets[b][episode, step] = Target(
+            value=outputs.value[t, b].numpy() - size * by_value[t, b] / AGENT.baseline_cost,
+            advantage=-size * by_logits[t, b, action] / (1 - probabilities[t, b, action]),
+        )
+    return targets
+
+
+def expected_targets(
+    network: TableNetwork, steps: int, bootstrap: float, episode: int = 0
+) -> dict[tuple[int, int], Target]:
+    """Equation (1) and section 4.2 of the paper for the first `steps` transitions of an episode, term by term."""
+    mu = tf.nn.softmax(acting_network().logits[episode]).numpy()
+    pi = tf.nn.softmax(network.logits[episode]).numpy()
+    actions = mu.argmax(axis=-1)
+    value = [*network.values[episode, :steps].numpy(), bootstrap]
+    ratio = [pi[t, actions[t]] / mu[t, actions[t]] for t in range(steps)]
+    rho = [min(AGENT.clip_rho, ratio[t]) for t in range(steps)]
+    c = [AGENT.lambda_ * min(AGENT.clip_c, ratio[t]) for t in range(steps)]
+    reward = [reward_of(episode, t, actions[t]) for t in range(steps)]
+    vs = []
+    for s in range(steps):
+        total = value[s]
+        for t in range(s, steps):
+            delta = rho[t] * (reward[t] + AGENT.discount * value[t + 1] - value[t])
+            total += AGENT.discount ** (t - s) * np.prod(c[s:t]) * delta
+        vs.append(total)
+    vs.append(bootstrap)
+    return {
+        (episode, s): Target(
+            vs[s],
+            min(AGENT.clip_policy_gradient_rho, ratio[s]) * (reward[s] + AGENT.discount * vs[s + 1] - value[s]),
+        )
+        for s in range(steps)
+    }
+
+
+def of_episode(targets, episode=0):
+    return {key: target for key, target in targets.items() if key[0] == episode}
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for key, target in expected.items():
+        np.testing.assert_allclose(found[key], target, rtol=1e-5, atol=1e-6, err_msg=str(key))
+
+
+def test_an_episode_that_terminates_gives_the_same_targets_in_every_interface(tmp_path):
+    scripts = [[Ending(4, terminates=True)], [Ending(1, terminates=True), Ending(2, terminates=True)]]
+    network = learning_network()
+    for number, (name, make) in enumerate(INTERFACES.items()):
+        first, second = learner_targets(network, first_batch(make(scripts), tmp_path / str(number)))
+        assert_same(of_episode(first), expected_targets(network, steps=4, bootstrap=0.0) | final(network, name, 4))
+        assert_same(of_episode(second), expected_targets(network, steps=1, bootstrap=0.0) | final(network, name, 1))
+        expected = expected_targets(network, steps=2, bootstrap=0.0, episode=1)
+        assert_same(of_episode(second, 1), expected | final(network, name, 2, episode=1))
+
+
+def final(network, interface, step, episode=0):
+    """The target of the observation that ends an episode: its own value, since the action there is ignored."""
+    if interface not in FINAL_SHOWN:
+        return {}
+    return {(episode, step): Target(network.values[episode, step].numpy(), 0.0)}
+
+
+@pytest.mark.parametrize("interface", FINAL_SHOWN)
+def test_a_time_limit_bootstraps_from_its_final_observation(interface, tmp_path):
+    network = learning_network()
+    scripts = [[Ending(4, terminates=False)], [Ending(2, terminates=False)]]
+    sample = first_batch(INTERFACES[interface](scripts), tmp_path)
+    for found, steps in zip(learner_targets(network, sample), (4, 2), strict=True):
+        bootstrap = network.values[0, steps].numpy()
+        assert_same(of_episode(found), expected_targets(network, steps, bootstrap) | final(network, interface, steps))
+    before = [of_episode(targets) for targets in learner_targets(network, sample)]
+    network.values[1:].assign(network.values[1:] + 1000.0)
+    assert [of_episode(targets) for targets in learner_targets(network, sample)] == before
+
+
+def test_nothing_is_learnt_across_a_cut_that_lost_the_final_observation(tmp_path):
+    network = learning_network()
+    scripts = [[Ending(4, terminates=False)], [Ending(1, terminates=False)]]
+    sample = first_batch(INTERFACES["vector, same step"](scripts), tmp_path)
+    first, second = learner_targets(network, sample)
+    # The last observation that is left is bootstrapped from, and has no target but its own value.
+    last = network.values[0, 3].numpy()
+    assert_same(of_episode(first), expected_targets(network, 3, bootstrap=last) | {(0, 3): Target(last, 0.0)})
+    assert_same(of_episode(second), {(0, 0): Target(network.values[0, 0].numpy(), 0.0)})
+    # The episode after it goes on to the end of the sequence.
+    end = network.values[1, 5].numpy()
+    assert_same(of_episode(second, 1), expected_targets(network, 5, bootstrap=end, episode=1))
+    # What is thought of the next episode does not matter, nor of the observation that was lost.
+    network.values[1:].assign(network.values[1:] + 1000.0)
+    network.values[0, 4].assign(1000.0)
+    assert [of_episode(targets) for targets in learner_targets(network, sample)] == [
+        of_episode(first),
+        of_episode(second),
+    ]
+
+
+# The loss.
+
+
+class FixedNetwork:
+    """Gives what it was made with."""
+
+    normalizer = None
+
+    def __init__(self, logits, value):
+        self._outputs = PolicyValue(tf.constant(logits), tf.constant(value))
+
+    def unroll(self, inputs, state, first):
+        return self._outputs, state
+
+
+def random_sample(rng, agent: Impala, ends: float = 0.3, dtype: Any = np.float64) -> Sample:
+    """A batch whose episodes end in every way, with a probability of `ends` at each tick."""
+    steps, batch = agent.unroll_length, agent.batch_size
+    first = rng.random((steps + 1, batch)) < ends
+    last = rng.random((steps + 1, batch)) < ends
+    # After an ignored action the discount is 1; the rest may be anything.
+    discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
+    return Sample(
+        record=Record(
+            observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
+            first=first,
+            last=last,
+            action=rng.integers(ACTIONS, size=(steps, batch)).astype(np.int32),
+            reward=rng.normal(size=(steps, batch)).astype(np.float32),
+            discount=discount,
+            extras=ImpalaExtras(rng.normal(size=(steps, batch, ACTIONS)).astype(dtype)),
+            version=rng.integers(50, size=(steps, batch, 2)).astype(np.int32),
+        ),
+        state=(),
+    )
+
+
+def log_softmax(logits):
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, float]:
+    """The loss of section 4.2 and its parts, transition by transition."""
+    policy_loss = baseline_loss = entropy = weight = counting = 0.0
+    for b in range(agent.batch_size):
+        vs_next, ends = value[-1, b], True
+        for t in reversed(range(agent.unroll_length)):
+            lost = record.first[t + 1, b] and record.discount[t, b] != 0
+            if record.last[t, b] or lost:
+                vs_next, ends = value[t, b], True
+                continue
+            log_pi, log_mu = log_softmax(logits[t, b]), log_softmax(record.extras.logits[t, b])
+            action = record.action[t, b]
+            ratio = np.exp(log_pi[action] - log_mu[action])
+            reward = float(record.reward[t, b])
+            if agent.reward_clip is not None:
+                reward = max(-agent.reward_clip, min(agent.reward_clip, reward))
+            discount = agent.discount * record.discount[t, b]
+            delta = min(agent.clip_rho, ratio) * (reward + discount * value[t + 1, b] - value[t, b])
+            c = agent.lambda_ * min(agent.clip_c, ratio)
+            correction = 0.0 if ends else discount * c * (vs_next - value[t + 1, b])
+            vs = value[t, b] + delta + correction
+            advantage = min(agent.clip_policy_gradient_rho, ratio) * (reward + discount * vs_next - value[t, b])
+            policy_loss -= log_pi[action] * advantage
+            baseline_loss += (vs - value[t, b]) ** 2 / 2
+            entropy -= (np.exp(log_pi) * log_pi).sum()
+            weight += ratio
+            counting += 1
+            vs_next, ends = vs, False
+    size = agent.unroll_length * agent.batch_size
+    loss = policy_loss + agent.baseline_cost * baseline_loss - agent.entropy_cost * entropy
+    parts = {
+        "loss": loss,
+        "policy_loss": policy_loss,
+        "baseline_loss": baseline_loss,
+        "entropy": entropy,
+        "importance_weight": weight,
+        "value": value[:-1].sum(),
+        "counting_transitions": counting,
+        "behaviour_step": record.version[..., 1].sum(),
+    }
+    return {name: part / size for name, part in parts.items()}
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        Impala(unroll_length=7, batch_size=5),
+        Impala(unroll_length=1, batch_size=5, entropy_cost=0.1),
+        Impala(
+            unroll_length=9,
+            batch_size=4,
+            discount=0.8,
+            entropy_cost=0.3,
+            baseline_cost=1.7,
+            clip_rho=1.4,
+            clip_c=0.6,
+            clip_policy_gradient_rho=2.0,
+            lambda_=0.9,
+            reward_clip=0.5,
+        ),
+    ],
+    ids=["defaults", "one step", "all settings"],
+)
+def test_the_loss_is_that_of_the_paper_in_float64(agent):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        sample = random_sample(rng, agent)
+        logits = rng.normal(size=(agent.unroll_length + 1, agent.batch_size, ACTIONS))
+        value = rng.normal(size=(agent.unroll_length + 1, agent.batch_size))
+        loss, metrics = agent.loss(FixedNetwork(logits, value), sample)
+        assert loss.dtype == tf.float64
+        expected = loss_by_loops(agent, logits, value, sample.record)
+        assert metrics.keys() | {"loss"} == expected.keys()
+        for name, part in {**metrics, "loss": loss}.items():
+            np.testing.assert_allclose(part, expected[name], rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+# Updates on several replicas.
+
+REPLICAS = 2
+CLIPPED_TO = 0.05
+
+
+def replica_agent(max_gradient_norm: float) -> Impala:
+    # RMSProp with a large epsilon: its update tells how long a gradient was, which Adam's first one does not.
+    return Impala(
+        unroll_length=5,
+        batch_size=4,
+        core="lstm",
+        lstm_size=3,
+        hidden_sizes=(4,),
+        learning_rate=0.1,
+        learning_rate_decay=False,
+        entropy_cost=0.1,
+        max_gradient_norm=max_gradient_norm,
+        normalize_observations=True,
+    )
+
+
+def replica_batches(agent: Impala, batches: int = 2) -> list[Sample]:
+    """Global batches whose first half holds few transitions that count, and whose second half all of them."""
+    made = []
+    for seed in range(batches):
+        rng = np.random.default_rng(seed)
+        halves = [share(random_sample(rng, agent, ends), 0, 2).record for ends in (0.5, 0.0)]
+        record = tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=1), *halves)
+        state = LSTMState(*rng.normal(size=(2, agent.batch_size, agent.lstm_size)))
+        made.append(Sample(record, state))
+    return made
+
+
+def share(sample: Sample, replica: int, replicas: int) -> Sample:
+    def cut(axis, leaf):
+        return np.split(leaf, replicas, axis)[replica]
+
+    return Sample(
+        tree.map_structure(functools.partial(cut, 1), sample.record),
+        tree.map_structure(functools.partial(cut, 0), sample.state),
+    )
+
+
+def learn(strategy: tf.distribute.Strategy, max_gradient_norm: float) -> dict[str, Any]:
+    """The change of all weights and statistics in a few updates of float64 networks, and the metrics of each."""
+    agent, replicas = replica_agent(max_gradient_norm), strategy.num_replicas_in_sync
+    layout = layout_of(SPEC, envs_per_actor=4, replicas=replicas)
+    tf.keras.utils.set_random_seed(1)
+    with strategy.scope():
+        network = agent.make_networks(layout)
+        learner = agent.make_learner(network, strategy, layout)
+    assert len(network.variables) > len(network.trainable_variables)
+    before = [variable.numpy() for variable in network.variables]
+    batches = replica_batches(agent)
+    shares = [share(batch, replica, replicas) for batch in batches for replica in range(replicas)]
+    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
+    iterator = iter(
+        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
+    )
+    metrics = [learner.step(iterator).metrics for _ in batches]
+    copies = [strategy.experimental_local_results(variable) for variable in network.variables]
+    for of_variable in copies:
+        assert len(of_variable) == replicas
+        for copy in of_variable:
+            np.testing.assert_array_equal(copy, of_variable[0])
+    changes = [copy[0].numpy() - old for copy, old in zip(copies, before, strict=True)]
+    assert all(change.dtype == np.float64 for change in changes)
+
+    def joined(trainable):
+        chosen = [
+            change.ravel()
+            for variable, change in zip(network.variables, changes, strict=True)
+            if variable.trainable == trainable
+        ]
+        return np.concatenate(chosen).tolist()
+
+    return {
+        "weights": joined(trainable=True),
+        "statistics": joined(trainable=False),
+        "metrics": [{name: float(value) for name, value in of_step.items()} for of_step in metrics],
+    }
+
+
+def print_updates() -> None:
+    (device,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * REPLICAS)
+    tf.keras.backend.set_floatx("float64")
+    strategies = {
+        "one": tf.distribute.get_strategy(),
+        "two": tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(REPLICAS)]),
+    }
+    updates = {
+        norm: {name: learn(strategy, norm) for name, strategy in strategies.items()} for norm in (1e6, CLIPPED_TO)
+    }
+    sys.stdout.write(json.dumps(updates))
+
+
+@pytest.fixture(scope="module")
+def updates():
+    program = [sys.executable, str(pathlib.Path(__file__).resolve())]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return {float(norm): by_strategy for norm, by_strategy in json.loads(done.stdout).items()}
+
+
+@pytest.mark.parametrize("norm", [1e6, CLIPPED_TO])
+def test_an_update_on_two_replicas_is_that_on_one(updates, norm):
+    one, two = updates[norm]["one"], updates[norm]["two"]
+    for changed in ("weights", "statistics"):
+        expected, found = np.array(one[changed]), np.array(two[changed])
+        assert np.linalg.norm(expected) > 1e-3
+        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
+    for of_one, of_two in zip(one["metrics"], two["metrics"], strict=True):
+        assert of_one == pytest.approx(of_two, rel=1e-6)
+        assert of_one["gradient_norm"] < norm or norm == CLIPPED_TO
+        assert of_one["gradient_norm"] > CLIPPED_TO
+
+
+def test_the_replicas_had_unequal_numbers_of_transitions_that_count():
+    agent = replica_agent(1.0)
+    for batch in replica_batches(agent):
+        few, all_ = (share(batch, replica, REPLICAS) for replica in range(REPLICAS))
+        networks = agent.make_networks(layout_of(SPEC))
+        counting = [agent.loss(networks, _in_float32(part))[1]["counting_transitions"] for part in (few, all_)]
+        assert 0 < counting[0] < 0.7 * counting[1]
+
+
+def _in_float32(sample: Sample) -> Sample:
+    return sample._replace(state=tree.map_structure(lambda leaf: leaf.astype(np.float32), sample.state))
+
+
+# What is refused.
+
+
+def test_continuous_actions_are_refused():
+    action = dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+    with pytest.raises(CallboardError, match=r"impala has a categorical policy .* action is float32\(2,\)"):
+        Impala().check(layout_of(SPEC._replace(action=action), envs_per_actor=16))
+
+
+def test_several_actions_at_once_are_refused():
+    with pytest.raises(CallboardError, match="needs one discrete action"):
+        Impala().check(layout_of(SPEC._replace(action=(SPEC.action, SPEC.action)), envs_per_actor=16))
+
+
+@pytest.mark.parametrize(
+    "batch_size, envs_per_actor, replicas, message",
+    [
+        (24, 16, 1, "set agent.batch_size to 16 or 32"),
+        (10, 16, 1, "set agent.batch_size to 16 or 32"),
+        (15, 5, 2, "cannot be shared by 2 learner devices: make agent.batch_size a multiple of 2"),
+        (48, 16, 2, "set agent.batch_size to 32 or 64"),
+    ],
+)
+def test_batches_that_cannot_be_formed_are_refused_with_sizes_that_can(batch_size, envs_per_actor, replicas, message):
+    with pytest.raises(CallboardError) as caught:
+        Impala(batch_size=batch_size).check(layout_of(SPEC, envs_per_actor, replicas))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("batch_size, envs_per_actor, replicas", [(32, 16, 1), (16, 16, 1), (8, 16, 1), (32, 16, 2)])
+def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs_per_actor, replicas):
+    Impala(batch_size=batch_size).check(layout_of(SPEC, envs_per_actor, replicas))
+
+
+@pytest.mark.parametrize(
+    "agent, name",
+    [
+        (Impala(unroll_length=0), "unroll_length"),
+        (Impala(batch_size=0), "batch_size"),
+        (Impala(queue_batches=0), "queue_batches"),
+    ],
+)
+def test_sizes_below_one_are_refused(agent, name):
+    with pytest.raises(CallboardError, match=f"agent.{name} must be at least 1, not 0"):
+        agent.check(layout_of(SPEC, envs_per_actor=16))
+
+
+if __name__ == "__main__":
+    print_updates()

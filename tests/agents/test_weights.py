@@ -1,0 +1,89 @@
+"""The client through which actors get their weights."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard.agents.weights import WeightClient
+from callboard.data import Version
+
+
+class Source:
+    """A learner, as far as those who act see it."""
+
+    def __init__(self, version=(1, 0), scale=1.0):
+        self.version = version
+        self.scale = scale
+        self.asked = []
+
+    def get_variables(self, have):
+        self.asked.append(have)
+        if have == self.version:
+            return None
+        # Without annotations and tuples of one's own: what travels is plain.
+        return self.version, [np.full((2,), self.scale, np.float32), np.float32(2 * self.scale)]
+
+
+@pytest.fixture
+def variables():
+    return [tf.Variable(tf.zeros((2,))), tf.Variable(0.0)]
+
+
+def test_values_are_assigned_in_their_order_when_they_are_applied(variables):
+    client = WeightClient(Source((1, 7), 3.0), variables)
+    assert client.version is None and not client.apply()
+    client.fetch()
+    # The policy may be acting: nothing changes before `apply`.
+    assert client.version is None and variables[1].numpy() == 0.0
+    assert client.apply()
+    assert client.version == Version(1, 7)
+    np.testing.assert_array_equal(variables[0], [3.0, 3.0])
+    assert variables[1].numpy() == 6.0
+
+
+def test_what_is_at_hand_is_not_sent_again(variables):
+    source = Source((1, 7))
+    client = WeightClient(source, variables)
+    client.fetch()
+    # What was fetched counts as at hand before it is applied.
+    client.fetch()
+    assert client.apply() and not client.apply()
+    client.fetch()
+    assert not client.apply()
+    assert source.asked == [None, (1, 7), (1, 7)]
+
+
+def test_the_newest_of_what_was_fetched_is_applied(variables):
+    source = Source((1, 7), 1.0)
+    client = WeightClient(source, variables)
+    client.fetch()
+    source.version, source.scale = (1, 8), 5.0
+    client.fetch()
+    assert client.apply() and not client.apply()
+    assert client.version == (1, 8) and variables[1].numpy() == 10.0
+
+
+def test_a_learner_that_went_back_in_steps_is_followed(variables):
+    client = WeightClient(Source((1, 900), 1.0), variables)
+    client.fetch()
+    client.apply()
+    client.reconnect(Source((2, 400), 4.0))
+    client.fetch()
+    assert client.apply()
+    assert client.version == Version(incarnation=2, step=400) and variables[1].numpy() == 8.0
+
+
+def test_lists_in_place_of_tuples_are_fine(variables):
+    """A link need not keep the difference."""
+    source = Source([1, 7])
+    client = WeightClient(source, variables)
+    client.fetch()
+    client.apply()
+    assert client.version == Version(1, 7)
+
+
+def test_weights_of_another_policy_are_refused(variables):
+    client = WeightClient(Source(), variables[:1])
+    client.fetch()
+    with pytest.raises(ValueError):
+        client.apply()

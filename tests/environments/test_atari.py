@@ -1,0 +1,228 @@
+"""Atari games: what the preprocessing makes of the emulator's frames, and how games begin and end."""
+
+import ale_py
+import numpy as np
+import pytest
+from dm_env import specs
+
+from callboard import environments
+from callboard.data import CallboardError
+
+PLAIN = {"repeat_action_probability": 0.0, "noop_max": 0}
+BREAKOUT = "ALE/Breakout-v5"
+
+
+def play(options, seeds, actions, name=BREAKOUT):
+    """The ticks of a batch under a row of actions, the same ones in every game."""
+    environment = environments.make(name, len(seeds), seeds, options)
+    ticks = [environment.reset(), *(environment.step(np.full(len(seeds), action)) for action in actions)]
+    environment.close()
+    return ticks
+
+
+def observations(ticks):
+    return np.stack([tick.observation for tick in ticks])
+
+
+def emulator(game="breakout"):
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    rom = ale_py.roms.get_rom_path(game)
+    assert rom is not None
+    ale.loadROM(rom)
+    ale.reset_game()
+    return ale
+
+
+def shrunk(frame):
+    """A grey frame resized to 84x84: the mean of the area under each pixel."""
+
+    def weights(length):
+        edges = np.linspace(0, length, 85)
+        pixel = np.arange(length)
+        return np.clip(np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel), 0, None)
+
+    rows, columns = weights(frame.shape[0]), weights(frame.shape[1])
+    return rows @ frame.astype(np.float64) @ columns.T / np.outer(rows.sum(1), columns.sum(1))
+
+
+ACTIONS = np.random.default_rng(3).integers(0, 4, 60)
+
+
+@pytest.mark.parametrize("game, name", [("breakout", BREAKOUT), ("space_invaders", "ALE/SpaceInvaders-v5")])
+def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two(game, name):
+    chosen = np.tile(ACTIONS, 3)
+    ticks = play(PLAIN, [0], chosen, name)
+    ale = emulator(game)
+    actions = ale.getMinimalActionSet()
+    np.testing.assert_allclose(ticks[0].observation[0, ..., 0], shrunk(ale.getScreenGrayscale()), atol=0.51)
+    scores = []
+    for action, tick in zip(chosen, ticks[1:], strict=True):
+        frames, score = [], 0
+        for _ in range(4):
+            score += ale.act(actions[action])
+            frames.append(ale.getScreenGrayscale())
+        assert tick.reward[0] == score
+        scores.append(score)
+        if tick.last[0]:
+            break
+        np.testing.assert_allclose(tick.observation[0, ..., 0], shrunk(np.maximum(*frames[-2:])), atol=0.51)
+    if game == "space_invaders":
+        assert max(scores) >= 5  # An alien's worth, not clipped to 1.
+
+
+def test_ticks_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
+    observation, action = environments.spec(BREAKOUT)
+    assert observation == specs.BoundedArray((84, 84, 1), np.uint8, 0, 255)
+    assert action == specs.DiscreteArray(4, dtype=np.int32)
+    assert environments.spec(BREAKOUT, {"full_action_space": True}).action.num_values == 18
+    for tick in play({}, [0, 1, 2], [0]):
+        described = [(array.dtype.name, array.shape) for array in tick]
+        assert described == [
+            ("uint8", (3, 84, 84, 1)),
+            ("float32", (3,)),
+            ("float32", (3,)),
+            ("bool", (3,)),
+            ("bool", (3,)),
+        ]
+
+
+def test_a_trajectory_follows_its_own_seed():
+    once = observations(play({}, [5, 6], ACTIONS))
+    np.testing.assert_array_equal(once, observations(play({}, [5, 6], ACTIONS)))
+    np.testing.assert_array_equal(once[:, 1:], observations(play({}, [6], ACTIONS)))
+    assert (once[:, 0] != once[:, 1]).any()
+
+
+def test_a_later_reset_goes_on_from_the_seed():
+    def begun():
+        environment = environments.make("ALE/Freeway-v5", 2, [0, 1])
+        pictures = [environment.reset().observation for _ in range(3)]
+        environment.close()
+        return pictures
+
+    once, again = begun(), begun()
+    np.testing.assert_array_equal(once, again)
+    assert (once[0] != once[1]).any() and (once[1] != once[2]).any()
+
+
+def test_sticky_actions():
+    # Without them a game is the same under every seed; with them it is not; always stuck, it never moves.
+    plain = observations(play(PLAIN, [0, 1], ACTIONS))
+    np.testing.assert_array_equal(plain[:, 0], plain[:, 1])
+    sticky = observations(play({**PLAIN, "repeat_action_probability": 0.25}, [0, 1], ACTIONS))
+    assert (sticky[:, 0] != sticky[:, 1]).any()
+    stuck = observations(play({**PLAIN, "repeat_action_probability": 1.0}, [0], ACTIONS))
+    np.testing.assert_array_equal(stuck, observations(play(PLAIN, [0], np.zeros_like(ACTIONS))))
+    assert (stuck[:, 0] != plain[:, 0]).any()
+
+
+def test_noop_starts():
+    # Freeway's cars move by themselves: which frame an episode begins with can be read off the picture.
+    ale = emulator("freeway")
+    frames = [np.round(shrunk(ale.getScreenGrayscale()))]
+    for _ in range(8):
+        ale.act(ale_py.Action.NOOP)
+        frames.append(np.round(shrunk(ale.getScreenGrayscale())))
+    environment = environments.make("ALE/Freeway-v5", 4, [0, 1, 2, 3], {"noop_max": 8})
+    begun = set()
+    for _ in range(15):
+        for observation in environment.reset().observation:
+            near = [index for index, frame in enumerate(frames) if np.abs(frame - observation[..., 0]).max() <= 1]
+            assert near
+            begun.update(near[:1])
+    environment.close()
+    assert len(begun) > 3 and min(begun) == 0 and max(begun) == 8
+
+
+def endings(ticks, slot=0):
+    return [(bool(t.first[slot]), bool(t.last[slot]), float(t.discount[slot])) for t in ticks]
+
+
+GOES_ON, TERMINATED, BEGINS, LIFE_LOST = (False, False, 1), (False, True, 0), (True, False, 1), (True, False, 0)
+
+
+# The ball of Breakout is served in every third step, and the paddle stays where it is: five lives are soon lost.
+# Atlantis goes on for a while when no life is left.
+DEFEATS = {
+    "breakout": (BREAKOUT, np.tile([1, 0, 0], 110), 4),
+    "atlantis": ("ALE/Atlantis-v5", np.random.default_rng(0).integers(0, 4, 700), 5),
+}
+
+
+@pytest.mark.parametrize("game, life_loss", [("breakout", False), ("breakout", True), ("atlantis", True)])
+def test_lost_lives_and_the_end_of_the_game(game, life_loss):
+    name, actions, losses = DEFEATS[game]
+    ticks = play({**PLAIN, "life_loss": life_loss}, [0], actions, name)
+    ale = emulator(game)
+    expected, lives, over, without_life = [BEGINS], ale.lives(), False, False
+    for action in actions:
+        if over:
+            ale.reset_game()
+            expected.append(BEGINS)
+        else:
+            for _ in range(4):
+                ale.act(ale.getMinimalActionSet()[action])
+                if ale.game_over():
+                    break
+            lost = 0 < ale.lives() < lives
+            without_life |= ale.lives() == 0 and not ale.game_over()
+            expected.append(TERMINATED if ale.game_over() else LIFE_LOST if lost and life_loss else GOES_ON)
+        over, lives = ale.game_over(), ale.lives()
+    assert endings(ticks) == expected
+    assert expected[: expected.index(TERMINATED)].count(LIFE_LOST) == (losses if life_loss else 0)
+    assert without_life == (game == "atlantis")
+
+
+def test_the_game_goes_on_after_a_lost_life():
+    actions = np.tile([1, 0, 0], 50)
+    with_loss, without = (play({**PLAIN, "life_loss": life_loss}, [0], actions) for life_loss in (True, False))
+    np.testing.assert_array_equal(observations(with_loss), observations(without))
+    assert [tick.reward for tick in with_loss] == [tick.reward for tick in without]
+    assert environments.evaluation_options(BREAKOUT, {"life_loss": True, "noop_max": 3}) == {"noop_max": 3}
+
+
+def test_the_limit_of_frames_is_a_truncation():
+    ticks = play({**PLAIN, "max_num_frames_per_episode": 20}, [0, 1], [0] * 12)
+    assert endings(ticks, 1) == [BEGINS, *[GOES_ON] * 4, (False, True, 1)] * 2 + [BEGINS]
+    assert all(tick.reward[tick.first].sum() == 0 for tick in ticks)
+
+
+def test_ticks_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
+    environment = environments.make(BREAKOUT, 2, [0, 1], {**PLAIN, "max_num_frames_per_episode": 12})
+    ticks = [environment.reset()] + [environment.step(np.array([1, 2])) for _ in range(3)]
+    kept = [[array.copy() for array in tick] for tick in ticks]
+    assert ticks[-1].last.all()
+    again = environment.reset()
+    assert again.first.all() and not again.last.any() and (again.discount == 1).all()
+    assert endings([environment.step(np.array([1, 1]))]) == [GOES_ON]
+    for tick, copies in zip(ticks, kept, strict=True):
+        for array, copy in zip(tick, copies, strict=True):
+            np.testing.assert_array_equal(array, copy)
+    environment.close()
+    environment.close()
+
+
+def test_render_shows_the_game_that_is_played():
+    environment = environments.make(BREAKOUT, 2, [7, 8], {"render_mode": "rgb_array", "max_num_frames_per_episode": 60})
+    ticks = [environment.reset()]
+    luminance = np.array([0.299, 0.587, 0.114])
+    for action in ACTIONS[:40]:
+        picture = environment.render()
+        assert picture.shape == (210, 160, 3) and picture.dtype == np.uint8
+        seen = ticks[-1].observation[0, ..., 0]
+        # The maximum of colours is not quite that of greys: pixels where a sprite flickers may differ.
+        assert np.mean(np.abs(shrunk(picture @ luminance) - seen) > 3) < 0.01
+        ticks.append(environment.step(np.array([action, 0])))
+    environment.close()
+    with pytest.raises(CallboardError, match="make it with the option render_mode='rgb_array'"):
+        environments.make(BREAKOUT, 1, [0]).render()
+
+
+@pytest.mark.parametrize("actions", [[4, 0], [0, -1], [0, 0, 0]])
+def test_actions_that_the_game_does_not_have_are_refused(actions):
+    environment = environments.make(BREAKOUT, 2, [0, 1])
+    environment.reset()
+    with pytest.raises(ValueError, match="expected"):
+        environment.step(np.array(actions))
+    environment.close()

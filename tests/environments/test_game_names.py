@@ -1,0 +1,135 @@
+"""Games by name: what users are told about their mistakes, and what they are not told."""
+
+import subprocess
+import sys
+
+import pytest
+
+from callboard import environments
+from callboard.data import CallboardError
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("ALE/Brekout-v5", {}, "unknown environment 'ALE/Brekout-v5': did you mean 'ALE/Breakout-v5'?"),
+        ("ale/pong-v5", {}, "unknown environment 'ale/pong-v5': did you mean 'ALE/Pong-v5'?"),
+        ("ALE/Qbert", {}, "unknown environment 'ALE/Qbert': did you mean 'ALE/Qbert-v5'?"),
+        ("ALE/", {}, "unknown environment 'ALE/': give an id of ale-py, such as 'ALE/Breakout-v5'"),
+        (
+            "ALE/Pong-v5",
+            {"frame_skip": 4},
+            "environment 'ALE/Pong-v5' has no option 'frame_skip': did you mean 'frameskip'?",
+        ),
+        (
+            "ALE/Pong-v5",
+            {"gravity": 4},
+            "environment 'ALE/Pong-v5' has no option 'gravity': it takes frameskip, full_action_space, life_loss, "
+            "max_num_frames_per_episode, noop_max, num_threads, render_mode, repeat_action_probability",
+        ),
+        (
+            "ALE/Pong-v5",
+            {"repeat_action_probability": 25},
+            "environment 'ALE/Pong-v5': 'repeat_action_probability' is 25, it must be from 0 to 1",
+        ),
+        ("ALE/Pong-v5", {"noop_max": 2.5}, "environment 'ALE/Pong-v5': 'noop_max' is 2.5, it must be a whole number"),
+        ("ALE/Pong-v5", {"life_loss": 1}, "environment 'ALE/Pong-v5': 'life_loss' is 1, it must be true or false"),
+        (
+            "ALE/Pong-v5",
+            {"render_mode": "human"},
+            "environment 'ALE/Pong-v5': 'render_mode' is 'human', it must be 'rgb_array' or left out",
+        ),
+        ("MinAtar/Breakot-v1", {}, "unknown environment 'MinAtar/Breakot-v1': did you mean 'MinAtar/Breakout-v1'?"),
+        ("MinAtar/Breakout-v2", {}, "unknown environment 'MinAtar/Breakout-v2': did you mean 'MinAtar/Breakout-v1'?"),
+        (
+            "MinAtar/Breakout-v1",
+            {"sticky_action_probability": 0.1},
+            "environment 'MinAtar/Breakout-v1' has no option 'sticky_action_probability': "
+            "did you mean 'sticky_action_prob'?",
+        ),
+        (
+            "MinAtar/Breakout-v1",
+            {"max_episode_steps": 0},
+            "environment 'MinAtar/Breakout-v1': 'max_episode_steps' is 0, it must be 1 or more",
+        ),
+        ("procgen:coinrn", {}, "unknown environment 'procgen:coinrn': did you mean 'procgen:coinrun'?"),
+        (
+            "procgen:qqqq",
+            {},
+            "unknown environment 'procgen:qqqq': the games are bigfish, bossfight, caveflyer, chaser, climber, "
+            "coinrun, dodgeball, fruitbot, heist, jumper, leaper, maze, miner, ninja, plunder, starpilot",
+        ),
+        (
+            "procgen:coinrun",
+            {"num_level": 200},
+            "environment 'procgen:coinrun' has no option 'num_level': did you mean 'num_levels'?",
+        ),
+        (
+            "procgen:coinrun",
+            {"distribution_mode": "memory"},
+            "environment 'procgen:coinrun' has no 'distribution_mode' 'memory': it has easy, hard, exploration",
+        ),
+        (
+            "procgen:coinrun",
+            {"distribution_mode": "simple"},
+            "environment 'procgen:coinrun': 'distribution_mode' is 'simple', "
+            "it must be 'easy' or 'hard' or 'extreme' or 'memory' or 'exploration'",
+        ),
+        (
+            "procgen:coinrun",
+            {"distribution_mode": "exploration", "num_levels": 5},
+            "environment 'procgen:coinrun': 'exploration' is a level of its own: "
+            "leave 'num_levels' and 'start_level' out",
+        ),
+        (
+            "procgen:coinrun",
+            {"num_levels": -1},
+            "environment 'procgen:coinrun': 'num_levels' is -1, it must be from 0 to 2147483647",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_line(name, options, message):
+    with pytest.raises(CallboardError) as caught:
+        environments.make(name, 2, [0, 1], options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "name, module, package, install",
+    [
+        ("ALE/Pong-v5", "ale_py", "ale-py", "callboard[atari]"),
+        ("MinAtar/Breakout-v1", "minatar", "minatar", "callboard[atari]"),
+        ("procgen:coinrun", "procgen", "procgen", "procgen==0.10.7"),
+    ],
+)
+def test_a_missing_package_is_told_with_what_to_install(monkeypatch, name, module, package, install):
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(CallboardError) as caught:
+        environments.make(name, 2, [0, 1])
+    message = str(caught.value)
+    assert message.startswith(f"environment {name!r} needs the package {package!r} (")
+    assert message.endswith(f"): pip install {install!r}") and "\n" not in message
+
+
+def test_games_say_nothing_on_the_screen_and_import_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from callboard import environments\n"
+        "for name in ('procgen:coinrun', 'ALE/Pong-v5', 'MinAtar/Breakout-v1'):\n"
+        "    environment = environments.make(name, 1, [0])\n"
+        "    environment.reset()\n"
+        "    environment.close()\n"
+        "assert not {'gym', 'matplotlib', 'pandas', 'tensorflow', 'procgen.gym_registration'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_libraries_are_imported_where_they_are_asked_for():
+    code = (
+        "import sys, callboard.environments\n"
+        "assert not {'ale_py', 'minatar', 'procgen', 'gym3', 'gym'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,165 @@
+"""Procgen: sixteen games through one native batch, which resets in the same step."""
+
+import numpy as np
+import pytest
+from dm_env import specs
+
+from callboard import environments
+
+GAMES = (
+    *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),
+    *("heist", "jumper", "leaper", "maze", "miner", "ninja", "plunder", "starpilot"),
+)
+STAND_STILL, RIGHT, RIGHT_AND_UP = 4, 7, 8
+
+
+def make(game, batch_size=4, seed=0, **options):
+    return environments.make(f"procgen:{game}", batch_size, range(seed, seed + batch_size), options)
+
+
+def run(environment, actions):
+    ticks = [environment.reset(), *(environment.step(np.full(environment.batch_size, action)) for action in actions)]
+    return ticks
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_every_game(game):
+    environment = make(game, 3, distribution_mode="easy")
+    assert environment.spec == (specs.BoundedArray((64, 64, 3), np.uint8, 0, 255), specs.DiscreteArray(15, np.int32))
+    for tick in run(environment, range(15)):
+        described = [(array.dtype.name, array.shape) for array in tick]
+        assert described == [
+            ("uint8", (3, 64, 64, 3)),
+            ("float32", (3,)),
+            ("float32", (3,)),
+            ("bool", (3,)),
+            ("bool", (3,)),
+        ]
+        assert not tick.last.any()
+    environment.close()
+    environment.close()
+
+
+def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
+    environment = make("coinrun", 8, distribution_mode="easy")
+    actions = np.random.default_rng(1).choice([RIGHT, RIGHT_AND_UP, RIGHT_AND_UP, STAND_STILL, 1, 5], 1300)
+    ticks = run(environment, actions)
+    assert ticks[0].first.all() and (ticks[0].reward == 0).all() and (ticks[0].discount == 1).all()
+    length, ended = np.zeros(8, int), set()
+    for tick in ticks[1:]:
+        length += 1
+        # The coin, worth 10, ends an episode; so does a saw or an enemy; and 1000 steps do.
+        assert ((tick.reward == 10) <= tick.first).all() and ((tick.reward == 0) | (tick.reward == 10)).all()
+        np.testing.assert_array_equal(tick.discount == 0, tick.first & (length < 1000))
+        ended |= set(tick.reward[tick.first & (length < 1000)])
+        length[tick.first] = 0
+    assert ended == {0, 10}
+    environment.close()
+
+
+@pytest.mark.parametrize("game, limit", [("maze", 500), ("leaper", 500), ("climber", 1000), ("coinrun", 1000)])
+def test_time_limits_are_truncations(game, limit):
+    # Who stands still outside of harm's way never ends an episode otherwise.
+    environment = make(game, 8, num_levels=1, distribution_mode="easy")
+    ticks = run(environment, [STAND_STILL] * (limit + 1))
+    first = np.stack([tick.first for tick in ticks])
+    cut_off = first[1:limit].sum(0) == 0
+    assert cut_off.any()
+    assert ticks[limit].first[cut_off].all() and (ticks[limit].discount[cut_off] == 1).all()
+    assert not ticks[limit + 1].first[cut_off].any()
+    environment.close()
+
+
+def test_time_limits_are_those_that_the_games_have():
+    # A saved state holds the limit: it is the number before the level's seed.
+    expected = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}
+    for game in GAMES:
+        for mode in ("easy", "memory") if game == "jumper" else ("easy",):
+            environment = make(game, 1, distribution_mode=mode)
+            environment.reset()
+            native = environment._environment
+            level = native.get_info()[0]["level_seed"]
+            limit = 2000 if mode == "memory" else expected.get(game, 1000)
+            assert np.array([limit, level], np.int32).tobytes() in native.get_state()[0], game
+            assert environment._limit == limit
+            environment.close()
+
+
+def test_seeds_make_trajectories():
+    def trajectory(seed):
+        environment = make("jumper", 4, seed)
+        ticks = run(environment, np.random.default_rng(0).integers(0, 15, 60))
+        environment.close()
+        return np.stack([tick.observation for tick in ticks])
+
+    once = trajectory(3)
+    np.testing.assert_array_equal(once, trajectory(3))
+    assert (once[0] != trajectory(4)[0]).any()
+    assert (once[0, 0] != once[0, 1]).any()
+
+
+def test_threads_do_not_change_what_happens():
+    actions = np.random.default_rng(0).integers(0, 15, 60)
+    alone, threads = (run(make("dodgeball", 4, num_threads=number), actions) for number in (0, 3))
+    for one, other in zip(alone, threads, strict=True):
+        np.testing.assert_array_equal(one.observation, other.observation)
+
+
+def begun(environment, episodes=12):
+    """The first pictures of some episodes of every game of the batch, as a set."""
+    return {picture.tobytes() for _ in range(episodes) for picture in environment.reset().observation}
+
+
+def test_levels():
+    few = begun(make("maze", 4, num_levels=2, start_level=10))
+    assert len(few) == 2
+    assert few == begun(make("maze", 4, seed=50, num_levels=2, start_level=10))
+    assert not few & begun(make("maze", 4, num_levels=2, start_level=20))
+    assert len(begun(make("maze", 4))) > 40
+    assert len(begun(make("maze", 4, distribution_mode="exploration"))) == 1
+
+
+def test_a_reset_in_the_middle_gives_the_episodes_up():
+    environment = make("coinrun")
+    before = run(environment, [RIGHT] * 5)
+    kept = [tick.observation.copy() for tick in before]
+    tick = environment.reset()
+    assert tick.first.all() and (tick.reward == 0).all() and (tick.discount == 1).all()
+    assert (tick.observation != before[-1].observation).any(axis=(1, 2, 3)).all()
+    assert not environment.step(np.full(4, STAND_STILL)).first.any()
+    assert all((tick.observation == copy).all() for tick, copy in zip(before, kept, strict=True))
+
+
+def test_steps_before_a_reset_do_not_count_for_the_time_limit():
+    environment = make("coinrun", 8, distribution_mode="easy")
+    for _ in range(11):
+        run(environment, [STAND_STILL] * 99)
+    ticks = run(environment, np.tile([RIGHT_AND_UP, RIGHT_AND_UP, RIGHT], 50))
+    assert any(tick.first.any() for tick in ticks[1:])
+    assert all((tick.discount[tick.first] == 0).all() for tick in ticks[1:])
+
+
+def test_a_sequence_of_levels_is_one_episode():
+    # Some easy level of CoinRun is solved by a run to the right; then another follows, and nothing has ended.
+    environment = make("coinrun", 16, distribution_mode="easy", use_sequential_levels=True)
+    ticks = run(environment, np.tile([RIGHT_AND_UP, RIGHT_AND_UP, RIGHT], 60))
+    solved = [(tick.reward > 0) for tick in ticks]
+    assert np.any(solved)
+    assert not any(tick.first[won].any() for tick, won in zip(ticks[1:], solved[1:], strict=True))
+
+
+def test_render():
+    environment = make("coinrun")
+    tick = environment.reset()
+    np.testing.assert_array_equal(environment.render(), tick.observation[0])
+    large = make("coinrun", 1, render_mode="rgb_array")
+    large.reset()
+    assert large.render().shape == (512, 512, 3) and large.render().dtype == np.uint8
+
+
+@pytest.mark.parametrize("actions", [[15, 0], [0, -1], [0, 0, 0]])
+def test_actions_that_procgen_does_not_have_are_refused(actions):
+    environment = make("coinrun", 2)
+    environment.reset()
+    with pytest.raises(ValueError, match="expected"):
+        environment.step(np.array(actions))

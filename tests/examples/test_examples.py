@@ -1,0 +1,146 @@
+"""The examples work as they say, from the root of the repository."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard import environments
+from callboard.agents import agent_class
+from callboard.agents.losses.transitions import counts
+from callboard.data import CallboardError
+from callboard.launch.experiment import Experiment
+from callboard.launch.run import run
+from callboard.launch.settings import read_experiment
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REINFORCE = "examples.reinforce:Reinforce"
+CORRIDOR = "examples.corridor:Corridor"
+
+
+@pytest.fixture(autouse=True)
+def from_the_root(monkeypatch):
+    """As the command does it: modules are looked for where the user stands."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def rows(run_dir: pathlib.Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def train(*arguments: str, run_dir: pathlib.Path) -> list[dict[str, float]]:
+    """Trains by the command, and gives the metrics of its evaluations."""
+    command = [sys.executable, "-m", "callboard.launch.command", "train", *arguments, "--run-dir", str(run_dir)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [row for row in rows(run_dir) if "evaluator/return" in row]
+
+
+def test_reinforce_runs_to_its_limit_and_leaves_a_run_that_can_be_read_again(tmp_path):
+    agent = agent_class(REINFORCE)(unroll_length=8, batch_size=8)  # type: ignore[call-arg]
+    experiment = Experiment(
+        agent=agent,
+        env="CartPole-v1",
+        actors=2,
+        envs_per_actor=4,
+        max_steps=3000,
+        evaluate_every=2000,
+        evaluation_episodes=4,
+        evaluation_envs=2,
+        run_dir=tmp_path / "run",
+    )
+    outcome = run(experiment, "inline")
+    assert outcome.exit_code == 0, outcome.error
+    last = rows(tmp_path / "run")[-1]
+    assert last["environment_steps"] >= 3000
+    # Each learner step takes 64 transitions; 16 sequences may still be on their way, and some ticks are resets.
+    assert last["learner_steps"] >= (3000 - 16 * 8) // 64
+    assert last["learner/gradient_norm"] > 0
+    assert read_experiment(tmp_path / "run") == experiment
+
+
+def test_reinforce_returns_end_where_experience_ends():
+    """One column to each kind of end, worked out by hand with a discount of 1/2 and rewards of 1, 2, 4."""
+    returns = sys.modules[agent_class(REINFORCE).__module__].returns
+    value = np.array([[10.0, 20.0, 30.0, 40.0]]).T.repeat(4, axis=1)
+    first, last = np.zeros((4, 4), bool), np.zeros((4, 4), bool)
+    discount = np.ones((3, 4))
+    # Column 0 goes on.  Column 1 terminates in its second step, and begins anew in the third tick.
+    discount[1, 1], first[2, 1] = 0.0, True
+    # Column 2 runs out of time at its third observation, where the action is ignored.
+    last[2, 2], first[3, 2] = True, True
+    # Column 3 is cut off in its second step: the observation that ended it is lost.
+    first[2, 3] = True
+    reward = np.array([[1.0, 2.0, 4.0]]).T.repeat(4, axis=1)
+    counts_t = counts(first, last, discount)
+    found = returns(tf.constant(value), tf.constant(reward), tf.constant(0.5 * discount), counts_t)
+    expected = np.array(
+        [
+            [1 + (2 + (4 + 40 / 2) / 2) / 2, 2 + (4 + 40 / 2) / 2, 4 + 40 / 2],
+            [1 + 2 / 2, 2, 4 + 40 / 2],
+            [1 + (2 + 30 / 2) / 2, 2 + 30 / 2, 30],
+            [1 + 20 / 2, 20, 4 + 40 / 2],
+        ]
+    ).T
+    np.testing.assert_allclose(found, expected)
+
+
+def test_reinforce_refuses_what_it_cannot_do():
+    agent = agent_class(REINFORCE)
+    with pytest.raises(CallboardError, match="needs one discrete action"):
+        Experiment(agent=agent(), env="Pendulum-v1").check()
+    with pytest.raises(CallboardError, match="set agent.batch_size to"):
+        Experiment(agent=agent(batch_size=24), env="CartPole-v1").check()  # type: ignore[call-arg]
+
+
+def test_corridor_ends_with_the_treasure_the_pit_or_the_time():
+    batch = environments.make(CORRIDOR, 3, [1, 2, 3], {"length": 5})
+    tick = batch.reset()
+    to_treasure = (tick.observation[:, 1] > 0).astype(np.int32)
+    # Environment 0 walks to the treasure, 1 to the pit, and 2 to and fro.
+    batch.step(np.array([to_treasure[0], 1 - to_treasure[1], 1]))
+    tick = batch.step(np.array([to_treasure[0], 1 - to_treasure[1], 0]))
+    assert tick.reward.tolist() == [1, -1, 0] and tick.discount.tolist() == [0, 0, 1]
+    assert tick.last.tolist() == [True, True, False]
+    for time in range(3, 21):
+        tick = batch.step(np.array([0, 0, time % 2]))
+    # 20 steps are all there are: the episode ends, but does not terminate.
+    assert tick.last[2] and tick.discount[2] == 1 and tick.reward[2] == 0
+
+
+def test_corridor_depends_on_its_seed_alone():
+    def signs(seed):
+        batch = environments.make(CORRIDOR, 1, [seed])
+        return [float(batch.reset().observation[0, 1]) for _ in range(32)]
+
+    assert signs(5) == signs(5) and signs(5) != signs(6)
+    assert set(signs(5)) == {-1.0, 1.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["processes", "threads", "inline"])
+def test_reinforce_learns_cartpole(launcher, tmp_path):
+    settings = ("--env", "CartPole-v1", "--max-steps", "300000", "--stop-return", "200")
+    evaluations = train(REINFORCE, *settings, "--launcher", launcher, run_dir=tmp_path / "run")
+    assert evaluations[-1]["evaluator/return"] >= 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["processes", "inline"])
+def test_impala_finds_the_treasure(launcher, tmp_path):
+    settings = {"optimizer": "adam", "optimizer-epsilon": "1e-5", "learning-rate": "5e-3", "unroll-length": "10"}
+    options = [f"--agent.{name}={value}" for name, value in {**settings, "batch-size": "16"}.items()]
+    evaluations = train(
+        *("impala", "--env", CORRIDOR, "--max-steps", "30000", "--evaluate-every", "5000", "--stop-return", "1"),
+        *options,
+        *("--launcher", launcher),
+        run_dir=tmp_path / "run",
+    )
+    assert evaluations[-1]["evaluator/return"] == 1
+    assert os.listdir(tmp_path) == ["run"]
