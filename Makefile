@@ -29,7 +29,7 @@ test: lint
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest
 
 format: install
 	$(BIN)/ruff check --fix .

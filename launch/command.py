@@ -233,5 +233,16 @@ def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:
     return 0
 
 
+def run_command() -> None:
+    """The entry point of the command: ends the process with `main`'s exit code.
+
+    At once, because the interpreter's own way out aborts where a thread is still blocked in Reverb or gRPC.
+    """
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command()

@@ -1,9 +1,12 @@
 """Running an experiment: the one way in for the command and for those who use Callboard as a library."""
 
+import contextlib
 import datetime
 import importlib
 import pathlib
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..agents.agent import Agent
@@ -48,7 +51,8 @@ def run(
     write_experiment(experiment, directory.experiment)
     program = make_program(Run(experiment, layout, directory))
     module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
-    return module.run(program, directory, monitor or LineMonitor(experiment.max_steps))
+    with _temporary_files_in(directory.temporary):
+        return module.run(program, directory, monitor or LineMonitor(experiment.max_steps))
 
 
 def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
@@ -70,6 +74,18 @@ def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
     if not resume and directory.experiment.exists():
         raise CallboardError(f"there is a run in {path} already: go on with it by --resume, or name another directory")
     return directory
+
+
+@contextlib.contextmanager
+def _temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
+    """Keeps temporary files, such as AutoGraph's, in a directory that is removed afterwards."""
+    directory.mkdir(exist_ok=True)
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _check_agent_is_found_again(agent: Agent) -> None:

@@ -6,7 +6,6 @@ TensorFlow is imported once, in a forkserver; a node is a fork of it and starts 
 import contextlib
 import functools
 import queue
-import shutil
 import signal
 import sys
 import threading
@@ -118,7 +117,6 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
             return Supervisor(nodes, events, monitor).run()
         finally:
             stop_forkserver()
-            shutil.rmtree(run_directory.temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager
