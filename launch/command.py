@@ -1,6 +1,7 @@
 """The command `callboard`."""
 
 import argparse
+import atexit
 import json
 import os
 import pathlib
@@ -236,9 +237,11 @@ def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:
 def run_command() -> None:
     """The entry point of the command: ends the process with `main`'s exit code.
 
-    At once, because the interpreter's own way out aborts where a thread is still blocked in Reverb or gRPC.
+    After the functions that were left to be called at the end, but at once: the interpreter's own way out aborts
+    where a thread is still blocked in Reverb or gRPC.
     """
     code = main()
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
