@@ -6,7 +6,11 @@ import importlib
 from ..data import CallboardError
 from .agent import Agent
 
-AGENTS = {"apex": "callboard.agents.apex:Apex", "impala": "callboard.agents.impala:Impala"}
+AGENTS = {
+    "apex": "callboard.agents.apex:Apex",
+    "impala": "callboard.agents.impala:Impala",
+    "sac": "callboard.agents.sac:Sac",
+}
 
 
 def agent_class(name: str) -> type[Agent]:

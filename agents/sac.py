@@ -1,0 +1,347 @@
+"""SAC: soft actor-critic with a learned temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905)."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample, Update
+from ..networks import noise
+from ..networks.action_bounds import ActionBounds
+from ..networks.actor_critic import ActorCritic, actor_critic_networks
+from ..networks.distributions import SquashedGaussian
+from ..networks.network import Inputs
+from ..networks.target_update import move_weights
+from ..replay import (
+    ReplayDataset,
+    ReplayHandle,
+    ReplayLimits,
+    WindowWriter,
+    drawn_dataset,
+    read_windows,
+    replay_table,
+    window_signature,
+)
+from .agent import Agent, Mode
+from .learning import make_optimizer
+from .losses.replicas import global_index
+from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
+from .losses.transitions import counts
+
+_TABLE = "replay"
+_STEPS = 1  # Transitions in a window.
+
+
+class SacNetworks(tf.Module):
+    """What learns and acts, and whether it has begun to learn."""
+
+    def __init__(self, actor_critic: ActorCritic):
+        super().__init__()
+        self.actor_critic = actor_critic
+        self.learning = tf.Variable(False, trainable=False, name="learning")
+        """Bool: the learner has made its first step.  Until then actors know nothing that is better than chance."""
+
+
+class HeldAction(NamedTuple):
+    """The recurrent state of a policy that holds its actions."""
+
+    unit: Any
+    """`[B, D]`, the action taken last, in [-1, 1]."""
+    left: Any
+    """int32 `[B]`, ticks for which it will be taken again."""
+
+
+class SacPolicy(tf.Module):
+    """Samples from the policy to train, and evenly from all actions until learning begins; its median to evaluate.
+
+    Where actions are held, its recurrent state are those that it took last.
+    """
+
+    def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
+        super().__init__()
+        self.network = networks.actor_critic.policy
+        self.learning = networks.learning
+        self._bounds = networks.actor_critic.bounds
+        self._hold = hold if mode == "train" else 1
+        self._mode = mode
+
+    def initial_state(self, batch_size: int) -> Nest:
+        if self._hold == 1:
+            return ()
+        unit = tf.zeros((batch_size, self._bounds.size), tf.keras.backend.floatx())
+        return HeldAction(unit, tf.zeros((batch_size,), tf.int32))
+
+    def __call__(
+        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Nest, Nest, Nest]:
+        policy, _ = self.network.step(Inputs(tick.observation), (), tick.first)
+        if self._mode == "evaluate":
+            return self._bounds.to_environment(policy.mode()), (), state
+        unit = self._explore(policy, slot, seed)
+        if self._hold > 1:
+            renew = tick.first | (state.left == 0)
+            unit = tf.where(renew[:, tf.newaxis], unit, state.unit)
+            state = HeldAction(unit, tf.where(renew, self._hold, state.left) - 1)
+        return self._bounds.to_environment(unit), (), state
+
+    def _explore(self, policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        shape, dtype = (self._bounds.size,), policy.mean.dtype
+        sampled = policy.sample(noise.standard_normal(seed, slot, shape, dtype))
+        by_chance = 2 * noise.uniform(seed, slot, shape, dtype) - 1
+        return tf.where(self.learning, sampled, by_chance)
+
+
+class SacLosses(NamedTuple):
+    """What each part of the networks minimises: scalars, a replica's part of the loss of a batch."""
+
+    critic: tf.Tensor
+    actor: tf.Tensor
+    temperature: tf.Tensor
+
+
+Loss = Callable[[Sample, tf.Tensor], tuple[SacLosses, Mapping[str, tf.Tensor]]]
+
+
+class SacLearner(tf.Module):
+    """Learns critics, policy and temperature by gradient, and moves the target critics after the critics.
+
+    All gradients are taken at the same weights.  An update does not depend on the number of replicas: gradients are
+    those of sums divided by the size of the global batch, and are summed over the replicas.
+
+    Args:
+      networks: what is trained.
+      loss: takes one replica's share of a batch and a seed `[2]`, and returns its part of the losses, and of metrics
+        that add up over the replicas.
+      optimizers: of critics, policy and temperature.
+      strategy: whose scope networks and optimizers were made in.
+      target_update_rate: tau, of the target critics.
+      seed: of the actions drawn for the losses.
+    """
+
+    def __init__(
+        self,
+        networks: SacNetworks,
+        loss: Loss,
+        optimizers: tuple[tf.keras.optimizers.Optimizer, ...],
+        strategy: tf.distribute.Strategy,
+        target_update_rate: float,
+        seed: int,
+    ):
+        super().__init__()
+        learnt = networks.actor_critic
+        self._networks = networks
+        self._loss = loss
+        self._trained = (learnt.critic.trainable_variables, learnt.policy.trainable_variables, (learnt.log_alpha,))
+        self.optimizers = optimizers
+        self._strategy = strategy
+        self._target_update_rate = target_update_rate
+        self._seed = seed
+        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
+        for optimizer, variables in zip(optimizers, self._trained, strict=True):
+            optimizer.build(variables)
+        self._compiled = tf.function(self._update, autograph=False)
+
+    def step(self, iterator: Iterator[Any]) -> Update:
+        """Learns from the next batch of `iterator`."""
+        return Update(metrics=self._compiled(next(iterator)))
+
+    def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
+        seed = tf.stack([tf.constant(self._seed, tf.int64), self._steps.read_value()])
+        metrics = self._strategy.run(self._update_replica, args=(batch, seed))
+        learnt = self._networks.actor_critic
+        move_weights(learnt.critic, learnt.target_critic, self._target_update_rate)
+        self._networks.learning.assign(True)
+        self._steps.assign_add(1)
+        return {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
+        }
+
+    def _update_replica(self, batch: Sample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.GradientTape(persistent=True) as tape:
+            losses, metrics = self._loss(batch, seed)
+        gradients = tuple(tape.gradient(loss, variables) for loss, variables in zip(losses, self._trained, strict=True))
+        del tape
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        for optimizer, of_part, variables in zip(self.optimizers, gradients, self._trained, strict=True):
+            optimizer.apply_gradients(zip(of_part, variables, strict=True), skip_gradients_aggregation=True)
+        return dict(metrics)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sac(Agent):
+    """The recipe of SAC.  Defaults are the paper's (appendix D) where it names one.
+
+    Attributes:
+      batch_size: transitions in a learner step, over all replicas.
+      replay_size: transitions that replay holds, over all shards; the oldest make room.
+      min_replay_size: transitions that must be there before learning begins; until then actions are drawn evenly.
+      samples_per_insert: times that a transition is learnt from, on average; as many as the batch holds make one
+        learner step for each environment step.
+      error_buffer: transitions that may be learnt from too often or too seldom; None for what fits.
+      hold: ticks for which an exploratory action is taken before another is drawn.
+      discount: γ.
+      target_update_rate: τ, the part of the way that the target critics move towards the critics at a step.
+      temperature: α at the beginning, the weight of entropy against rewards.
+      target_entropy: nats of entropy to which α drives the policy over actions scaled to [-1, 1]; None for minus the
+        number of their components.
+      actor_learning_rate: of the policy.
+      critic_learning_rate: of the critics.
+      temperature_learning_rate: of the logarithm of α.
+      optimizer_epsilon: added to the denominator of the updates, all of which are Adam's.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      hidden_sizes: layers of the policy on the torso's features, and of each critic on the features and the action.
+    """
+
+    batch_size: int = 256
+    replay_size: int = 1_000_000
+    min_replay_size: int = 10_000
+    samples_per_insert: float = 256.0
+    error_buffer: float | None = None
+    hold: int = 1
+    discount: float = 0.99
+    target_update_rate: float = 0.005
+    temperature: float = 1.0
+    target_entropy: float | None = None
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    temperature_learning_rate: float = 3e-4
+    optimizer_epsilon: float = 1e-8
+    torso: str = "auto"
+    hidden_sizes: tuple[int, ...] = (256, 256)
+
+    @property
+    def _limits(self) -> ReplayLimits:
+        return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
+
+    def check(self, layout: Layout) -> None:
+        action = layout.spec.action
+        if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
+            raise CallboardError(
+                f"sac has a Gaussian policy and needs one action of floats with bounds, but the environment's action "
+                f"is {specs.describe(action)}"
+            )
+        if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
+            raise CallboardError(
+                f"sac scales its actions to the environment's bounds and needs finite ones, but the environment's "
+                f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
+            )
+        ActionBounds(action)
+        if self.hold < 1:
+            raise CallboardError(f"agent.hold must be at least 1, not {self.hold}")
+        if not 0 <= self.discount <= 1:
+            raise CallboardError(f"agent.discount must lie between 0 and 1, not be {self.discount}")
+        if not 0 < self.target_update_rate <= 1:
+            raise CallboardError(
+                f"agent.target_update_rate must be more than 0 and at most 1, not {self.target_update_rate}"
+            )
+        for name in (
+            "temperature",
+            "actor_learning_rate",
+            "critic_learning_rate",
+            "temperature_learning_rate",
+            "optimizer_epsilon",
+        ):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise CallboardError(f"agent.{name} must be more than 0, not {getattr(self, name)}")
+        if self.target_entropy is not None and not math.isfinite(self.target_entropy):
+            raise CallboardError(f"agent.target_entropy must be a finite number, not {self.target_entropy}")
+        self._limits.check(layout, self.batch_size)
+
+    def make_networks(self, layout: Layout) -> SacNetworks:
+        return SacNetworks(
+            actor_critic_networks(
+                layout.spec, torso=self.torso, hidden_sizes=self.hidden_sizes, temperature=self.temperature
+            )
+        )
+
+    def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
+        return SacPolicy(networks, self.hold, mode)
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        return [replay_table(_TABLE, window_signature(layout, _STEPS), layout, self._limits, self.batch_size)]
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
+        return WindowWriter(replay, layout, _TABLE, _STEPS, shard=actor % layout.shards)
+
+    def make_dataset(
+        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
+    ) -> ReplayDataset:
+        dataset = drawn_dataset(
+            replay,
+            layout,
+            _TABLE,
+            window_signature(layout, _STEPS),
+            read=functools.partial(read_windows, layout=layout),
+            replica_batch=self.batch_size // layout.replicas,
+        )
+        return ReplayDataset(dataset, _TABLE, self.batch_size)
+
+    def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> SacLearner:
+        rates = (self.critic_learning_rate, self.actor_learning_rate, self.temperature_learning_rate)
+        return SacLearner(
+            networks,
+            functools.partial(self.loss, networks.actor_critic),
+            tuple(make_optimizer("adam", rate, None, 0.0, self.optimizer_epsilon) for rate in rates),
+            strategy,
+            self.target_update_rate,
+            layout.seed,
+        )
+
+    def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tuple[SacLosses, dict[str, tf.Tensor]]:
+        """A replica's part of the losses of a batch (section 5), and of the metrics.
+
+        Args:
+          networks: policy, critics and temperature.
+          sample: transitions `[2, B, ...]`, as by `replay.read_windows`.
+          seed: int64 `[2]`, of the actions that are drawn.
+        """
+        record, bounds = sample.record, networks.bounds
+        dtype = networks.log_alpha.dtype
+        counts_t = counts(record.first, record.last, record.discount)[0]
+        policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
+        normal = noise.standard_normal(seed, global_index(tf.shape(counts_t)[0]), (2, bounds.size), dtype)
+        actions, log_probs = policies.sample_and_log_prob(tf.transpose(normal, (1, 0, 2)))
+        log_prob_t, log_prob_tp1 = log_probs[0], log_probs[1]
+        x_t = tree.map_structure(lambda leaf: leaf[0], record.observation)
+        x_tp1 = tree.map_structure(lambda leaf: leaf[1], record.observation)
+        target = networks.target_critic(x_tp1, actions[1])
+        target_t = soft_target(
+            r_t=record.reward[0],
+            discount_t=self.discount * record.discount[0],
+            q1_tp1=target.q1,
+            q2_tp1=target.q2,
+            log_prob_tp1=log_prob_tp1,
+            alpha=networks.alpha,
+        )
+        taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
+        drawn = networks.critic(x_t, actions[0])
+        target_entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
+        # Divided by the global batch, so that the sum over the replicas is the loss of the whole batch.
+        scale = 1.0 / self.batch_size
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+
+        losses = SacLosses(
+            critic=mean(critic_loss(taken.q1, taken.q2, target_t, counts_t)),
+            actor=mean(actor_loss(drawn.q1, drawn.q2, log_prob_t, networks.alpha, counts_t)),
+            temperature=mean(temperature_loss(networks.alpha, log_prob_t, target_entropy, counts_t)),
+        )
+        metrics = {
+            "critic_loss": losses.critic,
+            "actor_loss": losses.actor,
+            "temperature": mean(tf.fill(tf.shape(counts_t), networks.alpha)),
+            "entropy": -mean(log_prob_t),
+            "value": mean(tf.minimum(drawn.q1, drawn.q2)),
+            "behaviour_step": mean(record.version[0, :, 1]),
+        }
+        return losses, metrics
