@@ -5,14 +5,15 @@ Every tick is stored once.  Items are slices of chunks, so items that overlap sh
 
 from .checkpoints import latest_checkpoint, save_shard
 from .datasets import ReplayDataset, items_per_batch, queue_dataset
-from .drawing import drawn_dataset
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
 from .priorities import PriorityUpdater, UpdateCounts
+from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
 from .reader import BatchReader, ReaderStopped
 from .sequences import SequenceItem, SequenceWriter, sequence_signature
 from .server import start_server
+from .shards import drawn_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
 from .tables import ReplayLimits, queue_table, replay_table
 from .windows import WindowWriter, read_windows, window_signature
@@ -20,6 +21,7 @@ from .windows import WindowWriter, read_windows, window_signature
 __all__ = [
     "BatchReader",
     "Heartbeat",
+    "PrioritisedSequenceWriter",
     "PriorityUpdater",
     "ReaderStopped",
     "ReplayDataset",
@@ -35,9 +37,11 @@ __all__ = [
     "initial_frames",
     "items_per_batch",
     "latest_checkpoint",
+    "prioritised_sequence_signature",
     "push_frames",
     "queue_dataset",
     "queue_table",
+    "read_sequences",
     "read_windows",
     "replay_table",
     "save_shard",

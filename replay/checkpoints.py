@@ -2,6 +2,9 @@
 
 A shard keeps its newest checkpoint in a directory of its own, beside a description of the settings it was made with.
 Reverb restores a table with the settings of the checkpoint, whatever the new ones are, so others are refused.
+
+    <shard's directory>/settings.json
+    <shard's directory>/checkpoints/<time>/    of these Reverb removes all but the last by name, whatever they are
 """
 
 import json
@@ -18,6 +21,7 @@ from reverb.cc.checkpointing import checkpoint_pb2
 from ..data import CallboardError
 from .handle import ReplayHandle
 
+_CHECKPOINTS = "checkpoints"
 _SETTINGS = "settings.json"
 _TABLES = "tables.tfrecord"
 _COMPRESSION = "ZLIB"
@@ -49,12 +53,12 @@ def save_shard(replay: ReplayHandle, shard: int = 0, timeout: float = 300.0) -> 
 
 
 def latest_checkpoint(directory: pathlib.Path) -> pathlib.Path | None:
-    """The checkpoint that a server in `directory` would restore; None if there is none."""
-    whole = sorted(path.parent for path in directory.glob("*/DONE"))
+    """The checkpoint that a server in a shard's directory would restore; None if there is none."""
+    whole = sorted(path.parent for path in (directory / _CHECKPOINTS).glob("*/DONE"))
     return whole[-1] if whole else None
 
 
-def prepare_directory(directory: pathlib.Path, tables: Sequence[reverb.Table], restore: bool) -> None:
+def prepare_directory(directory: pathlib.Path, tables: Sequence[reverb.Table], restore: bool) -> pathlib.Path:
     """Makes a shard's directory ready for a server with those tables.
 
     Args:
@@ -62,12 +66,16 @@ def prepare_directory(directory: pathlib.Path, tables: Sequence[reverb.Table], r
       tables: of the server.
       restore: whether the server shall go on with the newest checkpoint; otherwise those there are removed.
 
+    Returns:
+      Where the server shall keep its checkpoints.
+
     Raises:
       CallboardError: if the checkpoint was made with other settings, naming one that differs.
     """
+    checkpoints = directory / _CHECKPOINTS
     if not restore:
-        shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    checkpoints.mkdir(parents=True, exist_ok=True)
     settings = {table.name: _describe(table) for table in tables}
     latest, path = latest_checkpoint(directory), directory / _SETTINGS
     if latest is not None:
@@ -77,6 +85,7 @@ def prepare_directory(directory: pathlib.Path, tables: Sequence[reverb.Table], r
     draft = path.with_name("draft-" + _SETTINGS)
     draft.write_text(json.dumps(settings, indent=1))
     draft.replace(path)
+    return checkpoints
 
 
 def _describe(table: reverb.Table) -> dict[str, str]:

@@ -1,13 +1,12 @@
-"""Batches of items drawn from replay, by priority or evenly, over all shards."""
+"""Items drawn from one shard of replay, by priority or evenly."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import reverb
 import tensorflow as tf
 import tree
 
-from ..data import ItemInfo, Layout, Sample
+from ..data import ItemInfo
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 
@@ -19,38 +18,6 @@ class Drawn(NamedTuple):
     info: ItemInfo
     mass: Any
     """float64: the priority mass of the item's shard when it was drawn, the sum of priority^alpha over its items."""
-
-
-def drawn_dataset(
-    replay: ReplayHandle,
-    layout: Layout,
-    table: str,
-    signature: ReplayItem,
-    read: Callable[[ReplayItem], Sample],
-    replica_batch: int,
-    priority_exponent: float = 0.0,
-) -> tf.data.Dataset:
-    """Batches of `replica_batch` items as `Sample` with `info`.
-
-    An item is drawn with probability P(shard) p(item | shard), where P(shard) is the shard's part of the priority mass
-    of all shards that answer.
-
-    Args:
-      replay: where to read.
-      layout: says how many shards there are.
-      table: the table's name.
-      signature: of one item.
-      read: turns a batch of items into a `Sample`.
-      replica_batch: items in a batch of one replica.
-      priority_exponent: of the table, see `tables.replay_table`.
-    """
-    if layout.shards == 1:
-        drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent)
-    else:
-        from .shards import sharded_dataset
-
-        drawn = sharded_dataset(replay, layout.shards, table, signature, replica_batch, priority_exponent)
-    return drawn.map(lambda batch: read(batch.item)._replace(info=batch.info)).prefetch(1)
 
 
 def shard_dataset(
@@ -67,6 +34,7 @@ def shard_dataset(
         num_workers_per_iterator=1,
     )
 
+    @tf.autograph.experimental.do_not_convert
     def describe(sample: Any) -> Drawn:
         info = sample.info
         if priority_exponent:

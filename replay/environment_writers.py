@@ -41,9 +41,7 @@ class EnvironmentWriters:
       state: spec of the recurrent state of one environment, where items keep it; the first tick must bring one.
     """
 
-    def __init__(
-        self, replay: ReplayHandle, shard: int, batch: int, packing: Packing, span: int, state: Nest = ()
-    ):
+    def __init__(self, replay: ReplayHandle, shard: int, batch: int, packing: Packing, span: int, state: Nest = ()):
         client = replay.client(shard)
         alive = span + 2 * CHUNK_LENGTH
         # Not validated against the server's signature: that would ask the server, and wait for it without end.
@@ -68,26 +66,26 @@ class EnvironmentWriters:
             # Views that stay the same while the columns grow.
             self._histories = [writer.history for writer in self._writers]
 
-    def create_item(
-        self, table: str, env: int, priority: float, rows: Sequence[int], frame_rows: Sequence[int]
-    ) -> None:
-        """Makes an item of an environment's ticks.
+    def create_item(self, table: str, env: int, priority: float, rows: int, stack: int) -> None:
+        """Makes an item of an environment's newest ticks.
+
+        An item is always one slice of consecutive ticks: of a tick that is named twice, or left out, Reverb takes no
+        notice within a chunk, and stores the ticks that follow in its place.
 
         Args:
           table: the table's name.
           env: index in the batch.
           priority: of the item.
-          rows: the ticks of its bytes, counted from the newest: -1 is the newest.  Where items keep a state, the first
-            of them must have brought one.
-          frame_rows: the ticks of its frames.
+          rows: ticks in it.  Where items keep a state, the first must have brought one.
+          stack: the frames begin `stack - 1` ticks earlier.
         """
         if not (math.isfinite(priority) and priority >= 0):
             raise ValueError(f"a priority must be a number of at least 0, not {priority}")
         history = self._histories[env]
         trajectory = ReplayItem(
-            packed=_rows(history[0], rows),
-            frames=tuple(_rows(history[column], frame_rows) for column in self._frame_columns),
-            state=tree.unflatten_as(self._state, [history[column][rows[0]] for column in self._state_columns]),
+            packed=history[0][-rows:],
+            frames=tuple(history[column][1 - rows - stack :] for column in self._frame_columns),
+            state=tree.unflatten_as(self._state, [history[column][-rows] for column in self._state_columns]),
         )
         self._writers[env].create_item(table, priority, trajectory)
 
@@ -105,10 +103,3 @@ class EnvironmentWriters:
         """Drops the connections; items that are not confirmed by now are lost."""
         for writer in self._writers:
             writer.close()
-
-
-def _rows(column: Any, rows: Sequence[int]) -> Any:
-    # A slice is several times cheaper than a list of indices.
-    if rows[-1] - rows[0] == len(rows) - 1:
-        return column[rows[0] : rows[-1] + 1 or None]
-    return column[list(rows)]

@@ -17,8 +17,8 @@ from ..data import Layout, Nest, Record
 class Fields(NamedTuple):
     """What the column of bytes holds of one tick, `[..., *shape]`."""
 
-    tick: Any
-    """int32: counts the writer's ticks, so that a tick that stands twice in an item can be told."""
+    age: Any
+    """int32: ticks since the episode began, or since the writer did."""
     first: Any
     last: Any
     action: Nest
@@ -48,7 +48,7 @@ class Packing:
         self._vectors = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
         self._keep_extras = keep_extras
         self._fields = Fields(
-            tick=tf.TensorSpec((), tf.int32),
+            age=tf.TensorSpec((), tf.int32),
             first=record.first,
             last=record.last,
             action=record.action,
@@ -70,17 +70,15 @@ class Packing:
     def signature(self, rows: int) -> tf.TensorSpec:
         """The column of bytes with `rows` rows.  Its name tells what the bytes are, so that a change is noticed."""
         names = [".".join(str(part) for part in path) for path, _ in tree.flatten_with_path(self._fields)]
-        content = (
-            f"{name}:{spec.dtype.name}{list(spec.shape)}" for name, spec in zip(names, self._specs, strict=True)
-        )
+        content = (f"{name}:{spec.dtype.name}{list(spec.shape)}" for name, spec in zip(names, self._specs, strict=True))
         return tf.TensorSpec((rows, sum(self._sizes)), tf.uint8, name=" ".join(content))
 
-    def pack(self, record: Record, tick: int) -> np.ndarray:
-        """The bytes of a record of B environments, uint8 `[B, size]`."""
+    def pack(self, record: Record, age: np.ndarray) -> np.ndarray:
+        """The bytes of a record of B environments whose episodes have the ages `[B]`, uint8 `[B, size]`."""
         batch = len(record.first)
         leaves = tree.flatten(record.observation)
         fields = Fields(
-            tick=np.full(batch, tick & 0x7FFFFFFF, np.int32),
+            age=age.astype(np.int32),
             first=record.first,
             last=record.last,
             action=record.action,

@@ -25,6 +25,6 @@ def start_server(
     Raises:
       CallboardError: the checkpoint was made with other settings than `tables` have.
     """
-    prepare_directory(directory, tables, restore)
-    checkpointer = checkpointers.DefaultCheckpointer(path=str(directory))
+    checkpoints = prepare_directory(directory, tables, restore)
+    checkpointer = checkpointers.DefaultCheckpointer(path=str(checkpoints))
     return reverb.Server(tables, port=port, checkpointer=checkpointer)

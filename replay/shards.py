@@ -1,15 +1,15 @@
-"""Drawing from several replay shards as if they were one, also while some of them are away."""
+"""Batches drawn from all shards of replay as if they were one, also while some of them are away."""
 
 import collections
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tree
 
+from ..data import Layout, Sample
 from .drawing import Drawn, drawn_spec, shard_dataset
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
@@ -17,6 +17,41 @@ from .reader import BatchReader
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+
+
+def drawn_dataset(
+    replay: ReplayHandle,
+    layout: Layout,
+    table: str,
+    signature: ReplayItem,
+    read: Callable[[ReplayItem], Sample],
+    replica_batch: int,
+    priority_exponent: float = 0.0,
+) -> tf.data.Dataset:
+    """Batches of `replica_batch` items as `Sample` with `info`.
+
+    An item is drawn with probability P(shard) p(item | shard), where P(shard) is the shard's part of the priority mass
+    of all shards that answer.
+
+    Args:
+      replay: where to read.
+      layout: says how many shards there are.
+      table: the table's name.
+      signature: of one item.
+      read: turns a batch of items into a `Sample`.
+      replica_batch: items in a batch of one replica.
+      priority_exponent: of the table, see `tables.replay_table`.
+    """
+    if layout.shards == 1:
+        drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent)
+    else:
+        drawn = sharded_dataset(replay, layout.shards, table, signature, replica_batch, priority_exponent)
+
+    @tf.autograph.experimental.do_not_convert
+    def sample(batch: Drawn) -> Sample:
+        return read(batch.item)._replace(info=batch.info)
+
+    return drawn.map(sample).prefetch(1)
 
 
 def sharded_dataset(
@@ -58,10 +93,16 @@ class ShardedDraws:
         self._shards = [_Shard(reader) for reader in readers]
         self._batch = batch
         self._patience = patience
+        self._begun = False
         self._rng = np.random.default_rng()
 
     def draw(self) -> Drawn:
         """The next batch, leaves are arrays `[B, ...]`; waits for as long as no shard delivers."""
+        if not self._begun:
+            deadline = time.monotonic() + self._patience
+            for shard in self._shards:
+                shard.fill(1, deadline - time.monotonic())
+            self._begun = True
         while True:
             for shard in self._shards:
                 if not shard.present:
@@ -97,7 +138,7 @@ class ShardedDraws:
 
 
 def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:
-    """Whole parts of a batch in proportion to `masses`, int `[S]`; exact on average over an offset drawn from [0, 1)."""
+    """Whole parts in proportion to `masses`, int `[S]`; exact on average over an offset drawn from [0, 1)."""
     borders = np.floor(batch * np.cumsum(masses) / np.sum(masses) + offset)
     # Sums of floats may end a little short of the whole.
     borders[-1] = batch

@@ -85,9 +85,24 @@ def push_frames(tick: EnvironmentOutput, frames: Nest, stack: int) -> tuple[Nest
     return observation, tuple(after)
 
 
-def stack_rows(frames: tf.Tensor, stack: int) -> tf.Tensor:
-    """Stacks consecutive frames of an item, `[T + stack - 1, ..., C]` -> `[T, ..., stack * C]`."""
+def stack_rows(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
+    """Stacks the consecutive frames of items.
+
+    Args:
+      frames: `[T + stack - 1, B, H, W, C]`; those before the first row may belong to another episode.
+      age: int32 `[T, B]`, ticks since the episode of a row began.
+      stack: k.
+
+    Returns:
+      `[T, B, H, W, stack * C]`.
+    """
     if stack == 1:
         return frames
-    rows = frames.shape[0] - stack + 1
-    return tf.concat([frames[lag : lag + rows] for lag in range(stack)], axis=-1)
+    rows, batch = age.shape
+    row, env = tf.range(rows)[:, tf.newaxis], tf.broadcast_to(tf.range(batch), (rows, batch))
+
+    def lagged(lag: int) -> tf.Tensor:
+        source = row + (stack - 1) - tf.minimum(lag, age)
+        return tf.gather_nd(frames, tf.stack([source, env], axis=-1))
+
+    return tf.concat([lagged(lag) for lag in reversed(range(stack))], axis=-1)

@@ -42,13 +42,12 @@ class ReplayLimits:
     samples_per_insert: float
     error_buffer: float | None = None
 
-    def check(self, layout: Layout, batch_size: int, items_per_env: int) -> None:
+    def check(self, layout: Layout, batch_size: int) -> None:
         """Refuses limits that cannot work.
 
         Args:
           layout: of the run.
           batch_size: items in a global batch.
-          items_per_env: the largest number of items that one environment makes in one tick.
 
         Raises:
           CallboardError: naming the agent's fields `replay_size`, `min_replay_size`, `samples_per_insert`,
@@ -81,7 +80,7 @@ class ReplayLimits:
             )
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
             raise CallboardError(f"agent.samples_per_insert must be more than 0, not {self.samples_per_insert}")
-        needed = self._needed_buffer(layout, batch_size, items_per_env)
+        needed = self._needed_buffer(layout, batch_size)
         if self.error_buffer is not None and self.error_buffer < needed:
             raise CallboardError(
                 f"an agent.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} samples per "
@@ -89,17 +88,16 @@ class ReplayLimits:
                 f"least {math.ceil(needed)}, or leave it out"
             )
 
-    def buffer(self, layout: Layout, batch_size: int, items_per_env: int) -> float:
+    def buffer(self, layout: Layout, batch_size: int) -> float:
         """`error_buffer`, or what takes its place where it is None; of one shard."""
         if self.error_buffer is not None:
             return self.error_buffer
         drawn = self.samples_per_insert * self.min_size / layout.shards
-        return max(0.1 * drawn, self._needed_buffer(layout, batch_size, items_per_env))
+        return max(0.1 * drawn, self._needed_buffer(layout, batch_size))
 
-    def _needed_buffer(self, layout: Layout, batch_size: int, items_per_env: int) -> float:
+    def _needed_buffer(self, layout: Layout, batch_size: int) -> float:
         # A whole batch is drawn at once, and all environments of an actor may insert at once.
-        inserts = items_per_env * layout.envs_per_actor
-        return max(1.0, self.samples_per_insert, batch_size + self.samples_per_insert * inserts)
+        return batch_size + self.samples_per_insert * layout.envs_per_actor
 
 
 def replay_table(
@@ -108,7 +106,6 @@ def replay_table(
     layout: Layout,
     limits: ReplayLimits,
     batch_size: int,
-    items_per_env: int,
     priority_exponent: float = 0.0,
 ) -> reverb.Table:
     """One shard of a table whose items are drawn by priority, or evenly, as often as `limits` says.
@@ -119,7 +116,6 @@ def replay_table(
       layout: of the run.
       limits: over all shards, checked by `ReplayLimits.check`.
       batch_size: items in a global batch.
-      items_per_env: the largest number of items that one environment makes in one tick.
       priority_exponent: alpha, items are drawn in proportion to priority^alpha; 0 draws them evenly.
     """
     even = priority_exponent == 0
@@ -131,7 +127,7 @@ def replay_table(
         rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
             samples_per_insert=limits.samples_per_insert,
             min_size_to_sample=max(1, limits.min_size // layout.shards),
-            error_buffer=float(limits.buffer(layout, batch_size, items_per_env)),
+            error_buffer=float(limits.buffer(layout, batch_size)),
         ),
         signature=signature,
     )

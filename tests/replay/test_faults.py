@@ -1,0 +1,145 @@
+"""Two shards, one of them killed and started again: nobody waits for it, and it is found again."""
+
+import functools
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tick_streams
+
+from callboard.data import Priorities
+from callboard.replay import (
+    BatchReader,
+    Heartbeat,
+    PriorityUpdater,
+    ReplayHandle,
+    WindowWriter,
+    drawn_dataset,
+    read_windows,
+    save_shard,
+    window_signature,
+)
+
+LAYOUT = tick_streams.layout(envs=3, actors=2, shards=2)
+BATCH = 16
+
+
+class Shard:
+    def __init__(self, directory):
+        with socket.socket() as unused:
+            unused.bind(("", 0))
+            self.port = unused.getsockname()[1]
+        self._directory = directory
+        self.start()
+
+    def start(self):
+        script = Path(__file__).with_name("serve_windows.py")
+        self.process = subprocess.Popen(
+            [sys.executable, script, str(self.port), self._directory], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def wait(self):
+        assert self.process.stdout.readline() == b"serving\n"
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def shards(tmp_path):
+    started = [Shard(tmp_path / str(number)) for number in range(2)]
+    yield started
+    for shard in started:
+        shard.kill()
+
+
+def write(replay, shard, ticks=30):
+    writer = WindowWriter(replay, LAYOUT, "replay", 1, shard=shard)
+    for record in tick_streams.stream(3, ticks, seed=shard):
+        writer.append(record)
+        assert writer.ready(10)
+    writer.close()
+
+
+@pytest.mark.slow
+def test_a_shard_that_is_killed_is_left_out_and_found_again(shards):
+    for shard in shards:
+        shard.wait()
+    replay = ReplayHandle(lambda: [f"localhost:{shard.port}" for shard in shards])
+    stop = threading.Event()
+    Heartbeat(replay, stop)
+    for number in range(2):
+        write(replay, number)
+    read = functools.partial(read_windows, layout=LAYOUT)
+    reader = BatchReader(
+        lambda: drawn_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), stop.is_set
+    )
+    updater = PriorityUpdater(replay, "replay", patience=2.0)
+
+    def draw(seconds):
+        """The shards that the next batches come from, and the longest that one was waited for."""
+        seen, longest, deadline = [], 0.0, time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            begun = time.monotonic()
+            info = next(reader).info
+            longest = max(longest, time.monotonic() - begun)
+            begun = time.monotonic()
+            updater.offer(Priorities(info.key, info.shard, np.ones(BATCH, np.float32)))
+            assert time.monotonic() - begun < 0.5
+            seen.append(set(info.shard.numpy()))
+        return seen, longest
+
+    seen, _ = draw(3)
+    assert seen[-1] == {0, 1}
+    assert save_shard(replay, 1)
+    shards[1].kill()
+    seen, longest = draw(15)
+    assert longest < 10 and seen[-1] == {0}
+    sent, dropped = updater.counts()
+    assert sent and dropped
+
+    shards[1].start()
+    shards[1].wait()
+    deadline = time.monotonic() + 60
+    while {0, 1} not in draw(1)[0]:
+        assert time.monotonic() < deadline, "the shard was not found again"
+    draw(2)
+    assert updater.wait(20)
+    dropped = updater.counts().dropped
+    draw(2)
+    assert updater.wait(20) and updater.counts().dropped == dropped
+    stop.set()
+    updater.close()
+    reader.close()
+
+
+@pytest.mark.slow
+def test_a_shard_that_moves_is_found_at_its_new_address(shards):
+    """It was away from the beginning, and its handle resolves to another address when it comes."""
+    for shard in shards:
+        shard.wait()
+    with socket.socket() as closed:
+        closed.bind(("", 0))
+        nobody = f"localhost:{closed.getsockname()[1]}"
+    addresses = [f"localhost:{shards[0].port}", nobody]
+    replay = ReplayHandle(lambda: addresses)
+    write(ReplayHandle(lambda: [f"localhost:{shard.port}" for shard in shards]), 1)
+    write(replay, 0)
+    read = functools.partial(read_windows, layout=LAYOUT)
+    reader = BatchReader(
+        lambda: drawn_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), lambda: False
+    )
+    begun = time.monotonic()
+    assert set(next(reader).info.shard.numpy()) == {0} and time.monotonic() - begun < 10
+    addresses[1] = f"localhost:{shards[1].port}"
+    deadline = time.monotonic() + 20
+    while set(next(reader).info.shard.numpy()) != {0, 1}:
+        assert time.monotonic() < deadline
+    reader.close()

@@ -1,0 +1,184 @@
+"""What is drawn how often, and the weights that undo it, through real servers."""
+
+import functools
+
+import numpy as np
+import pytest
+import reverb
+import scipy.stats
+import tensorflow as tf
+import tick_streams
+import tree
+from reading import read_batches
+
+from callboard.agents.losses.prioritisation import importance_weights
+from callboard.data import ItemInfo, Priorities
+from callboard.replay import PriorityUpdater, WindowWriter, drawn_dataset, read_windows, window_signature
+from callboard.replay.shards import ShardedDraws, split_batch
+
+ALPHA = 0.6
+
+
+def table(layout, exponent=ALPHA, size=10_000):
+    return reverb.Table(
+        "replay",
+        reverb.selectors.Prioritized(exponent) if exponent else reverb.selectors.Uniform(),
+        reverb.selectors.Fifo(),
+        size,
+        reverb.rate_limiters.MinSize(1),
+        signature=window_signature(layout, 1),
+    )
+
+
+def fill(replay, layout, ticks, priority, shard=0, seed=0):
+    """One window to every tick of one long episode in each environment."""
+    writer = WindowWriter(replay, layout, "replay", 1, priority=priority, shard=shard)
+    for record in tick_streams.stream(layout.envs_per_actor, ticks, seed=seed, longest=ticks * 10):
+        # Episodes without end, so that every tick but the newest begins a window.
+        never = np.zeros_like(record.first)
+        writer.append(record._replace(first=never, last=never, discount=np.ones_like(record.discount)))
+        assert writer.ready(10)
+    writer.close()
+    return writer.items_written
+
+
+def dataset(replay, layout, batch, exponent=ALPHA):
+    read = functools.partial(read_windows, layout=layout)
+    return drawn_dataset(replay, layout, "replay", window_signature(layout, 1), read, batch, exponent)
+
+
+def test_items_are_drawn_in_proportion_to_their_updated_priorities(serve):
+    """Chi-square over 1,000 items, whose first priorities are all the same."""
+    layout = tick_streams.layout(envs=10)
+    replay = serve([table(layout)])
+    assert fill(replay, layout, 101, None) == 1000
+    keys = set()
+    while len(keys) < 1000:
+        keys |= {sample.info.key for sample in replay.client().sample("replay", 1000, emit_timesteps=False)}
+    keys = np.array(sorted(keys), np.uint64)
+    priorities = np.random.default_rng(0).gamma(0.5, size=1000).astype(np.float32) + 0.01
+    updater = PriorityUpdater(replay, "replay")
+    for part in range(0, 1000, 100):
+        chosen = slice(part, part + 100)
+        updater.offer(Priorities(keys[chosen], np.zeros(100, np.int32), tf.constant(priorities[chosen])))
+    assert updater.wait(10) and updater.counts() == (10, 0)
+    updater.close()
+
+    probability = dict(zip(keys, priorities**ALPHA / np.sum(priorities**ALPHA), strict=True))
+    drawn = []
+    for info in (sample.info for sample in read_batches(dataset(replay, layout, 1000), 60)[5:]):
+        np.testing.assert_allclose(info.probability, [probability[key] for key in info.key], rtol=1e-4)
+        assert (info.items == 1000).all() and (info.shard == 0).all()
+        drawn.append(info.key)
+    found, counts = np.unique(np.concatenate(drawn), return_counts=True)
+    observed = dict(zip(found, counts, strict=True))
+    expected = np.array([probability[key] for key in keys]) * counts.sum()
+    assert expected.min() > 2
+    result = scipy.stats.chisquare([observed.get(key, 0) for key in keys], expected * counts.sum() / expected.sum())
+    assert result.pvalue > 1e-4
+
+
+def test_an_exponent_of_zero_draws_evenly(serve):
+    layout = tick_streams.layout(envs=10)
+    replay = serve([table(layout, exponent=0)])
+    assert fill(replay, layout, 11, lambda record: 1 + np.abs(record.reward[0])) == 100
+    infos = [sample.info for sample in read_batches(dataset(replay, layout, 500, exponent=0), 20)]
+    _, counts = np.unique(np.concatenate([info.key for info in infos]), return_counts=True)
+    assert len(counts) == 100 and scipy.stats.chisquare(counts).pvalue > 1e-4
+    np.testing.assert_allclose(infos[0].probability, 0.01)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_importance_weights_undo_the_priorities(serve, shards):
+    """The weighted mean of what is drawn is the plain mean of what is there, also where shards differ tenfold."""
+    layout = tick_streams.layout(envs=10, actors=shards, shards=shards)
+    replay = serve(*([table(layout)] for _ in range(shards)))
+    everything = []
+
+    def priority(scale, record):
+        everything.append(record.reward[0])
+        # What has a high priority has a high reward: the plain mean of the draws is far off.
+        return scale * np.exp(record.reward[0])
+
+    for shard in range(shards):
+        # The second shard's priorities are ten times those of the first, and it holds half as many items.
+        ticks = 61 if shard == 0 else 31
+        fill(replay, layout, ticks, functools.partial(priority, 10.0**shard), shard, seed=shard)
+    total = np.concatenate(everything)
+    rewards, weights, drawn_from = [], [], []
+    for sample in read_batches(dataset(replay, layout, 250), 120):
+        weight = importance_weights(sample.info.probability, sample.info.items, beta=1.0).numpy()
+        rewards.append(np.mean(weight * sample.record.reward[0]))
+        weights.append(np.mean(weight))
+        drawn_from.append(np.mean(sample.info.shard))
+        assert (sample.info.items == len(total)).all()
+    assert abs(np.mean(np.concatenate(everything))) < 0.2
+    error = np.std(rewards) / np.sqrt(len(rewards))
+    assert abs(np.mean(rewards) - total.mean()) < 4 * error and error < 0.02
+    assert np.mean(weights) == pytest.approx(1, abs=0.02)
+    if shards == 2:
+        masses = [
+            np.sum((10.0**shard * np.exp(part)) ** ALPHA) for shard, part in enumerate((total[:600], total[600:]))
+        ]
+        assert np.mean(drawn_from) == pytest.approx(masses[1] / sum(masses), abs=0.01)
+
+
+def test_every_replica_has_its_share(serve):
+    """Through `distribute_datasets_from_function`, as the learner reads."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    layout = tick_streams.layout(envs=5, actors=2, shards=2)
+    replay = serve([table(layout)], [table(layout)])
+    for shard in range(2):
+        fill(replay, layout, 20, None, shard)
+    distributed = strategy.distribute_datasets_from_function(lambda context: dataset(replay, layout, 8))
+    sample = next(iter(distributed))
+    assert sample.record.reward.shape == (1, 8) and sample.record.observation["eye"].shape == (2, 8, 2, 3, 2)
+    assert set(sample.info.shard.numpy()) == {0, 1}
+
+
+@pytest.mark.parametrize("masses", [[1, 1], [10, 1, 0], [0.3, 0.3, 0.4], [1e-9, 5]])
+def test_parts_of_a_batch_are_exact_on_average(masses):
+    parts = np.array([split_batch(7, np.array(masses), (draw + 0.5) / 1000) for draw in range(1000)])
+    assert (parts.sum(axis=1) == 7).all() and (parts >= 0).all()
+    np.testing.assert_allclose(parts.mean(axis=0), 7 * np.array(masses) / np.sum(masses), atol=0.01)
+
+
+class ScriptedReader:
+    """Blocks of numbered items of one shard, while it is not silent."""
+
+    def __init__(self, shard, mass):
+        self.shard, self.mass, self.silent, self.number = shard, mass, False, 0
+
+    def poll(self, timeout):
+        if self.silent:
+            return None
+        keys = np.arange(self.number, self.number + 3, dtype=np.uint64)
+        self.number += 3
+        info = ItemInfo(keys, np.full(3, self.shard), np.full(3, 0.5), np.full(3, 10))
+        from callboard.replay.drawing import Drawn
+
+        return Drawn(keys, info, np.full(3, self.mass))
+
+
+def test_a_silent_shard_is_left_out_until_it_delivers_again():
+    readers = [ScriptedReader(0, 1.0), ScriptedReader(1, 3.0)]
+    draws = ShardedDraws(readers, 8, patience=0.1)
+    both = draws.draw()
+    assert np.bincount(both.info.shard).tolist() == [2, 6]
+    np.testing.assert_allclose(both.info.probability, 0.5 * np.array([0.25, 0.75])[both.info.shard])
+    assert (both.info.items == 20).all()
+    readers[1].silent = True
+    alone = [draws.draw() for _ in range(3)][-1]
+    assert (alone.info.shard == 0).all() and (alone.info.items == 10).all()
+    np.testing.assert_allclose(alone.info.probability, 0.5)
+    readers[1].silent = False
+    assert np.bincount(draws.draw().info.shard).tolist() == [2, 6]
+
+
+def test_no_item_of_a_block_is_lost_or_given_twice():
+    draws = ShardedDraws([ScriptedReader(0, 1.0), ScriptedReader(1, 2.0)], 7, patience=0.1)
+    batches = [draws.draw() for _ in range(50)]
+    for shard in range(2):
+        keys = np.concatenate([batch.info.key[batch.info.shard == shard] for batch in batches])
+        np.testing.assert_array_equal(keys, np.arange(len(keys)))
+    assert all(tree.map_structure(len, batch.info.key) == 7 for batch in batches)

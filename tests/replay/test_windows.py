@@ -1,0 +1,173 @@
+"""n-step windows and frame stacks against a reconstruction from the ticks themselves, through a real server."""
+
+import numpy as np
+import pytest
+import reverb
+import tick_streams
+import tree
+from reading import read_all
+
+from callboard.data import Record
+from callboard.replay import WindowWriter, read_windows, window_signature
+
+ENVS, TICKS, STEPS = 3, 120, 3
+
+
+def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options):
+    """All windows of a stream, read back in batches of one."""
+    layout = tick_streams.layout(ENVS)
+    signature = window_signature(layout, steps, stack, keep_extras=True)
+    replay = serve([reverb.Table.queue("windows", 100_000, signature=signature)])
+    writer = WindowWriter(replay, layout, "windows", steps, stack=stack, keep_extras=True, **options)
+    for record in records:
+        writer.append(record, ())
+        assert writer.ready(10)
+    if closed:
+        writer.close()
+    else:
+        assert writer.ready(10, max_pending=0)
+    assert replay.client().server_info()["windows"].current_size == writer.items_written
+    items, info = read_all(replay, "windows", signature)
+    assert len(info.key) == writer.items_written
+    sample = tree.map_structure(lambda leaf: leaf.numpy(), read_windows(items, layout, stack, keep_extras=True))
+    return [tree.map_structure(lambda leaf: leaf[:, item], sample) for item in range(len(info.key))]  # noqa: B023
+
+
+def check_window(record, records, env, ticks, terminated, stack, steps):
+    count = len(ticks) if terminated else len(ticks) - 1
+    for row, tick in enumerate(ticks):
+        np.testing.assert_array_equal(record.observation["body"][row], [env, tick])
+        np.testing.assert_array_equal(record.observation["eye"][row], tick_streams.stacked(records, env, tick, stack))
+    for row, tick in enumerate(ticks[:count]):
+        assert record.action[row] == records[tick].action[env]
+        assert record.reward[row] == records[tick].reward[env]
+        assert record.discount[row] == records[tick].discount[env]
+        np.testing.assert_array_equal(record.extras["q"][row], records[tick].extras["q"][env])
+        np.testing.assert_array_equal(record.version[row], [tick, tick])
+    assert record.first[0] == records[ticks[0]].first[env] and not record.first[1:].any()
+    # What fills a short window up does not count, and earns nothing.
+    np.testing.assert_array_equal(record.last[:-1], [row >= count for row in range(steps)])
+    assert not record.reward[count:].any() and (record.discount[count:] == 1).all()
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+@pytest.mark.parametrize("ends", [*((end,) for end in tick_streams.ENDS), tuple(tick_streams.ENDS)], ids=str)
+def test_windows_hold_what_the_ticks_held(serve, ends, stack):
+    records = tick_streams.stream(ENVS, TICKS, ends)
+    samples = write_and_read(serve, records, stack)
+    found = {tuple(sample.record.observation["body"][0].astype(int)): sample.record for sample in samples}
+    assert len(found) == len(samples)
+    expected = {
+        (env, start): window
+        for env in range(ENVS)
+        for start, window in tick_streams.windows(records, env, STEPS).items()
+    }
+    assert found.keys() == expected.keys()
+    for (env, start), (ticks, terminated) in expected.items():
+        check_window(found[env, start], records, env, ticks, terminated, stack, STEPS)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_any_number_of_steps(serve, steps):
+    records = tick_streams.stream(ENVS, 60, seed=1)
+    samples = write_and_read(serve, records, stack=2, steps=steps)
+    found = {tuple(sample.record.observation["body"][0].astype(int)): sample.record for sample in samples}
+    for env in range(ENVS):
+        for start, (ticks, terminated) in tick_streams.windows(records, env, steps).items():
+            check_window(found.pop((env, start)), records, env, ticks, terminated, 2, steps)
+    assert not found
+
+
+def test_windows_still_open_wait_for_the_next_ticks(serve):
+    records = tick_streams.stream(ENVS, 20, seed=2)
+    samples = write_and_read(serve, records, closed=False)
+    found = {tuple(sample.record.observation["body"][0].astype(int)) for sample in samples}
+    started = [(env, start) for env in range(ENVS) for start in tick_streams.windows(records, env, STEPS)]
+    assert found == {(env, start) for env, start in started if start + STEPS < 20}
+
+
+def test_no_stack_reaches_before_the_first_tick_of_a_writer(serve):
+    """A writer that takes over in the middle of an episode has not seen the frames before."""
+    stack = 4
+    records = tick_streams.stream(ENVS, 30, longest=40, first=False, seed=3)
+    samples = write_and_read(serve, records, stack=stack)
+    starts = {tuple(sample.record.observation["body"][0].astype(int)) for sample in samples}
+    resets = [next(tick for tick in range(30) if tick == 29 or records[tick].first[env]) for env in range(ENVS)]
+    for env, reset in enumerate(resets):
+        before = {start for env_, start in starts if env_ == env and start < reset}
+        assert reset < stack or min(before) == stack - 1
+
+
+def test_first_priorities_come_from_what_the_window_holds(serve):
+    """The hook sees the records as the learner will, and the extras of the observation to bootstrap from."""
+    seen = []
+
+    def priority(record: Record):
+        seen.append(record)
+        length = np.count_nonzero(~record.last[:-1], axis=0)
+        bootstrap = record.extras["q"][length, np.arange(len(length)), 0]
+        return np.abs(record.reward.sum(axis=0)) + 10 * np.abs(bootstrap)
+
+    records = tick_streams.stream(ENVS, 60, ("time limit",), seed=4)
+    layout = tick_streams.layout(ENVS)
+    table = reverb.Table.queue("windows", 10_000, signature=window_signature(layout, STEPS))
+    replay = serve([table])
+    writer = WindowWriter(replay, layout, "windows", STEPS, priority=priority)
+    for record in records:
+        writer.append(record)
+    writer.close()
+    found = {}
+    items, info = read_all(replay, "windows", window_signature(layout, STEPS))
+    body = read_windows(items, layout).record.observation["body"].numpy()
+    for start, value in zip(body[0].astype(int), info.priority.numpy(), strict=True):
+        found[tuple(start)] = value
+    for env in range(ENVS):
+        for start, (ticks, _) in tick_streams.windows(records, env, STEPS).items():
+            rewards = sum(records[tick].reward[env] for tick in ticks[:-1])
+            expected = abs(rewards) + 10 * abs(records[ticks[-1]].extras["q"][env, 0])
+            assert found[env, start] == pytest.approx(expected, rel=1e-5)
+    assert all(record.observation == () for record in seen)
+
+
+def test_a_priority_that_is_no_number_is_refused(serve):
+    layout = tick_streams.layout(ENVS)
+    replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
+    writer = WindowWriter(replay, layout, "windows", 1, priority=lambda record: record.reward[0] * np.nan)
+    with pytest.raises(ValueError, match="priority"):
+        for record in tick_streams.stream(ENVS, 5):
+            writer.append(record)
+
+
+def test_wrong_shapes_are_refused_by_name(serve):
+    layout = tick_streams.layout(ENVS)
+    replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
+    writer = WindowWriter(replay, layout, "windows", 1)
+    (record,) = tick_streams.stream(ENVS, 1)
+    record.observation["body"] = np.zeros((ENVS, 7), np.float32)
+    with pytest.raises(ValueError, match=r"observation\.body.*\(7,\).*\(2,\)"):
+        writer.append(record)
+
+
+def test_close_gives_up_on_a_server_that_is_away(serve):
+    """Bounded, or a node could not be stopped during an outage."""
+    layout = tick_streams.layout(ENVS)
+    table = reverb.Table(
+        "windows",
+        reverb.selectors.Uniform(),
+        reverb.selectors.Fifo(),
+        100,
+        reverb.rate_limiters.SampleToInsertRatio(1.0, 1, (0.0, 4.0)),
+        signature=window_signature(layout, 1),
+    )
+    replay = serve([table])
+    writer = WindowWriter(replay, layout, "windows", 1)
+    records = iter(tick_streams.stream(ENVS, 500, longest=600))
+    # Only four items fit before somebody samples.
+    for record in records:
+        writer.append(record)
+        if not writer.ready(0.2):
+            break
+    else:
+        pytest.fail("the writer was never held back")
+    writer.close()
+    assert table.info.current_size == 4

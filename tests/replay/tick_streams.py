@@ -1,0 +1,122 @@
+"""Streams of ticks that number themselves, and what should be cut from them, worked out tick by tick."""
+
+import numpy as np
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from callboard import specs
+from callboard.data import Layout, Record
+
+SPEC = specs.EnvironmentSpec(
+    observation={"eye": dm_specs.BoundedArray((2, 3, 2), np.uint8, 0, 255), "body": dm_specs.Array((2,), np.float32)},
+    action=dm_specs.DiscreteArray(5),
+)
+FRAME = SPEC.observation["eye"].shape
+
+# How an episode ends: with a final observation or without (a reset in the same step), terminated or not.
+ENDS = {
+    "termination": dict(shown=True, discount=0.0),
+    "time limit": dict(shown=True, discount=1.0),
+    "termination, same-step reset": dict(shown=False, discount=0.0),
+    "cut off, same-step reset": dict(shown=False, discount=1.0),
+}
+
+
+def layout(envs=3, actors=1, shards=1, max_steps=10**6, spec=SPEC, state=()):
+    flag, number = tf.TensorSpec((), tf.bool), tf.TensorSpec((), tf.float32)
+    record = Record(
+        observation=specs.tensor_spec(spec.observation),
+        first=flag,
+        last=flag,
+        action=tf.TensorSpec((), tf.int32),
+        reward=number,
+        discount=number,
+        extras={"q": tf.TensorSpec((2,), tf.float32)},
+        version=tf.TensorSpec((2,), tf.int32),
+    )
+    return Layout(
+        spec=spec,
+        envs_per_actor=envs,
+        actors=actors,
+        shards=shards,
+        replicas=1,
+        seed=1,
+        max_steps=max_steps,
+        record=record,
+        state=state,
+    )
+
+
+def stream(envs, ticks, ends=tuple(ENDS), seed=0, longest=9, first=True):
+    """A list of `ticks` records of `envs` environments, whose episodes end in all of the ways `ends`.
+
+    The body's observation is `[env, tick]`, and the eye's channels hold the tick and the environment.
+    """
+    rng = np.random.default_rng(seed)
+    begins = [first] * envs
+    left = [int(rng.integers(1, longest)) for _ in range(envs)]
+    kind = [ENDS[ends[rng.integers(len(ends))]] for _ in range(envs)]
+    records = []
+    for tick in range(ticks):
+        record = Record(
+            observation={
+                "eye": np.zeros((envs, *FRAME), np.uint8),
+                "body": np.array([[env, tick] for env in range(envs)], np.float32),
+            },
+            first=np.array(begins),
+            last=np.zeros(envs, bool),
+            action=rng.integers(5, size=envs).astype(np.int32),
+            reward=rng.normal(size=envs).astype(np.float32),
+            discount=np.ones(envs, np.float32),
+            extras={"q": rng.normal(size=(envs, 2)).astype(np.float32)},
+            version=np.full((envs, 2), tick, np.int32),
+        )
+        for env in range(envs):
+            record.observation["eye"][env, ..., 0] = tick
+            record.observation["eye"][env, ..., 1] = env
+            begins[env] = False
+            if left[env] == 0:
+                # The final observation was shown in this tick, and the next one begins an episode.
+                record.last[env] = True
+            elif left[env] == 1:
+                record.discount[env] = kind[env]["discount"]
+            if left[env] == 0 or (left[env] == 1 and not kind[env]["shown"]):
+                begins[env] = True
+                left[env] = int(rng.integers(1, longest))
+                kind[env] = ENDS[ends[rng.integers(len(ends))]]
+            else:
+                left[env] -= 1
+        records.append(record)
+    return records
+
+
+def windows(records, env, steps):
+    """What the windows of one environment hold, by first tick: lists of ticks and whether the last one terminated.
+
+    A window's ticks are those whose transitions it holds, and then the one to bootstrap from, unless it terminated.
+    """
+    found = {}
+    for start in range(len(records)):
+        ticks: list[int] = []
+        terminated = False
+        tick = start
+        while len(ticks) < steps and not records[tick].last[env]:
+            terminated = records[tick].discount[env] == 0
+            if terminated:
+                ticks.append(tick)
+                break
+            if tick + 1 == len(records) or records[tick + 1].first[env]:
+                break
+            ticks.append(tick)
+            tick += 1
+        if ticks:
+            found[start] = (ticks if terminated else [*ticks, tick], terminated)
+    return found
+
+
+def stacked(records, env, tick, stack):
+    """The eye's `stack` newest frames at a tick, with the episode's first in place of those that are missing."""
+    chosen = [tick]
+    while len(chosen) < stack:
+        chosen.insert(0, chosen[0] if records[chosen[0]].first[env] else chosen[0] - 1)
+    return np.concatenate([records[t].observation["eye"][env] for t in chosen], axis=-1)
