@@ -570,8 +570,8 @@ def test_several_actions_at_once_are_refused():
 @pytest.mark.parametrize(
     "batch_size, envs_per_actor, replicas, message",
     [
-        (24, 16, 1, "set agent.batch_size to 8 or 16"),
-        (10, 16, 1, "set agent.batch_size to 16 or 32"),
+        (24, 16, 1, "set agent.batch_size to 16 or 32"),
+        (10, 16, 1, "set agent.batch_size to 8 or 16"),
         (15, 5, 2, "cannot be shared by 2 learner devices: make agent.batch_size a multiple of 2"),
         (48, 16, 2, "set agent.batch_size to 32 or 64"),
     ],

@@ -43,7 +43,7 @@ def train(*arguments: str, run_dir: pathlib.Path) -> list[dict[str, float]]:
 
 
 def test_reinforce_runs_to_its_limit_and_leaves_a_run_that_can_be_read_again(tmp_path):
-    agent = agent_class(REINFORCE)(unroll_length=8, batch_size=8)  # type: ignore[call-arg]
+    agent = agent_class(REINFORCE)(unroll_length=8, batch_size=8)
     experiment = Experiment(
         agent=agent,
         env="CartPole-v1",
@@ -96,7 +96,7 @@ def test_reinforce_refuses_what_it_cannot_do():
     with pytest.raises(CallboardError, match="needs one discrete action"):
         Experiment(agent=agent(), env="Pendulum-v1").check()
     with pytest.raises(CallboardError, match="set agent.batch_size to"):
-        Experiment(agent=agent(batch_size=24), env="CartPole-v1").check()  # type: ignore[call-arg]
+        Experiment(agent=agent(batch_size=24), env="CartPole-v1").check()
 
 
 def test_corridor_ends_with_the_treasure_the_pit_or_the_time():

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,8 +47,8 @@ def test_counters_and_weights_go_on(interrupted, start, tmp_path):
     roles = make_local_roles(program, threading.Event(), lambda name, kind, content: None)
     for name in ("coordinator/0", "replay/0", "learner/0"):
         roles[name].setup()
-    learner: Any = roles["learner/0"]
-    coordinator: Any = roles["coordinator/0"]
+    learner = roles["learner/0"]
+    coordinator = roles["coordinator/0"]
     version, given = learner.get_variables(None)
     assert version[1] == int(checkpoint.name)
     assert len(saved) == len(given)

@@ -1,4 +1,7 @@
-"""A replay shard in a process of its own, so that it can be killed: `python serve_windows.py <port> <directory>`."""
+"""A replay shard in a process of its own, so that it can be killed, or weighed.
+
+python serve_windows.py <port> <directory> [small | frames]
+"""
 
 import pathlib
 import sys
@@ -12,15 +15,22 @@ def main():
 
     from callboard.replay import start_server, window_signature
 
-    table = reverb.Table(
-        "replay",
-        reverb.selectors.Prioritized(0.6),
-        reverb.selectors.Fifo(),
-        10_000,
-        reverb.rate_limiters.MinSize(1),
-        signature=window_signature(tick_streams.layout(), 1),
-    )
-    server = start_server([table], int(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    def table(name, signature):
+        return reverb.Table(
+            name,
+            reverb.selectors.Prioritized(0.6),
+            reverb.selectors.Fifo(),
+            1_000_000,
+            reverb.rate_limiters.MinSize(1),
+            signature=signature,
+        )
+
+    if sys.argv[3:] == ["frames"]:
+        layout = tick_streams.frames_layout()
+        tables = [table("replay", window_signature(layout, steps=3, stack=4)), table("once", None)]
+    else:
+        tables = [table("replay", window_signature(tick_streams.layout(), 1))]
+    server = start_server(tables, int(sys.argv[1]), pathlib.Path(sys.argv[2]))
     print("serving", flush=True)
     server.wait()
 

@@ -47,6 +47,12 @@ def layout(envs=3, actors=1, shards=1, max_steps=10**6, spec=SPEC, state=()):
     )
 
 
+def frames_layout(envs=8):
+    """Of Atari's grey frames."""
+    spec = specs.EnvironmentSpec(dm_specs.BoundedArray((84, 84, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(5))
+    return layout(envs, spec=spec)
+
+
 def stream(envs, ticks, ends=tuple(ENDS), seed=0, longest=9, first=True):
     """A list of `ticks` records of `envs` environments, whose episodes end in all of the ways `ends`.
 
