@@ -85,6 +85,10 @@ class Layout(NamedTuple):
     state: Nest = None
     """`tf.TensorSpec` nest of the policy's recurrent state for one environment, `()` if it has none."""
 
+    def shard_of(self, actor: int) -> int:
+        """The replay shard that the actor with this index writes to."""
+        return actor % self.shards
+
 
 class Sample(NamedTuple):
     """What a dataset yields to a learner, time-major."""

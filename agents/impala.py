@@ -119,6 +119,8 @@ class Impala(Agent):
         for name in ("unroll_length", "batch_size", "queue_batches"):
             if getattr(self, name) < 1:
                 raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
+        if layout.shards != 1:
+            raise CallboardError(f"impala reads from one queue: set replay_shards to 1, not {layout.shards}")
         items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
 
     def make_networks(self, layout: Layout) -> Network:
@@ -141,7 +143,7 @@ class Impala(Agent):
 
     def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
         return SequenceWriter(
-            replay, layout, _TABLE, self.unroll_length, period=self.unroll_length, shard=actor % layout.shards
+            replay, layout, _TABLE, self.unroll_length, period=self.unroll_length, shard=layout.shard_of(actor)
         )
 
     def make_dataset(
@@ -182,7 +184,7 @@ class Impala(Agent):
         record = sample.record
         if network.normalizer is not None:
             network.normalizer.update(record.observation)
-        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
+        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
         target_policy = Categorical(outputs.logits[:-1])
         behaviour_policy = Categorical(record.extras.logits)
         dtype = outputs.value.dtype
@@ -214,6 +216,7 @@ class Impala(Agent):
         baseline_part = mean(value_loss(outputs.value[:-1], targets.vs, counts_t))
         entropy_part = mean(entropy_loss(target_policy.entropy(), counts_t))
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
+        loss += network.regularization_loss()
         metrics = {
             "policy_loss": policy_part,
             "baseline_loss": baseline_part,

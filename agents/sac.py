@@ -270,7 +270,7 @@ class Sac(Agent):
         return [replay_table(_TABLE, window_signature(layout, _STEPS), layout, self._limits, self.batch_size)]
 
     def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
-        return WindowWriter(replay, layout, _TABLE, _STEPS, shard=actor % layout.shards)
+        return WindowWriter(replay, layout, _TABLE, _STEPS, shard=layout.shard_of(actor))
 
     def make_dataset(
         self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext

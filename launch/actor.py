@@ -10,16 +10,18 @@ import numpy as np
 from ..agents.acting import Actor, CompiledPolicy, trace_layout
 from ..agents.agent import Mode
 from ..agents.weights import WeightClient
-from ..data import Layout
+from ..data import Layout, Version
 from ..environments import BatchedEnvironment, environment_seeds, evaluation_options, make
-from ..replay import Heartbeat, ReplayHandle
+from ..replay import Heartbeat
 from .experiment import Experiment, Run
 from .link import LinkedRole, Report
+from .pacing import Pacer
 from .role import NodeContext, RoleHandle, Unreachable
 
 _CALL_SECONDS = 5.0
 _FETCH_SECONDS = 0.03
 _READY_SECONDS = 0.5
+_HOLD_SECONDS = 0.005
 
 
 class ActorRole(LinkedRole):
@@ -39,12 +41,14 @@ class ActorRole(LinkedRole):
         self._layout = run.layout
         self._index = index
         self._learner = learner
-        self._replay = replay
-        self._replay_handle = ReplayHandle(lambda: [shard.address() for shard in replay])
-        self._replay_identities: list[str] = []
+        self._replay_handle = self.replay_handle(replay)
+        self._shard = run.layout.shard_of(index)
+        self._shard_name = replay[self._shard].name
+        self._shard_life: object = None
         self._episodes: list[tuple[float, int]] = []
         self._episodes_done = 0
         self._actor: Actor | None = None
+        self._pacer: Pacer | None = None
 
     @property
     def items_written(self) -> int:
@@ -68,12 +72,12 @@ class ActorRole(LinkedRole):
         self.begin_reports()
         if not wait_for_weights(self._weights, self.context):
             return
-        if not self.link.wait_for(*(handle.name for handle in self._replay)):
+        if not self.link.wait_for(self._shard_name):
             return
         self._actor = Actor(environment, policy, self._make_writer())
         logging.info("first action")
         if not self.context.cooperative:
-            Heartbeat(self._replay_handle, self.context.stop)
+            Heartbeat(self._replay_handle, self.context.stop, [self._shard])
             threading.Thread(target=self._fetch_for_ever, name="weights", daemon=True).start()
 
     def step(self) -> None:
@@ -81,7 +85,10 @@ class ActorRole(LinkedRole):
         actor = self._actor
         if actor is None:
             return
-        if not actor.writer.ready(_READY_SECONDS):
+        pacer = self._pacer
+        # A sequence that is complete shall not wait in the writer for ticks that wait for the learner.
+        complete = pacer is not None and pacer.between_sequences
+        if not actor.writer.ready(_READY_SECONDS, max_pending=0 if complete else None):
             self._rewrite_if_replay_is_new(actor)
             return
         self._rewrite_if_replay_is_new(actor)
@@ -90,9 +97,17 @@ class ActorRole(LinkedRole):
         self._weights.apply()
         assert self._weights.version is not None
         actor.version = self._weights.version
+        if pacer is not None and pacer.between_sequences:
+            if not self._may_begin(pacer, actor.version):
+                if not self.context.cooperative:
+                    self.context.stop.wait(_HOLD_SECONDS)
+                return
+            pacer.begin()
         for episode in actor.step():
             self._episodes.append((episode.episode_return, episode.length))
             self._episodes_done += 1
+        if pacer is not None and pacer.tick():
+            actor.end_sequence()
         if self.context.cooperative:
             # Nothing may be on its way when the others take their turn: what they do would depend on the time.
             while not actor.writer.ready(_READY_SECONDS, max_pending=0) and not self.context.stop.is_set():
@@ -103,18 +118,28 @@ class ActorRole(LinkedRole):
         if self._actor is not None:
             self._environment.close()
 
+    def _may_begin(self, pacer: Pacer, version: Version) -> bool:
+        if pacer.may_begin(version):
+            return True
+        # In one thread nobody dies or is slow, and what is done may not depend on the time.
+        if self.context.cooperative or pacer.seconds_waited < pacer.patience:
+            return False
+        try:
+            return self._learner.client(_CALL_SECONDS).seconds_short_of_data() >= pacer.patience
+        except Unreachable:
+            return False
+
     def _make_writer(self) -> Any:
-        self._replay_identities = self._identities()
+        self._shard_life = self._replay_handle.life(self._shard)
+        pace = self._experiment.agent.pace(self._layout)
+        self._pacer = None if pace is None else Pacer(pace, self._index)
         return self._experiment.agent.make_writer(self._replay_handle, self._layout, self._index)
 
     def _rewrite_if_replay_is_new(self, actor: Actor) -> None:
         # What the old writer had not got confirmed is gone with the old server; a new one begins a new sequence.
-        if self._identities() != self._replay_identities:
+        if self._replay_handle.life(self._shard) != self._shard_life:
             actor.writer.close()
             actor.writer = self._make_writer()
-
-    def _identities(self) -> list[str]:
-        return [self.link.state.identities.get(handle.name, "") for handle in self._replay]
 
     def _fetch_for_ever(self) -> None:
         while not self.context.stop.wait(_FETCH_SECONDS):

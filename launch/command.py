@@ -23,6 +23,7 @@ commands:
   train AGENT --env NAME [options]     train an agent
   train --recipe NAME [options]        the same from a recipe, see `callboard list recipes`
   evaluate RUN [--episodes N]          play with the policy of a run
+  export RUN DIR                       write the policy of a run as a SavedModel
   graph AGENT --env NAME [options]     show the program graph of a run without starting it
   list agents|environments|recipes     what there is
   doctor                               check this machine and installation
@@ -37,7 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # `my_module:MyAgent` is looked for where the user stands.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    commands = {"train": _train, "evaluate": _evaluate, "graph": _graph, "list": _list, "doctor": _doctor}
+    commands = {
+        "train": _train,
+        "evaluate": _evaluate,
+        "export": _export,
+        "graph": _graph,
+        "list": _list,
+        "doctor": _doctor,
+    }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE)
         return 0
@@ -125,6 +133,24 @@ def _evaluate(arguments: list[str]) -> int:
     )
     if result.video:
         print(f"video: {result.video}")
+    return 0
+
+
+def _export(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("callboard export", description="Writes the policy of a run as a SavedModel.")
+    parser.add_argument("run", type=pathlib.Path, help="the run directory")
+    parser.add_argument("directory", type=pathlib.Path, help="of the SavedModel, new or empty")
+    parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
+    known = parser.parse_args(arguments)
+    from .export import export_run
+    from .run_directory import RunDirectory
+    from .settings import read_experiment
+
+    exported = export_run(read_experiment(known.run), RunDirectory(known.run), known.directory, known.checkpoint)
+    print(f"{exported.policy} is now the SavedModel {known.directory}")
+    for name in ("inputs", "outputs"):
+        tensors = getattr(exported.signatures, name).items()
+        print(f"{name}: " + ", ".join(f"{leaf} {spec.dtype.name}{spec.shape}" for leaf, spec in tensors))
     return 0
 
 

@@ -117,7 +117,9 @@ class Coordinator(Role):
 
     def finish(self) -> None:
         self.context.tell("status", self.status())
-        self.write_metrics()
+        with self._lock:
+            # The nodes that ended last have reported without a step more being done.
+            self._write_row()
         self._metrics.close()
 
     def write_metrics(self) -> None:

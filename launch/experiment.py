@@ -28,7 +28,9 @@ class Experiment:
       evaluation_envs: environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
       max_steps: environment steps after which the run ends.
       stop_return: the run ends once an evaluation's mean return reaches this; None never.
-      checkpoint_every: seconds between two checkpoints.
+      checkpoint_every: seconds between two checkpoints of the learner.
+      checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`.
+      replay_checkpoint_every: seconds between two checkpoints of replay; another follows at the end of the run.
       run_dir: directory of all that the run writes; None makes a new one under `runs/`.
     """
 
@@ -46,6 +48,8 @@ class Experiment:
     max_steps: int = 1_000_000
     stop_return: float | None = None
     checkpoint_every: float = 30.0
+    checkpoint_replay: bool = False
+    replay_checkpoint_every: float = 300.0
     run_dir: pathlib.Path | None = None
 
     def check(self) -> Layout:
@@ -60,6 +64,7 @@ class Experiment:
         for name in (
             "actors",
             "envs_per_actor",
+            "replay_shards",
             "evaluate_every",
             "evaluation_episodes",
             "evaluation_envs",
@@ -69,15 +74,19 @@ class Experiment:
                 raise CallboardError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.seed < 2**31:
             raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {self.seed}")
-        if self.checkpoint_every <= 0:
-            raise CallboardError(f"checkpoint_every must be more than 0 seconds, not {self.checkpoint_every}")
+        for name in ("checkpoint_every", "replay_checkpoint_every"):
+            if getattr(self, name) <= 0:
+                raise CallboardError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
+        if self.replay_shards > self.actors:
+            raise CallboardError(
+                f"each of {self.replay_shards} replay shards needs an actor that writes to it: "
+                f"set replay_shards to at most {self.actors}"
+            )
         if self.evaluation_episodes % self.evaluation_envs:
             raise CallboardError(
                 f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
                 f"({self.evaluation_envs}): every environment plays the same number of episodes"
             )
-        if self.replay_shards != 1:
-            raise CallboardError(f"replay_shards must be 1 for now, not {self.replay_shards}")
         if self.stop_return is not None and not self.evaluator:
             raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
         layout = self.layout()

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
 from ..data import Priorities, Update, Version
-from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, ReplayHandle
+from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from .checkpoints import Checkpoints
 from .experiment import Run
 from .link import LinkedRole, Report
@@ -25,7 +25,7 @@ _PRIORITIES_SECONDS = 5.0
 class LearnerRole(LinkedRole):
     """Runs the agent's learner on what actors have written."""
 
-    served = ("get_variables",)
+    served = ("get_variables", "seconds_short_of_data")
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LearnerRole(LinkedRole):
         self._checkpoints = Checkpoints(run.directory)
         self._coordinator = coordinator
         self._replay = replay
-        self._replay_handle = ReplayHandle(lambda: [shard.address() for shard in replay])
+        self._replay_handle = self.replay_handle(replay)
         self._weights = _PublishedWeights()
         self._steps = 0
         self._values: dict[str, float] = {}
@@ -55,6 +55,11 @@ class LearnerRole(LinkedRole):
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
         """The newest weights, or None if `have` is their version or there are none yet."""
         return self._weights.get(None if have is None else Version(*have))
+
+    def seconds_short_of_data(self) -> float:
+        """How long the learner has been waiting for a batch by now; 0 while it learns."""
+        reader = self._reader
+        return reader.seconds_waited if isinstance(reader, BatchReader) else 0.0
 
     def setup(self) -> None:
         agent, strategy = self._experiment.agent, tf.distribute.get_strategy()
@@ -92,7 +97,7 @@ class LearnerRole(LinkedRole):
             self._reader = iter(make_iterable())
         else:
             Heartbeat(self._replay_handle, self.context.stop)
-            self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_identities)
+            self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_life)
 
     def step(self) -> None:
         """One learner step; waits for its batch."""
@@ -163,8 +168,9 @@ class LearnerRole(LinkedRole):
         if self.context.cooperative:
             self._priorities.wait(_PRIORITIES_SECONDS)
 
-    def _replay_identities(self) -> list[str]:
-        return [self.link.state.identities.get(handle.name, "") for handle in self._replay]
+    def _replay_life(self) -> object:
+        # A dataset over several shards finds each of them again by itself, and goes on with the others meanwhile.
+        return self._replay_handle.life(0) if self._layout.shards == 1 else None
 
 
 class _PublishedWeights:

@@ -2,9 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..replay import ReplayHandle
 from .role import NodeContext, Role, RoleHandle, Unreachable
 
 _BEAT_SECONDS = 0.5
@@ -110,6 +111,13 @@ class LinkedRole(Role):
     def collect(self) -> Report:
         """What there is to report; called from the link's thread."""
         return Report()
+
+    def replay_handle(self, replay: Sequence[RoleHandle]) -> ReplayHandle:
+        """The shards as this node knows them from the coordinator's last answer."""
+        return ReplayHandle(
+            addresses=lambda: [shard.address() for shard in replay],
+            lives=lambda: [self.link.state.identities.get(shard.name, "") for shard in replay],
+        )
 
     def begin_reports(self) -> None:
         """Reports once now, and then again and again; in the inline launcher only when `beat` is called."""

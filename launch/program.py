@@ -39,7 +39,7 @@ POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=0),
     "evaluator": NodePolicy(stop_order=0),
     "learner": NodePolicy(stop_order=1, grace=60.0, uses_gpu=True, tensorflow_threads=0),
-    "replay": NodePolicy(stop_order=2),
+    "replay": NodePolicy(stop_order=2, grace=600.0),  # A large replay takes minutes to write.
     "coordinator": NodePolicy(stop_order=3),
 }
 

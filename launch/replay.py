@@ -1,18 +1,22 @@
 """The replay node: one shard of the Reverb server."""
 
+import time
 from typing import Any
 
 import reverb
 
 from ..agents.acting import trace_layout
-from ..replay import start_server
+from ..replay import ReplayHandle, save_shard, start_server
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
 
+_INFO_SECONDS = 2
+_SAVE_SECONDS = 300.0
+
 
 class ReplayRole(LinkedRole):
-    """Serves the agent's tables."""
+    """Serves the agent's tables, and keeps them where the experiment says so."""
 
     def __init__(
         self,
@@ -27,32 +31,63 @@ class ReplayRole(LinkedRole):
         self._directory = run.directory.replay(shard)
         self._shard = shard
         self._server: reverb.Server | None = None
+        self.tables_at_start: dict[str, Any] = {}
+        """What `tables` gave before anybody else came."""
+        self._next_checkpoint = 0.0
 
     def setup(self) -> None:
-        agent = self._experiment.agent
+        experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
-        self._tables = agent.make_tables(layout)
-        self._server = start_server(self._tables, self.context.port, self._directory)
+        tables = agent.make_tables(layout)
+        self._server = start_server(tables, self.context.port, self._directory, restore=experiment.checkpoint_replay)
+        self._client = self._server.localhost_client()
+        self.tables_at_start = self.tables()
+        items = sum(info.current_size for info in self.tables_at_start.values())
+        if items:
+            self.context.tell("say", f"goes on with {items:,} items")
+        self._next_checkpoint = time.monotonic() + experiment.replay_checkpoint_every
         self.context.tell("port", self._server.port)
         self.begin_reports()
 
     def step(self) -> None:
         if not self.context.cooperative:
             self.context.stop.wait(0.5)
+        if self._experiment.checkpoint_replay and time.monotonic() >= self._next_checkpoint:
+            self._save()
+            self._next_checkpoint = time.monotonic() + self._experiment.replay_checkpoint_every
 
     def finish(self) -> None:
         self.link.close()
+        if self._experiment.checkpoint_replay:
+            self._save()
         self.stop_server()
 
     def stop_server(self) -> None:
         if self._server is not None:
             self._server.stop()
 
-    def table_info(self, name: str) -> Any:
-        """Reverb's `TableInfo` of a table."""
-        return next(table.info for table in self._tables if table.name == name)
+    def tables(self) -> dict[str, Any]:
+        """Reverb's `TableInfo` of every table, by name."""
+        # From the server, because the tables that it restores are others than those that it was given.
+        return self._client.server_info(timeout=_INFO_SECONDS)
 
     def collect(self) -> Report:
-        infos = [table.info for table in self._tables]
-        size, room = sum(info.current_size for info in infos), sum(info.max_size for info in infos)
-        return Report(values={f"replay/fill_{self._shard}": size / room})
+        try:
+            infos = list(self.tables().values())
+        except Exception:  # Reverb raises its own errors and RuntimeError; each means that the server is too busy.
+            return Report()
+        items, room = sum(info.current_size for info in infos), sum(info.max_size for info in infos)
+        limiters = [info.rate_limiter_info for info in infos]
+        values = {
+            "fill": items / room,
+            "items": items,
+            "inserted": sum(limiter.insert_stats.completed for limiter in limiters),
+            "sampled": sum(limiter.sample_stats.completed for limiter in limiters),
+        }
+        return Report(values={f"replay/{name}_{self._shard}": value for name, value in values.items()})
+
+    def _save(self) -> None:
+        assert self._server is not None
+        port = self._server.port
+        if not save_shard(ReplayHandle(lambda: [f"localhost:{port}"]), timeout=_SAVE_SECONDS):
+            self.context.tell("say", f"the checkpoint of replay was not written within {_SAVE_SECONDS:.0f} s")

@@ -9,9 +9,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..agents.acting import trace_layout
 from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name
 from ..data import CallboardError, Layout
+from ..replay import check_settings, latest_checkpoint
 from .checkpoints import Checkpoints, load_policy
 from .display import LineMonitor
 from .experiment import Experiment, Run
@@ -43,10 +45,15 @@ def run(
     if launcher not in LAUNCHERS:
         raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
     _check_agent_is_found_again(experiment.agent)
+    if launcher == "inline" and experiment.replay_shards > 1:
+        raise CallboardError(
+            f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
+            f"{experiment.replay_shards}, or take --launcher threads or processes"
+        )
     layout = experiment.check()
     directory = find_run_directory(experiment, resume)
     if resume:
-        _check_weights_fit(experiment, layout, directory)
+        _check_run_fits(experiment, layout, directory)
     directory.create()
     write_experiment(experiment, directory.experiment)
     program = make_program(Run(experiment, layout, directory))
@@ -100,9 +107,21 @@ def _check_agent_is_found_again(agent: Agent) -> None:
         raise CallboardError(f"the agent {name!r} cannot be imported by that name: define its class at a module's top")
 
 
-def _check_weights_fit(experiment: Experiment, layout: Layout, directory: RunDirectory) -> None:
-    """Refuses to go on with networks of other shapes than those in the last checkpoint."""
+def _check_run_fits(experiment: Experiment, layout: Layout, directory: RunDirectory) -> None:
+    """Refuses to go on with networks, or with a replay, of other shapes than those in the last checkpoint."""
+    agent = experiment.agent
+    networks = agent.make_networks(layout)
     latest = Checkpoints(directory).latest()
     if latest is not None:
-        policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "train")
-        load_policy(latest / "policy.npz", policy.variables)
+        load_policy(latest / "policy.npz", agent.make_policy(networks, "train").variables)
+    if not experiment.checkpoint_replay:
+        return
+    kept = [shard for shard in directory.replay_shards() if latest_checkpoint(directory.replay(shard))]
+    if kept and kept != list(range(layout.shards)):
+        raise CallboardError(
+            f"the replay of the run was kept in {len(kept)} shard(s): go on with replay_shards {len(kept)}, or begin "
+            f"with an empty replay by removing {directory.path / 'replay'}"
+        )
+    tables = agent.make_tables(trace_layout(agent, layout, networks))
+    for shard in kept:
+        check_settings(directory.replay(shard), tables)

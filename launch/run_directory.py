@@ -45,6 +45,10 @@ class RunDirectory:
         """Where a replay shard keeps its checkpoints."""
         return self.path / "replay" / str(shard)
 
+    def replay_shards(self) -> list[int]:
+        """The shards that have a directory."""
+        return sorted(int(path.name) for path in self.path.glob("replay/[0-9]*"))
+
     def log(self, node: str) -> pathlib.Path:
         """The log file of a node such as `actor/0`."""
         return self.path / "logs" / f"{node.replace('/', '-')}.log"

@@ -7,6 +7,7 @@ YAML key (`agent: {learning_rate: 3e-4}`, `max_steps: 1000`), from the dataclass
 import argparse
 import dataclasses
 import difflib
+import itertools
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +53,7 @@ def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequ
     _check_keys([*settings, *(f"{_AGENT}.{key}" for key in agent_settings)], known)
     try:
         config = parser.parse_object({**settings, _AGENT: agent_settings})
-        given = parser.parse_args(_normalised(options, known), defaults=False)
+        given = parser.parse_args(_normalised(options, parser), defaults=False)
     except (argparse.ArgumentError, jsonargparse.ArgumentError) as error:
         raise CallboardError(_one_line(str(error))) from error
     values = {**vars(config.clone()), **{key: value for key, value in vars(given).items() if key != _AGENT}}
@@ -139,10 +140,12 @@ def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
             raise CallboardError(f"unknown key {key!r}" + (f": did you mean {near!r}?" if near else ""))
 
 
-def _normalised(options: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Options with underscores for dashes in their names; all names are checked."""
+def _normalised(options: Sequence[str], parser: jsonargparse.ArgumentParser) -> list[str]:
+    """Options with underscores for dashes in their names, which are checked, and `=true` after a flag alone."""
+    typed = {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
+    known = [name for name in typed if name != "help"]
     result = []
-    for option in options:
+    for option, following in itertools.zip_longest(options, options[1:]):
         if not option.startswith("--"):
             result.append(option)
             continue
@@ -152,7 +155,8 @@ def _normalised(options: Sequence[str], known: Sequence[str]) -> list[str]:
             near = nearest(key, known)
             hint = f": did you mean --{near.replace('_', '-')}?" if near else ": see callboard train --help"
             raise CallboardError(f"unknown option --{name}{hint}")
-        result.append(f"--{key}{equals}{value}")
+        alone = not equals and (following is None or following.startswith("--"))
+        result.append(f"--{key}=true" if alone and typed.get(key) is bool else f"--{key}{equals}{value}")
     return result
 
 

@@ -3,7 +3,7 @@
 Every tick is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
 """
 
-from .checkpoints import latest_checkpoint, save_shard
+from .checkpoints import check_settings, latest_checkpoint, save_shard
 from .datasets import ReplayDataset, items_per_batch, queue_dataset
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
@@ -32,6 +32,7 @@ __all__ = [
     "SequenceWriter",
     "UpdateCounts",
     "WindowWriter",
+    "check_settings",
     "check_stack",
     "drawn_dataset",
     "initial_frames",

@@ -76,16 +76,25 @@ def prepare_directory(directory: pathlib.Path, tables: Sequence[reverb.Table], r
     if not restore:
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(parents=True, exist_ok=True)
-    settings = {table.name: _describe(table) for table in tables}
+    check_settings(directory, tables)
     latest, path = latest_checkpoint(directory), directory / _SETTINGS
     if latest is not None:
-        if path.exists():
-            _refuse_others(directory, json.loads(path.read_text()), settings)
         _let_sample(latest)
     draft = path.with_name("draft-" + _SETTINGS)
-    draft.write_text(json.dumps(settings, indent=1))
+    draft.write_text(json.dumps({table.name: _describe(table) for table in tables}, indent=1))
     draft.replace(path)
     return checkpoints
+
+
+def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
+    """Refuses to go on with a shard's checkpoint, if there is one, in tables that were made otherwise.
+
+    Raises:
+      CallboardError: names a setting that differs.
+    """
+    path = directory / _SETTINGS
+    if latest_checkpoint(directory) is not None and path.exists():
+        _refuse_others(directory, json.loads(path.read_text()), {table.name: _describe(table) for table in tables})
 
 
 def _describe(table: reverb.Table) -> dict[str, str]:

@@ -15,9 +15,15 @@ class ReplayHandle:
 
     addresses: Callable[[], Sequence[str]]
     """Gives the present `host:port` of every shard."""
+    lives: Callable[[], Sequence[str]] | None = None
+    """Gives what tells the present server of every shard from the one before it, where the address does not."""
 
     def address(self, shard: int = 0) -> str:
         return self.addresses()[shard]
+
+    def life(self, shard: int) -> tuple[str, str]:
+        """Changes when another server takes the place of the shard's."""
+        return self.address(shard), self.lives()[shard] if self.lives else ""
 
     def client(self, shard: int = 0) -> reverb.Client:
         """A new client of one shard.  It connects when it is first used."""

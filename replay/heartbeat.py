@@ -1,6 +1,7 @@
 """Finding a replay server again soon after it was away."""
 
 import threading
+from collections.abc import Sequence
 
 import reverb
 
@@ -17,13 +18,14 @@ class Heartbeat:
 
     Args:
       replay: the shards.
-      stop: ends the thread.
+      stop: ends the threads.
+      only: numbers of the shards to call; None calls all.
     """
 
-    def __init__(self, replay: ReplayHandle, stop: threading.Event):
+    def __init__(self, replay: ReplayHandle, stop: threading.Event, only: Sequence[int] | None = None):
         self._replay = replay
         self._stop = stop
-        for shard in range(len(replay.addresses())):
+        for shard in range(len(replay.addresses())) if only is None else only:
             threading.Thread(target=self._beat, args=(shard,), name=f"replay-heartbeat-{shard}", daemon=True).start()
 
     def _beat(self, shard: int) -> None:

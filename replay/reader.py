@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -35,14 +36,25 @@ class BatchReader(Iterator[Any]):
         self._identity = identity
         self._known_identity = identity()
         self._generation = _Generation(make_dataset)
+        self._waiting_since: float | None = None
 
     def __next__(self) -> Any:
-        while True:
-            batch = self.poll(_POLL_SECONDS)
-            if batch is not None:
-                return batch
-            if self._stopped():
-                raise ReaderStopped
+        self._waiting_since = time.monotonic()
+        try:
+            while True:
+                batch = self.poll(_POLL_SECONDS)
+                if batch is not None:
+                    return batch
+                if self._stopped():
+                    raise ReaderStopped
+        finally:
+            self._waiting_since = None
+
+    @property
+    def seconds_waited(self) -> float:
+        """How long `next` has been waiting for a batch by now; 0 if it is not."""
+        since = self._waiting_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def poll(self, timeout: float) -> Any:
         """The next batch if it is there within `timeout` seconds, else None."""

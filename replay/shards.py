@@ -64,7 +64,7 @@ def sharded_dataset(
         return BatchReader(
             lambda: shard_dataset(replay, table, signature, shard, block, priority_exponent),
             stopped=lambda: False,
-            identity=lambda: replay.address(shard),
+            identity=lambda: replay.life(shard),
         )
 
     def generate() -> Iterator[Drawn]:

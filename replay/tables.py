@@ -53,11 +53,6 @@ class ReplayLimits:
           CallboardError: naming the agent's fields `replay_size`, `min_replay_size`, `samples_per_insert`,
             `error_buffer` and `batch_size`.
         """
-        if layout.shards > layout.actors:
-            raise CallboardError(
-                f"each of {layout.shards} replay shards needs an actor that writes to it: "
-                f"set replay_shards to at most {layout.actors}"
-            )
         if batch_size < 1 or batch_size % layout.replicas:
             raise CallboardError(
                 f"a batch of {batch_size} items cannot be shared by {layout.replicas} learner devices: "
@@ -81,7 +76,7 @@ class ReplayLimits:
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
             raise CallboardError(f"agent.samples_per_insert must be more than 0, not {self.samples_per_insert}")
         needed = self._needed_buffer(layout, batch_size)
-        if self.error_buffer is not None and self.error_buffer < needed:
+        if self.error_buffer is not None and not self.error_buffer >= needed:  # Nor is NaN.
             raise CallboardError(
                 f"an agent.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} samples per "
                 f"insert: actors and learner would wait for each other over a batch of {batch_size}; set it to at "

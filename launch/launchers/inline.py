@@ -110,23 +110,23 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
     evaluators = [role for role in roles if isinstance(role, EvaluatorRole)]
     (learner,) = [role for role in roles if isinstance(role, LearnerRole)]
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
-    replays = [role for role in roles if isinstance(role, ReplayRole)]
-    sampled = 0.0
+    (replay,) = [role for role in roles if isinstance(role, ReplayRole)]
+    limit = _LearningLimit(learner, replay)
     next_beat = _BEAT_STEPS
     while not stop.is_set():
         for actor in actors:
             yield actor.context.name
             actor.step()
             yield learner.context.name
-            while _may_learn(learner, replays, sum(actor.items_written for actor in actors), sampled):
-                assert learner.dataset is not None
-                sampled += learner.dataset.items_per_batch
+            while not stop.is_set() and limit.takes_batch(sum(actor.items_written for actor in actors)):
                 learner.step()
         if sum(actor.environment_steps for actor in actors) >= next_beat:
             next_beat += _BEAT_STEPS
-            for role in (*replays, learner, *actors):
+            for role in (replay, learner, *actors):
                 yield role.context.name
                 role.beat()
+            yield replay.context.name
+            replay.step()
             for evaluator in evaluators:
                 yield evaluator.context.name
                 evaluator.beat()
@@ -136,14 +136,30 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
             coordinator.step()
 
 
-def _may_learn(learner: LearnerRole, replays: list[ReplayRole], inserted: int, sampled: float) -> bool:
-    """Whether the rate limiter lets one more batch out.
+class _LearningLimit:
+    """When the rate limiter lets a batch out, worked out from what was inserted and learnt.
 
-    Worked out from what was inserted and learnt, because the limiter's own count runs ahead by what is prefetched.
+    The limiter's own count runs ahead by what is prefetched.
     """
-    dataset = learner.dataset
-    if dataset is None:
-        return False
-    limiter = replays[0].table_info(dataset.table).rate_limiter_info
-    after = inserted * limiter.samples_per_insert - sampled - dataset.items_per_batch
-    return inserted >= limiter.min_size_to_sample and after >= limiter.min_diff
+
+    def __init__(self, learner: LearnerRole, replay: ReplayRole):
+        assert learner.dataset is not None
+        self._batch = learner.dataset.items_per_batch
+        self._limiter = replay.tables_at_start[learner.dataset.table].rate_limiter_info
+        # The limiter may let the learner run ahead, by as much as it likes: in one thread actors would wait all the time.
+        first_samples = self._limiter.samples_per_insert * (self._limiter.min_size_to_sample - 1)
+        self._reserve = max(self._limiter.min_diff, first_samples)
+        # A replay that goes on from a checkpoint has counted before.
+        self._inserted = self._limiter.insert_stats.completed
+        self._sampled = float(self._limiter.sample_stats.completed)
+
+    def takes_batch(self, written: int) -> bool:
+        """Whether a batch may be learnt, which then counts as learnt; `written` are the actors' items of this run."""
+        limiter, inserted = self._limiter, self._inserted + written
+        sampled = self._sampled + self._batch
+        if inserted < limiter.min_size_to_sample:
+            return False
+        if inserted * limiter.samples_per_insert - sampled < self._reserve:
+            return False
+        self._sampled = sampled
+        return True

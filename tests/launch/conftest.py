@@ -122,10 +122,23 @@ def start(tmp_path):
 
 @pytest.fixture
 def train(start, tmp_path):
-    """Starts `callboard train` with the CartPole recipe, small enough for tests."""
+    """Starts `callboard train` with a recipe, or with an agent's defaults."""
 
-    def start_training(*arguments, recipe=True):
-        settings = ["--recipe", "impala-cartpole"] if recipe else ["impala"]
+    def start_training(*arguments, recipe="impala-cartpole"):
+        settings = ["--recipe", recipe] if recipe else ["impala"]
         return start("train", *settings, "--run-dir", tmp_path / "run", *arguments)
 
     return start_training
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        "impala-cartpole",
+        "apex-cartpole",
+        pytest.param("sac-pendulum", marks=pytest.mark.slow),
+    ],
+)
+def recipe(request):
+    """A recipe of every agent: what holds for one of them must hold for all."""
+    return request.param

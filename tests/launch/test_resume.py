@@ -1,4 +1,4 @@
-"""Going on with a run: counters and weights from where they stood."""
+"""Going on with a run: counters, weights and replay from where they stood."""
 
 import json
 import threading
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from callboard.data import CallboardError
+from callboard.launch.command import main
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.inline import make_local_roles
 from callboard.launch.program import make_program
@@ -21,58 +22,77 @@ def counters_of(checkpoint):
 
 
 @pytest.fixture(scope="module")
-def interrupted(command_run, tmp_path_factory):
+def interrupted(command_run, recipe, tmp_path_factory):
     """A run that was stopped by Ctrl-C, as one fixture for all tests here."""
     directory = tmp_path_factory.mktemp("resume")
-    arguments = ["train", "--recipe", "impala-cartpole", "--run-dir", directory / "run"]
+    arguments = ["train", "--recipe", recipe, "--run-dir", directory / "run", "--checkpoint-replay"]
     run = command_run([*arguments, "--max-steps", 10_000_000, "--stop-return", 501], directory)
     try:
         run.wait_for_steps(4000)
+        run.wait_for_steps(200, "learner_steps")
         run.interrupt()
-        assert run.wait(timeout=20) == 130
+        assert run.wait(timeout=30) == 130, run.text()
     finally:
         run.end()
     return run
 
 
-def test_counters_and_weights_go_on(interrupted, start, tmp_path):
+def test_everything_goes_on(interrupted, start):
     (checkpoint,) = (interrupted.run_dir / "checkpoints").glob("0*")
-    before = counters_of(checkpoint)
+    before, steps, items = counters_of(checkpoint), int(checkpoint.name), interrupted.rows()[-1]["replay/items_0"]
     with np.load(checkpoint / "policy.npz") as file:
         saved = [file[name] for name in file.files if name.startswith("weight_")]
 
     # What the first actor is given, from the learner itself.
     experiment = read_experiment(interrupted.run_dir)
     program = make_program(Run(experiment, experiment.check(), RunDirectory(interrupted.run_dir)))
-    roles = make_local_roles(program, threading.Event(), lambda name, kind, content: None)
+    said = []
+    roles = make_local_roles(program, threading.Event(), lambda name, kind, content: said.append((name, kind, content)))
     for name in ("coordinator/0", "replay/0", "learner/0"):
         roles[name].setup()
-    learner = roles["learner/0"]
-    coordinator = roles["coordinator/0"]
+    learner, replay = roles["learner/0"], roles["replay/0"]
     version, given = learner.get_variables(None)
-    assert version[1] == int(checkpoint.name)
+    assert version[1] == steps
     assert len(saved) == len(given)
     for ours, theirs in zip(saved, given, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    status = coordinator.status()
+    status = roles["coordinator/0"].status()
     assert {name: status[name] for name in before} == before
-    assert status["learner_steps"] == int(checkpoint.name)
-    roles["replay/0"].finish()
+    assert status["learner_steps"] == steps
+
+    (restored,) = replay.tables_at_start.values()
+    assert restored.current_size == items
+    if restored.max_times_sampled == 0:
+        # What may be drawn again and again is learnt from at once: nothing is inserted here.
+        assert items > 500
+        assert ("replay/0", "say", f"goes on with {items:,} items") in said
+        for _ in range(3):
+            learner.step()
+        assert learner.collect().values["learner_steps"] == steps + 3
+    replay.stop_server()
 
     resumed = start(
         "train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", before["environment_steps"] + 4000
     )
     assert resumed.wait() == 0, resumed.text()
-    assert f"learner/0: goes on from learner step {int(checkpoint.name):,}" in resumed.text()
+    assert f"learner/0: goes on from learner step {steps:,}" in resumed.text()
     latest = max((interrupted.run_dir / "checkpoints").glob("0*"))
-    assert int(latest.name) > int(checkpoint.name)
+    assert int(latest.name) > steps
     assert counters_of(latest)["environment_steps"] >= before["environment_steps"] + 4000
+    assert resumed.leftovers() == []
+
+
+def test_what_was_trained_can_be_evaluated(interrupted, capsys):
+    arguments = ["evaluate", str(interrupted.run_dir), "--episodes", "4", "--checkpoint", "latest", "--json"]
+    assert main(arguments) == 0
+    returns = json.loads(capsys.readouterr().out)["returns"]
+    assert len(returns) == 4 and np.isfinite(returns).all()
 
 
 def test_changed_networks_are_refused_by_name_and_the_run_is_left_as_it_was(interrupted):
     before = (interrupted.run_dir / "experiment.yaml").read_text()
-    experiment = read_experiment(interrupted.run_dir, ["--agent.hidden-sizes", "[32]"])
-    with pytest.raises(CallboardError, match=r"the network has changed .*kernel:0 was \(64, 2\) and is now \(32, 2\)"):
+    experiment = read_experiment(interrupted.run_dir, ["--agent.hidden-sizes", "[31]"])
+    with pytest.raises(CallboardError, match=r"the network has changed .*:0 was \(.*\) and is now \(.*31"):
         run_experiment(experiment, "inline", resume=True)
     assert (interrupted.run_dir / "experiment.yaml").read_text() == before
 
@@ -80,3 +100,20 @@ def test_changed_networks_are_refused_by_name_and_the_run_is_left_as_it_was(inte
 def test_a_run_is_not_overwritten(interrupted):
     with pytest.raises(CallboardError, match="there is a run in .* already: go on with it by --resume"):
         run_experiment(read_experiment(interrupted.run_dir), "inline")
+
+
+CHANGES = {
+    "impala-cartpole": {"--agent.unroll-length=5": "was made with another signature"},
+    "apex-cartpole": {
+        "--agent.n-step=5": "was made with another signature",
+        "--replay-shards=2": "was kept in 1 shard.*replay_shards 1",
+    },
+    "sac-pendulum": {"--agent.replay-size=5000": "was made with another max_size, 100000 instead of 5000"},
+}
+
+
+def test_a_changed_replay_is_refused_by_name(interrupted, recipe):
+    for option, message in CHANGES[recipe].items():
+        experiment = read_experiment(interrupted.run_dir, [option])
+        with pytest.raises(CallboardError, match=message):
+            run_experiment(experiment, "threads", resume=True)

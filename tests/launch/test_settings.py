@@ -26,6 +26,13 @@ def test_every_field_of_agent_and_experiment_is_an_option():
     )
 
 
+def test_a_flag_may_stand_alone():
+    options = ["--env", "CartPole-v1", "--checkpoint-replay", "--seed", "3"]
+    assert parse_experiment("impala", {}, options).checkpoint_replay
+    assert parse_experiment("impala", {}, [*options, "--evaluator", "false", "--checkpoint-replay"]).checkpoint_replay
+    assert not parse_experiment("impala", {}, ["--env", "A", "--checkpoint-replay", "false"]).checkpoint_replay
+
+
 def test_options_come_before_the_recipe():
     recipe = {"agent": {"name": "impala", "batch_size": 8, "discount": 0.9}, "env": "A", "actors": 7, "seed": 3}
     experiment = parse_experiment(None, recipe, ["--actors", "1", "--agent.batch-size", "4"])

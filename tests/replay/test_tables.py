@@ -26,11 +26,6 @@ GOOD = dict(size=1000, min_size=100, samples_per_insert=4.0)
         (dict(samples_per_insert=0.0), {}, "agent.samples_per_insert must be more than 0, not 0"),
         (dict(samples_per_insert=float("inf")), {}, "agent.samples_per_insert must be more than 0"),
         (dict(error_buffer=70.0), {}, "error_buffer of 70 cannot keep 4 samples per insert: .*batch of 64.* least 80"),
-        (
-            dict(),
-            dict(shards=3),
-            "each of 3 replay shards needs an actor that writes to it: set replay_shards to at most 2",
-        ),
         (dict(), dict(replicas=3), "a batch of 64 items cannot be shared by 3 learner devices.*multiple of 3"),
     ],
 )

@@ -1,0 +1,147 @@
+"""The policy of a run as a SavedModel, which acts without Callboard."""
+
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tree
+
+from .. import specs
+from ..agents.agent import Policy
+from ..data import CallboardError, EnvironmentOutput, Nest
+from .checkpoints import load_policy
+from .evaluation import policy_file
+from .experiment import Experiment
+from .run_directory import RunDirectory
+
+ACT = "serving_default"
+"""The signature that acts, by the name that TensorFlow Serving looks for."""
+INITIAL_STATE = "initial_state"
+
+TensorSpecs = dict[str, tf.TensorSpec]
+
+
+class Signatures(NamedTuple):
+    """What the SavedModel of a policy takes and gives, by name; the batch axis is None."""
+
+    inputs: TensorSpecs
+    outputs: TensorSpecs
+    state: TensorSpecs
+    """Of `initial_state`, which takes `batch_size`; these are inputs and outputs of the other signature too."""
+
+
+class Export(NamedTuple):
+    """What was exported."""
+
+    policy: pathlib.Path
+    """The file that the weights came from."""
+    signatures: Signatures
+
+
+def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathlib.Path, checkpoint: str) -> Export:
+    """Writes the policy of a run, `best` or `latest`, that acts as in an evaluation.
+
+    Raises:
+      CallboardError: there is no such checkpoint, or something at `path` already.
+    """
+    if path.is_dir() and any(path.iterdir()):
+        raise CallboardError(f"{path} is not empty: name a directory that is new")
+    if path.exists() and not path.is_dir():
+        raise CallboardError(f"{path} is a file: name a directory that is new")
+    weights = policy_file(run_directory, checkpoint)
+    layout = experiment.check()
+    policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
+    load_policy(weights, policy.variables)
+    return Export(weights, save_policy_as_model(policy, layout.spec, path))
+
+
+def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: pathlib.Path) -> Signatures:
+    """Writes a policy as a SavedModel, in one atomic step.
+
+    The leaves of nests have names of their own, such as `observation_camera` (see `leaf_names`).  Of the tick, besides
+    the observation and `first`, there are those fields that the policy looks at.  What it draws by chance, if it does,
+    is new at every call.
+
+    Args:
+      policy: in the mode it shall act in.
+      spec: of its environment.
+      path: a directory that is not there or empty.
+    """
+    observation = _named("observation", specs.tensor_spec(spec.observation, (None,)))
+    state_nest = tree.map_structure(_with_free_batch, policy.initial_state(1))
+    state = _named("state", state_nest)
+    number, flag = tf.TensorSpec((None,), tf.float32), tf.TensorSpec((None,), tf.bool)
+    optional = {"reward": number, "discount": number, "last": flag}
+    given: Mapping[str, tf.Tensor] = {}
+
+    def act(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        nonlocal given
+        given = inputs
+        batch_size = tf.shape(inputs["first"])[0]
+        tick = EnvironmentOutput(
+            observation=tree.unflatten_as(spec.observation, [inputs[name] for name in observation]),
+            reward=inputs.get("reward", tf.zeros((batch_size,))),
+            discount=inputs.get("discount", tf.ones((batch_size,))),
+            first=inputs["first"],
+            last=inputs.get("last", tf.zeros((batch_size,), tf.bool)),
+        )
+        before = tree.unflatten_as(state_nest, [inputs[name] for name in state])
+        seed = tf.random.uniform((2,), maxval=tf.int32.max, dtype=tf.int32)
+        action, _, after = policy(tick, before, tf.range(batch_size), seed)
+        return {**_named("action", action), **dict(zip(state, tree.flatten(after), strict=True))}
+
+    def trace(inputs: TensorSpecs) -> Any:
+        return tf.function(act, autograph=False).get_concrete_function(**inputs)
+
+    required = {**observation, **state, "first": flag}
+    trace({**required, **optional})
+    inputs = {**required, **{name: field for name, field in optional.items() if given[name].consumers()}}
+    acting = trace(inputs)
+    starting = tf.function(
+        lambda batch_size: _named("state", policy.initial_state(batch_size)), autograph=False
+    ).get_concrete_function(tf.TensorSpec((), tf.int32, "batch_size"))
+    model = tf.Module()
+    # The weights alone, and not the layers: a program that loads them need not know their classes.
+    model.weights = list(policy.variables)
+    _write(path, model, {ACT: acting, INITIAL_STATE: starting})
+    outputs = {name: tf.TensorSpec(tensor.shape, tensor.dtype) for name, tensor in acting.structured_outputs.items()}
+    return Signatures(inputs, outputs, state)
+
+
+def leaf_names(prefix: str, nest: Nest) -> list[str]:
+    """A name for each leaf of a nest, in the order of `tree.flatten`: the prefix, then keys, fields and indices.
+
+    What is not a letter or a digit becomes `_`.
+
+    Raises:
+      CallboardError: two leaves would have the same name.
+    """
+    paths = [(prefix, *path) for path, _ in tree.flatten_with_path(nest)]
+    names = [re.sub(r"\W", "_", "_".join(map(str, path))) for path in paths]
+    for name in names:
+        if names.count(name) > 1:
+            raise CallboardError(f"two parts of the {prefix} would both be called {name!r}: rename one of them")
+    return names
+
+
+def _named(prefix: str, nest: Nest) -> dict[str, Any]:
+    return dict(zip(leaf_names(prefix, nest), tree.flatten(nest), strict=True))
+
+
+def _with_free_batch(leaf: Any) -> tf.TensorSpec:
+    return tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype)
+
+
+def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"draft-{path.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        tf.saved_model.save(model, str(draft), signatures=signatures)
+        os.replace(draft, path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
