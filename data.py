@@ -84,6 +84,8 @@ class Layout(NamedTuple):
     """`Record` of `tf.TensorSpec` for one environment (no axis B).  None until the policy has been traced."""
     state: Nest = None
     """`tf.TensorSpec` nest of the policy's recurrent state for one environment, `()` if it has none."""
+    learners: int = 1
+    """Learner nodes, each with the same number of devices."""
 
     def shard_of(self, actor: int) -> int:
         """The replay shard that the actor with this index writes to."""

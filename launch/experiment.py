@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..agents import Agent
 from ..data import CallboardError, Layout
 from ..environments import spec as environment_spec
+from .devices import device_names
 from .run_directory import RunDirectory
 
 
@@ -22,6 +23,9 @@ class Experiment:
       actors: number of actor nodes.
       envs_per_actor: environments that one actor steps as a batch.
       replay_shards: number of replay servers.
+      learners: number of learner nodes, which share each batch and make every step together.
+      learner_devices: devices of each learner, which share its part: a number of GPUs (1 takes the CPU where there is
+        none), `all` GPUs, or names, such as `CPU:0,CPU:1`.
       evaluator: whether an evaluator node runs beside the training.
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
@@ -41,6 +45,8 @@ class Experiment:
     actors: int = 2
     envs_per_actor: int = 16
     replay_shards: int = 1
+    learners: int = 1
+    learner_devices: int | str = 1
     evaluator: bool = True
     evaluate_every: int = 20_000
     evaluation_episodes: int = 100
@@ -65,6 +71,7 @@ class Experiment:
             "actors",
             "envs_per_actor",
             "replay_shards",
+            "learners",
             "evaluate_every",
             "evaluation_episodes",
             "evaluation_envs",
@@ -89,6 +96,12 @@ class Experiment:
             )
         if self.stop_return is not None and not self.evaluator:
             raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
+        devices = device_names(self.learner_devices)
+        if self.learners > 1 and len(devices) > 1 and devices[0].startswith("CPU"):
+            raise CallboardError(
+                f"each of {self.learners} learners has one device of the processor, not {len(devices)}: "
+                "set learner_devices to 1, or learners to 1"
+            )
         layout = self.layout()
         self.agent.check(layout)
         return layout
@@ -100,9 +113,10 @@ class Experiment:
             envs_per_actor=self.envs_per_actor,
             actors=self.actors,
             shards=self.replay_shards,
-            replicas=1,
+            replicas=self.learners * len(device_names(self.learner_devices)),
             seed=self.seed,
             max_steps=self.max_steps,
+            learners=self.learners,
         )
 
 

@@ -1,11 +1,13 @@
 """The learner node: learns from replay, serves weights, writes checkpoints."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import launchpad as lp
 import numpy as np
 import tensorflow as tf
 
@@ -14,6 +16,7 @@ from ..agents.weights import Snapshot
 from ..data import Priorities, Update, Version
 from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from .checkpoints import Checkpoints
+from .devices import device_names, make_strategy
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
@@ -23,7 +26,11 @@ _PRIORITIES_SECONDS = 5.0
 
 
 class LearnerRole(LinkedRole):
-    """Runs the agent's learner on what actors have written."""
+    """Runs the agent's learner on what actors have written.
+
+    Where there are several learners each has a part of every batch, and all hold the same weights.  The first serves
+    them, writes checkpoints and reports; the others do nothing but take part in its steps.
+    """
 
     served = ("get_variables", "seconds_short_of_data")
 
@@ -31,10 +38,14 @@ class LearnerRole(LinkedRole):
         self,
         context: NodeContext,
         run: Run,
+        rank: int,
+        peers: Sequence[lp.Address],
         coordinator: RoleHandle,
         replay: Sequence[RoleHandle],
     ):
         super().__init__(context, coordinator)
+        self._rank = rank
+        self._peers = peers
         self._experiment = run.experiment
         self._layout = run.layout
         self._checkpoints = Checkpoints(run.directory)
@@ -62,7 +73,7 @@ class LearnerRole(LinkedRole):
         return reader.seconds_waited if isinstance(reader, BatchReader) else 0.0
 
     def setup(self) -> None:
-        agent, strategy = self._experiment.agent, tf.distribute.get_strategy()
+        agent, strategy = self._experiment.agent, self._make_strategy()
         tf.keras.utils.set_random_seed(self._experiment.seed)
         with strategy.scope():
             networks = agent.make_networks(self._layout)
@@ -78,7 +89,8 @@ class LearnerRole(LinkedRole):
         if latest is not None:
             self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
             self._publish_first(policy.variables)
-            self.context.tell("say", f"goes on from learner step {self._steps:,}")
+            if self._rank == 0:
+                self.context.tell("say", f"goes on from learner step {self._steps:,}")
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self._values = {"learner_steps": self._steps}
@@ -89,7 +101,8 @@ class LearnerRole(LinkedRole):
         def make_iterable() -> Any:
             def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
                 self.dataset = agent.make_dataset(self._replay_handle, layout, input_context)
-                return self.dataset.dataset
+                # An end of the data would be agreed on by all learners before each batch; there is none.
+                return self.dataset.dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
             return strategy.distribute_datasets_from_function(of_pipeline)
 
@@ -111,13 +124,14 @@ class LearnerRole(LinkedRole):
         if update.priorities is not None:
             self._send_priorities(update.priorities)
         self._steps += 1
-        self._weights.offer(self._steps, self._policy_variables)
+        if self._rank == 0:
+            self._weights.offer(self._steps, self._policy_variables)
         now = time.monotonic()
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
             self.take_metrics(update.metrics)
         self._last_update = update
-        if now >= self._next_checkpoint:
+        if now >= self._next_checkpoint and self._rank == 0:
             self.save_checkpoint()
             self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
 
@@ -153,12 +167,27 @@ class LearnerRole(LinkedRole):
             sources = self._checkpoints.counter_sources()
         self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
 
+    def _make_strategy(self) -> tf.distribute.Strategy:
+        if self._rank > 0:
+            threading.Thread(target=self._leave_when_told, name="leave", daemon=True).start()
+        devices = device_names(self._experiment.learner_devices)
+        workers = [peer.resolve() for peer in self._peers] if len(self._peers) > 1 else []
+        return make_strategy(devices, workers, self._rank)
+
+    def _leave_when_told(self) -> None:
+        """Ends the process of a learner that is not the first; it may be in a step that will never end, and has nothing
+        to keep."""
+        self.context.stop.wait()
+        os._exit(0)
+
     def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
+        if self._rank > 0:
+            return
         self._weights.begin(self._checkpoints.next_incarnation())
         self._weights.offer(self._steps, variables)
 
     def collect(self) -> Report:
-        return Report(values={**self._values, "learner_steps": self._steps})
+        return Report(values={**self._values, "learner_steps": self._steps} if self._rank == 0 else {})
 
     def _send_priorities(self, priorities: Priorities) -> None:
         if self._priorities is None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Any
 
 import launchpad as lp
 
@@ -11,53 +12,49 @@ from .evaluator import EvaluatorRole
 from .experiment import Experiment, Run
 from .learner import LearnerRole
 from .replay import ReplayRole
-from .role import Role, RoleNode
-
-
-@dataclasses.dataclass(frozen=True)
-class NodePolicy:
-    """How a launcher treats the nodes with one label.
-
-    Attributes:
-      stop_order: nodes with a low number are told to stop first, and the others once those have ended.
-      grace: seconds that a node has to end after it was told to stop.
-      restarts: times that a node may die within `restart_window` seconds before the run fails.
-      restart_window: seconds.
-      uses_gpu: whether the node sees GPUs.
-      tensorflow_threads: threads of one TensorFlow operation; 0 leaves it to TensorFlow.
-    """
-
-    stop_order: int
-    grace: float = 10.0
-    restarts: int = 3
-    restart_window: float = 60.0
-    uses_gpu: bool = False
-    tensorflow_threads: int = 1
-
+from .role import NodePolicy, Role, RoleNode
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=0),
     "evaluator": NodePolicy(stop_order=0),
-    "learner": NodePolicy(stop_order=1, grace=60.0, uses_gpu=True, tensorflow_threads=0),
+    "learner": NodePolicy(stop_order=1, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0),
     "replay": NodePolicy(stop_order=2, grace=600.0),  # A large replay takes minutes to write.
     "coordinator": NodePolicy(stop_order=3),
 }
+
+# Until the first learner has ended it may be in a step that needs the others, so they are told to stop after it.
+FOLLOWER = dataclasses.replace(POLICIES["learner"], stop_order=2)
 
 
 def make_program(run: Run) -> lp.Program:
     """The program graph of a run."""
     program = lp.Program("callboard")
 
-    def add(label: str, number: int, role: type[Role], **arguments: object) -> object:
+    def add(label: str, number: int, role: type[Role], **arguments: Any) -> Any:
         with program.group(label):
-            return program.add_node(RoleNode(f"{label}/{number}", role, run=run, **arguments))
+            settings = {"policy": POLICIES[label], "run": run, **arguments}
+            return program.add_node(RoleNode(f"{label}/{number}", role, **settings))
 
     coordinator = add("coordinator", 0, Coordinator)
     replay = [
         add("replay", shard, ReplayRole, shard=shard, coordinator=coordinator)
         for shard in range(run.experiment.replay_shards)
     ]
-    learner = add("learner", 0, LearnerRole, coordinator=coordinator, replay=replay)
+    peers = [lp.Address("peer") for _ in range(run.experiment.learners)]
+    learner, *_ = [
+        add(
+            "learner",
+            rank,
+            LearnerRole,
+            policy=FOLLOWER if rank else POLICIES["learner"],
+            further_addresses=[peers[rank]],
+            rank=rank,
+            peers=peers,
+            coordinator=coordinator,
+            replay=replay,
+        )
+        for rank in range(run.experiment.learners)
+    ]
     for index in range(run.experiment.actors):
         add("actor", index, ActorRole, index=index, coordinator=coordinator, learner=learner, replay=replay)
     if run.experiment.evaluator:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import courier
@@ -61,6 +61,29 @@ class Role:
         self.finish()
 
 
+@dataclasses.dataclass(frozen=True)
+class NodePolicy:
+    """How a launcher treats a node.
+
+    Attributes:
+      stop_order: nodes with a low number are told to stop first, and the others once those have ended.
+      restart_group: nodes with the same name here are ended, and started again together, when one of them dies.
+      grace: seconds that a node has to end after it was told to stop.
+      restarts: times that a node may die within `restart_window` seconds before the run fails.
+      restart_window: seconds.
+      uses_gpu: whether the node sees GPUs.
+      tensorflow_threads: threads of one TensorFlow operation; 0 leaves it to TensorFlow.
+    """
+
+    stop_order: int
+    restart_group: str = ""
+    grace: float = 10.0
+    restarts: int = 3
+    restart_window: float = 60.0
+    uses_gpu: bool = False
+    tensorflow_threads: int = 1
+
+
 class RoleHandle(lp_base.Handle[Any]):
     """Reaches another node.  Clients are made anew when needed: an address is good only until its node moves."""
 
@@ -99,16 +122,29 @@ class RoleNode(lp.PyClassNode):
     Args:
       name: of the node, for example `actor/0`.
       role: the class, called with `context` and `arguments`.
+      policy: how launchers treat it.
+      further_addresses: where it is reached by other means than its methods.
       arguments: keyword arguments; handles among them are the edges of the graph.
     """
 
-    def __init__(self, name: str, role: type[Role], **arguments: Any):
+    def __init__(
+        self,
+        name: str,
+        role: type[Role],
+        policy: NodePolicy,
+        further_addresses: Sequence[lp.Address] = (),
+        **arguments: Any,
+    ):
         super().__init__(role, **arguments)
         self.name = name
+        self.policy = policy
         self._role = role
         self._arguments = arguments
         self.port_address = lp.Address("callboard")
         self.allocate_address(self.port_address)
+        self.further_addresses = list(further_addresses)
+        for address in self.further_addresses:
+            self.allocate_address(address)
 
     def create_handle(self) -> RoleHandle:
         return self._track_handle(RoleHandle(self.name, self.port_address))

@@ -15,6 +15,7 @@ from ..agents.registry import agent_class, agent_name
 from ..data import CallboardError, Layout
 from ..replay import check_settings, latest_checkpoint
 from .checkpoints import Checkpoints, load_policy
+from .devices import device_names, prepare_devices
 from .display import LineMonitor
 from .experiment import Experiment, Run
 from .launchers.outcome import Monitor, Outcome
@@ -50,7 +51,14 @@ def run(
             f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
             f"{experiment.replay_shards}, or take --launcher threads or processes"
         )
+    if launcher != "processes" and experiment.learners > 1:
+        raise CallboardError(
+            f"the {launcher} launcher has one process, and each of {experiment.learners} learners needs its own: "
+            "set learners to 1, or take --launcher processes"
+        )
     layout = experiment.check()
+    if launcher != "processes":
+        prepare_devices(device_names(experiment.learner_devices))
     directory = find_run_directory(experiment, resume)
     if resume:
         _check_run_fits(experiment, layout, directory)

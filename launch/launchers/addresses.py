@@ -41,12 +41,21 @@ class ReservedPort:
 
 @contextlib.contextmanager
 def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
-    """Reserves a port for every node of a program, and binds the node's address to it; gives the ports by name."""
-    reserved = {node.name: ReservedPort() for _, node in nodes_of(program)}
+    """Reserves a port for every address of a program, and binds the address to it; gives the nodes' ports by name."""
+    reserved: list[ReservedPort] = []
+
+    def bind(address: lp.Address) -> int:
+        reserved.append(ReservedPort())
+        address.bind(FixedAddress(f"localhost:{reserved[-1].port}"))
+        return reserved[-1].port
+
     try:
+        ports = {}
         for _, node in nodes_of(program):
-            node.port_address.bind(FixedAddress(f"localhost:{reserved[node.name].port}"))
-        yield {name: port.port for name, port in reserved.items()}
+            ports[node.name] = bind(node.port_address)
+            for address in node.further_addresses:
+                bind(address)
+        yield ports
     finally:
-        for port in reserved.values():
+        for port in reserved:
             port.release()

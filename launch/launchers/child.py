@@ -44,6 +44,7 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
         _redirect_output(settings.log)
         _keep_temporary_files(settings.temporary)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
+        logging.getLogger("tensorflow").setLevel(logging.WARNING)
         logging.info("%s begins, process %d", settings.node.name, os.getpid())
         _limit_tensorflow(settings)
         _run_node(settings, pipe)

@@ -18,7 +18,7 @@ from ..actor import ActorRole
 from ..coordinator import Coordinator
 from ..evaluator import EvaluatorRole
 from ..learner import LearnerRole
-from ..program import POLICIES, nodes_of
+from ..program import nodes_of
 from ..replay import ReplayRole
 from ..role import NodeContext, Role, RoleNode
 from ..run_directory import RunDirectory
@@ -54,10 +54,9 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
                 roles[current].setup()
             for whose_turn in _play(list(roles.values()), stop):
                 current = whose_turn
-            for label in sorted(POLICIES, key=lambda label: POLICIES[label].stop_order):
-                for current in roles:
-                    if current.startswith(f"{label}/"):
-                        roles[current].finish()
+            for _, node in sorted(nodes_of(program), key=lambda labelled: labelled[1].policy.stop_order):
+                current = node.name
+                roles[current].finish()
         except CallboardError as error:
             outcome.failed(current, str(error))
         except Exception:
@@ -146,7 +145,7 @@ class _LearningLimit:
         assert learner.dataset is not None
         self._batch = learner.dataset.items_per_batch
         self._limiter = replay.tables_at_start[learner.dataset.table].rate_limiter_info
-        # The limiter may let the learner run ahead, by as much as it likes: in one thread actors would wait all the time.
+        # The limiter may let the learner run far ahead: in one thread, actors would wait all that time.
         first_samples = self._limiter.samples_per_insert * (self._limiter.min_size_to_sample - 1)
         self._reserve = max(self._limiter.min_diff, first_samples)
         # A replay that goes on from a checkpoint has counted before.

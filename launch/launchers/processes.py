@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 import launchpad as lp
 
-from ..program import POLICIES, NodePolicy, nodes_of
+from ..program import nodes_of
 from ..role import RoleNode
 from ..run_directory import RunDirectory
 from .addresses import reserved_ports
@@ -32,7 +32,6 @@ class ProcessWorker:
     def __init__(
         self,
         node: RoleNode,
-        policy: NodePolicy,
         port: int,
         run_directory: RunDirectory,
         events: "queue.SimpleQueue[Event]",
@@ -44,8 +43,8 @@ class ProcessWorker:
             port=port,
             log=str(run_directory.log(node.name)),
             temporary=str(run_directory.temporary),
-            uses_gpu=policy.uses_gpu,
-            tensorflow_threads=policy.tensorflow_threads,
+            uses_gpu=node.policy.uses_gpu,
+            tensorflow_threads=node.policy.tensorflow_threads,
         )
         self._events = events
         self._process: Any = None
@@ -108,10 +107,10 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
         nodes = [
             Supervised(
                 node.name,
-                POLICIES[label],
-                functools.partial(ProcessWorker, node, POLICIES[label], ports[node.name], run_directory, events),
+                node.policy,
+                functools.partial(ProcessWorker, node, ports[node.name], run_directory, events),
             )
-            for label, node in nodes_of(program)
+            for _, node in nodes_of(program)
         ]
         try:
             return Supervisor(nodes, events, monitor).run()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ..program import POLICIES, NodePolicy
+from ..role import NodePolicy
 from .outcome import Monitor, Outcome, stop_signals
 
 _KILL_SECONDS = 5.0
@@ -84,6 +84,8 @@ class Supervisor:
         self._monitor = monitor
         self._outcome = Outcome()
         self._signals = 0
+        self._ending_with_group: set[str] = set()
+        """Nodes that were killed because another node of their restart group has died."""
 
     def run(self) -> Outcome:
         """Runs all nodes until the run is over, then ends them."""
@@ -128,17 +130,37 @@ class Supervisor:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
                 if node.policy.stop_order > 0 and how.error:
                     self._outcome.failed(node.name, how.error)
+        elif node.name in self._ending_with_group:
+            self._ending_with_group.discard(node.name)
+            self._start_group(node)
         elif node.may_restart():
             self._monitor.say(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
                 f"within {node.policy.restart_window:.0f} s)"
             )
-            node.start()
+            for other in self._group(node):
+                if other.worker is not None and other.name not in self._ending_with_group:
+                    self._ending_with_group.add(other.name)
+                    other.worker.kill()
+            self._start_group(node)
         else:
             self._outcome.failed(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
 
+    def _group(self, node: Supervised) -> list[Supervised]:
+        group = node.policy.restart_group
+        return [
+            other for other in self._nodes.values() if other is node or group and group == other.policy.restart_group
+        ]
+
+    def _start_group(self, node: Supervised) -> None:
+        """Starts a node and those of its restart group, once all of them have ended."""
+        group = self._group(node)
+        if all(member.worker is None for member in group):
+            for member in group:
+                member.start()
+
     def _stop_in_order(self) -> None:
-        for order in sorted({policy.stop_order for policy in POLICIES.values()}):
+        for order in sorted({node.policy.stop_order for node in self._nodes.values()}):
             nodes = [node for node in self._nodes.values() if node.policy.stop_order == order]
             for node in nodes:
                 if node.worker is not None:

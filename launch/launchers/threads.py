@@ -10,7 +10,7 @@ from typing import Any
 import launchpad as lp
 
 from ...data import CallboardError
-from ..program import POLICIES, nodes_of
+from ..program import nodes_of
 from ..role import NodeContext, RoleNode
 from ..run_directory import RunDirectory
 from .addresses import reserved_ports
@@ -58,7 +58,7 @@ def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> O
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with reserved_ports(program) as ports:
         nodes = [
-            Supervised(node.name, POLICIES[label], functools.partial(ThreadWorker, node, ports[node.name], events))
-            for label, node in nodes_of(program)
+            Supervised(node.name, node.policy, functools.partial(ThreadWorker, node, ports[node.name], events))
+            for _, node in nodes_of(program)
         ]
         return Supervisor(nodes, events, monitor).run()

@@ -27,7 +27,7 @@ MASKED = "callboard.environments.masked:masked"
 CASES = {
     "impala": ("impala", "--env=CartPole-v1"),
     "impala-lstm": ("impala", f"--env={MASKED}", "--agent.core=lstm", "--agent.lstm-size=16"),
-    "apex": ("apex", "--env=MinAtar/Breakout-v1", "--agent.frame-stack=3", "--agent.torso=mlp"),
+    "apex": ("apex", "--env=MinAtar/Asterix-v1", "--agent.frame-stack=3", "--agent.torso=mlp"),
     "r2d2": ("r2d2", f"--env={MASKED}", "--agent.lstm-size=16"),
     "sac": ("sac", "--env=Pendulum-v1"),
 }

@@ -5,6 +5,7 @@ Each test prints its figures (`pytest -s`); those in `docs/` come from here.
 
 import datetime
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -54,6 +55,61 @@ def test_memory_is_what_hidden_velocities_need(start, tmp_path, core, seed):
         assert best >= 350
     else:
         assert best < 100
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_r2d2_remembers_hidden_velocities(start, tmp_path, seed):
+    begun = time.time()
+    run = start("train", "--recipe", "r2d2-cartpole-masked", "--seed", seed, "--run-dir", tmp_path / "run")
+    assert run.wait(timeout=1800) == 0, run.text()
+    best = max(row["evaluator/return"] for row in run.rows() if "evaluator/return" in row)
+    print(f"\nR2D2 on CartPole-v1 without velocities, seed {seed}: best {best:.1f}, {figures(run, begun)}")
+    assert best >= 350
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("task, goal, steps", [("cartpole", 475, 150_000), ("acrobot", -85, 200_000)])
+def test_apex_reaches_its_goal(start, tmp_path, task, goal, steps, seed):
+    apex_reaches(start, tmp_path, task, goal, steps, seed)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_apex_reaches_9_on_minatar_breakout(start, tmp_path, seed):
+    pytest.importorskip("minatar")
+    apex_reaches(start, tmp_path, "minatar-breakout", 9, 1_000_000, seed)
+
+
+def apex_reaches(start, tmp_path, task, goal, steps, seed):
+    begun = time.time()
+    arguments = ["--recipe", f"apex-{task}", "--launcher", "threads", "--seed", seed]
+    run = start("train", *arguments, "--run-dir", tmp_path / "run")
+    assert run.wait(timeout=3600) == 0, run.text()
+    result = figures(run, begun)
+    print(f"\nApe-X on {task}, seed {seed}: {result}")
+    assert result["return"] >= goal, run.text()
+    assert result["steps"] <= steps
+
+
+@pytest.mark.parametrize(
+    "task, goal, steps, seeds",
+    [
+        ("cartpole", 500, 100_000, 3),
+        ("acrobot", -85, 500_000, 1),
+        ("pendulum", -250, 500_000, 1),
+        ("cartpole-masked", 400, 500_000, 1),
+    ],
+)
+def test_ppo_reaches_its_scores(start, tmp_path, task, goal, steps, seeds):
+    for seed in range(1, seeds + 1):
+        begun = time.time()
+        # In one thread a seed always gives the same result.
+        arguments = ["--recipe", f"ppo-{task}", "--launcher", "inline", "--seed", seed]
+        run = start("train", *arguments, "--run-dir", tmp_path / "run", "--max-steps", steps, "--stop-return", goal)
+        assert run.wait(timeout=900) == 0, run.text()
+        result = figures(run, begun)
+        print(f"\nPPO, {task}, seed {seed}: {result}")
+        assert result["return"] >= goal and result["steps"] <= steps
+        shutil.rmtree(tmp_path / "run")
 
 
 def test_learning_begins_soon_after_the_command(start, tmp_path):

@@ -1,0 +1,99 @@
+"""The devices that learners train on, and the strategy over them."""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from ..data import CallboardError
+
+
+def device_names(setting: int | str) -> list[str]:
+    """The devices of one learner, for example `["GPU:0", "GPU:1"]`.
+
+    Args:
+      setting: a number of GPUs (1 takes the CPU where there is no GPU), `all` GPUs, or devices by name with commas
+        between them; of CPU devices there are as many as are named.
+
+    Raises:
+      CallboardError: there are not so many.
+    """
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if setting == "all":
+        return _gpus(gpus) or ["CPU:0"]
+    if re.fullmatch(r"[0-9]+", str(setting)):
+        count = int(setting)
+        if count == 1 and not gpus:
+            return ["CPU:0"]
+        if not 1 <= count <= gpus:
+            raise CallboardError(
+                f"learner_devices is {count}, and this machine has {gpus} GPU(s): "
+                "set a number that there is, or name devices of the processor, such as CPU:0,CPU:1"
+            )
+        return _gpus(count)
+    names = [name.strip().upper() for name in str(setting).split(",")]
+    for name in names:
+        if not re.fullmatch(r"(CPU|GPU):[0-9]+", name):
+            raise CallboardError(
+                f"learner_devices must be a number, all, or names such as CPU:0,CPU:1; {setting!r} is none of them"
+            )
+        if name.startswith("GPU") and name not in _gpus(gpus):
+            raise CallboardError(f"learner_devices names {name}, and this machine has {gpus} GPU(s)")
+    if len(set(names)) < len(names) or len({name[:3] for name in names}) > 1:
+        raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")
+    return names
+
+
+def prepare_devices(names: Sequence[str]) -> None:
+    """Makes those devices of this process ready; must come before any other TensorFlow operation in it.
+
+    Raises:
+      CallboardError: TensorFlow has been used already, with fewer devices.
+    """
+    try:
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+        cpus = max(int(name[4:]) + 1 if name.startswith("CPU") else 1 for name in names)
+        processor = tf.config.list_physical_devices("CPU")[0]
+        if cpus > len(tf.config.get_logical_device_configuration(processor) or [None]):
+            tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * cpus)
+    except RuntimeError:
+        known = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise CallboardError(
+                f"TensorFlow was used in this process before it had the learner device {missing[0]}: "
+                "start the run in a new process, or take --launcher processes"
+            ) from None
+
+
+def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int = 0) -> tf.distribute.Strategy:
+    """The strategy of a learner over its devices; must come before any other TensorFlow operation in the process.
+
+    Args:
+      names: the learner's devices, see `device_names`.
+      workers: `host:port` of all learners, reserved for what they tell each other, if there are several.
+      rank: this learner's index among them.
+    """
+    prepare_devices(names)
+    if len(workers) > 1:
+        gpus = tf.config.list_physical_devices("GPU")
+        if gpus:
+            tf.config.set_visible_devices([gpus[int(name[4:])] for name in names if name.startswith("GPU")], "GPU")
+        cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
+        os.environ["TF_CONFIG"] = json.dumps(cluster)
+        ring = tf.distribute.experimental.CommunicationOptions(
+            implementation=tf.distribute.experimental.CommunicationImplementation.RING
+        )
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
+    if len(names) > 1:
+        return tf.distribute.MirroredStrategy(list(names))
+    (name,) = names
+    first = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
+    return tf.distribute.get_strategy() if name == first else tf.distribute.OneDeviceStrategy(f"/{name.lower()}")
+
+
+def _gpus(count: int) -> list[str]:
+    return [f"GPU:{number}" for number in range(count)]

@@ -1,0 +1,87 @@
+"""Learners over several devices and in several processes."""
+
+import os
+import signal
+
+import pytest
+
+from callboard.data import CallboardError
+from callboard.launch.devices import device_names
+from callboard.launch.settings import parse_experiment
+
+
+@pytest.mark.parametrize(
+    "setting, names",
+    [(1, ["CPU:0"]), ("1", ["CPU:0"]), ("all", ["CPU:0"]), ("cpu:0, CPU:2", ["CPU:0", "CPU:2"])],
+)
+def test_devices_by_number_and_by_name(setting, names):
+    assert device_names(setting) == names
+
+
+@pytest.mark.parametrize(
+    "setting, message",
+    [
+        (2, r"learner_devices is 2, and this machine has 0 GPU\(s\): .*such as CPU:0,CPU:1"),
+        (0, "learner_devices is 0"),
+        ("GPU:0", r"learner_devices names GPU:0, and this machine has 0 GPU\(s\)"),
+        ("TPU:0", "must be a number, all, or names such as CPU:0,CPU:1; 'TPU:0' is none of them"),
+        ("CPU:0,CPU:0", "must name different devices of one kind"),
+    ],
+)
+def test_devices_that_are_not_there_are_refused(setting, message):
+    with pytest.raises(CallboardError, match=message) as raised:
+        device_names(setting)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--learner-devices", "4"], "this machine has 0 GPU"),
+        (["--learner-devices", "CPU:0,CPU:1,CPU:2"], "cannot be shared by 3 learner devices: .* multiple of 3"),
+        (["--learners", "2", "--learner-devices", "CPU:0,CPU:1"], "each of 2 learners has one device of the processor"),
+        (["--learners", "0"], "learners must be at least 1"),
+    ],
+)
+def test_learners_that_cannot_share_a_batch_are_refused(options, message):
+    with pytest.raises(CallboardError, match=message):
+        parse_experiment("impala", {}, ["--env", "CartPole-v1", "--agent.batch-size", "32", *options]).check()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--learner-devices", "CPU:0,CPU:1", "--launcher", "threads"], marks=pytest.mark.slow),
+        pytest.param(["--learner-devices", "CPU:0,CPU:1"], marks=pytest.mark.slow),
+        ["--learners", 2],
+    ],
+)
+def test_it_trains_and_leaves_nothing(train, options):
+    run = train(*options, "--max-steps", 30_000, "--evaluator", "false", "--stop-return", "null")
+    assert run.wait() == 0, run.text()
+    last = run.rows()[-1]
+    # A step of all learners counts once: its batch is 16 sequences of 10 ticks, some of which are not acted on.
+    assert last["learner_steps"] * 160 <= 1.1 * last["environment_steps"]
+    assert last["learner_steps"] >= 50
+    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
+    assert int(checkpoint.name) == last["learner_steps"]
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_learners_go_on_from_the_checkpoint_when_one_dies(train, rank):
+    run = train("--learners", 2, "--checkpoint-every", 2, "--max-steps", 5_000_000, "--stop-return", 501)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
+    run.wait_for_steps(5000)
+    lives = [run.pid_of(f"learner/{number}") for number in (0, 1)]
+    os.kill(lives[rank], signal.SIGKILL)
+    run.wait_until(lambda: f"learner/{rank}: killed by SIGKILL; started again" in run.text(), timeout=10)
+    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=60)
+    begun = int(run.text().split("goes on from learner step ")[1].split()[0].replace(",", ""))
+    assert begun > 0
+    run.wait_for_steps(begun + 50, "learner_steps")
+    assert all(run.pid_of(f"learner/{number}") != lives[number] for number in (0, 1))
+    run.interrupt()
+    assert run.wait(timeout=30) == 130, run.text()
+    assert run.leftovers() == []
