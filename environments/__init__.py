@@ -2,7 +2,7 @@
 
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
-from .factory import evaluation_options, make, spec
+from .factory import evaluation_options, has_unseen_levels, make, spec
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .seeding import environment_seeds
 
@@ -13,6 +13,7 @@ __all__ = [
     "GymnasiumVectorBatch",
     "environment_seeds",
     "evaluation_options",
+    "has_unseen_levels",
     "make",
     "spec",
 ]

@@ -26,7 +26,9 @@ _MAKERS: Mapping[str, str] = MappingProxyType(
 )
 
 # Options that change what is learnt from, and not what is played for.
-_TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType({"ale/": ("life_loss",)})
+_TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"ale/": ("life_loss",), "procgen:": ("num_levels", "start_level")}
+)
 
 
 def make(
@@ -69,9 +71,17 @@ def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec
 
 
 def evaluation_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`options` without those that are for training only, so that an evaluator sees whole episodes and true scores."""
+    """`options` without those that are for training only.
+
+    An evaluator sees whole episodes and true scores, and all levels where the training has only some.
+    """
     left_out = _TRAINING_OPTIONS.get(_beginning(name), ())
     return {key: value for key, value in (options or {}).items() if key not in left_out}
+
+
+def has_unseen_levels(name: str, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether the environments of `evaluation_options` have levels that those of `options` do not have."""
+    return _beginning(name) == "procgen:" and bool((options or {}).get("num_levels"))
 
 
 def _resolve(name: str) -> tuple[Maker, str]:

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from ..environments import has_unseen_levels
 from .checkpoints import Checkpoints
 from .experiment import Run
 from .metrics import MetricsWriter
@@ -78,8 +79,8 @@ class Coordinator(Role):
                 self._values.update(values)
                 self._episodes.extend((float(value), int(length)) for value, length in episodes)
                 if evaluation is not None:
-                    self._evaluation = evaluation
-                    self._write_row(evaluation)
+                    self._evaluation = self._with_gap(evaluation)
+                    self._write_row(self._evaluation)
             self._decide()
             return (
                 self._stop_reason is not None,
@@ -144,6 +145,12 @@ class Coordinator(Role):
             self._stop_reason = f"{steps:,} environment steps are done"
         if self._stop_reason is not None:
             self.context.tell("stop", self._stop_reason)
+
+    def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
+        if not (self._episodes and has_unseen_levels(self._experiment.env, self._experiment.env_options)):
+            return evaluation
+        gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
+        return {**evaluation, "evaluator/generalisation_gap": gap}
 
     def _write_row(self, also: dict[str, float] | None = None) -> None:
         self._metrics.write({**self._row(), **(also or {})})

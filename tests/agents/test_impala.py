@@ -1,13 +1,6 @@
-"""IMPALA: what its learner makes of an episode, its loss, and what one update does on two replicas.
-
-Run as a program it prints what two replicas do, since devices are set before TensorFlow starts.
-"""
+"""IMPALA: what its learner makes of an episode, and its loss."""
 
 import functools
-import json
-import pathlib
-import subprocess
-import sys
 from typing import Any, NamedTuple
 
 import dm_env
@@ -15,7 +8,6 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
-import tree
 from dm_env import specs as dm_specs
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -24,7 +16,6 @@ from callboard.agents.impala import Impala, ImpalaExtras
 from callboard.data import CallboardError, Layout, Record, Sample
 from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
 from callboard.networks.heads import PolicyValue
-from callboard.networks.recurrent import LSTMState
 from callboard.replay import ReplayHandle, start_server
 from callboard.specs import EnvironmentSpec
 
@@ -141,7 +132,10 @@ class TableNetwork(tf.Module):
     def initial_state(self, batch_size):
         return ()
 
-    def step(self, inputs, state, first):
+    def regularization_loss(self):
+        return 0.0
+
+    def step(self, inputs, state, first, training=False):
         index = tf.cast(inputs.observation, tf.int32)
         self.outputs = PolicyValue(tf.gather_nd(self.logits, index), tf.gather_nd(self.values, index))
         return self.outputs, state
@@ -314,7 +308,10 @@ class FixedNetwork:
     def __init__(self, logits, value):
         self._outputs = PolicyValue(tf.constant(logits), tf.constant(value))
 
-    def unroll(self, inputs, state, first):
+    def regularization_loss(self):
+        return 0.0
+
+    def unroll(self, inputs, state, first, training=False):
         return self._outputs, state
 
 
@@ -421,138 +418,6 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent):
             np.testing.assert_allclose(part, expected[name], rtol=1e-6, atol=1e-9, err_msg=name)
 
 
-# Updates on several replicas.
-
-REPLICAS = 2
-CLIPPED_TO = 0.05
-
-
-def replica_agent(max_gradient_norm: float) -> Impala:
-    # RMSProp with a large epsilon: its update tells how long a gradient was, which Adam's first one does not.
-    return Impala(
-        unroll_length=5,
-        batch_size=4,
-        core="lstm",
-        lstm_size=3,
-        hidden_sizes=(4,),
-        learning_rate=0.1,
-        learning_rate_decay=False,
-        entropy_cost=0.1,
-        max_gradient_norm=max_gradient_norm,
-        normalize_observations=True,
-    )
-
-
-def replica_batches(agent: Impala, batches: int = 2) -> list[Sample]:
-    """Global batches whose first half holds few transitions that count, and whose second half all of them."""
-    made = []
-    for seed in range(batches):
-        rng = np.random.default_rng(seed)
-        halves = [share(random_sample(rng, agent, ends), 0, 2).record for ends in (0.5, 0.0)]
-        record = tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=1), *halves)
-        state = LSTMState(*rng.normal(size=(2, agent.batch_size, agent.lstm_size)))
-        made.append(Sample(record, state))
-    return made
-
-
-def share(sample: Sample, replica: int, replicas: int) -> Sample:
-    def cut(axis, leaf):
-        return np.split(leaf, replicas, axis)[replica]
-
-    return Sample(
-        tree.map_structure(functools.partial(cut, 1), sample.record),
-        tree.map_structure(functools.partial(cut, 0), sample.state),
-    )
-
-
-def learn(strategy: tf.distribute.Strategy, max_gradient_norm: float) -> dict[str, Any]:
-    """The change of all weights and statistics in a few updates of float64 networks, and the metrics of each."""
-    agent, replicas = replica_agent(max_gradient_norm), strategy.num_replicas_in_sync
-    layout = layout_of(SPEC, envs_per_actor=4, replicas=replicas)
-    tf.keras.utils.set_random_seed(1)
-    with strategy.scope():
-        network = agent.make_networks(layout)
-        learner = agent.make_learner(network, strategy, layout)
-    assert len(network.variables) > len(network.trainable_variables)
-    before = [variable.numpy() for variable in network.variables]
-    batches = replica_batches(agent)
-    shares = [share(batch, replica, replicas) for batch in batches for replica in range(replicas)]
-    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
-    iterator = iter(
-        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
-    )
-    metrics = [learner.step(iterator).metrics for _ in batches]
-    copies = [strategy.experimental_local_results(variable) for variable in network.variables]
-    for of_variable in copies:
-        assert len(of_variable) == replicas
-        for copy in of_variable:
-            np.testing.assert_array_equal(copy, of_variable[0])
-    changes = [copy[0].numpy() - old for copy, old in zip(copies, before, strict=True)]
-    assert all(change.dtype == np.float64 for change in changes)
-
-    def joined(trainable):
-        chosen = [
-            change.ravel()
-            for variable, change in zip(network.variables, changes, strict=True)
-            if variable.trainable == trainable
-        ]
-        return np.concatenate(chosen).tolist()
-
-    return {
-        "weights": joined(trainable=True),
-        "statistics": joined(trainable=False),
-        "metrics": [{name: float(value) for name, value in of_step.items()} for of_step in metrics],
-    }
-
-
-def print_updates() -> None:
-    (device,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * REPLICAS)
-    tf.keras.backend.set_floatx("float64")
-    strategies = {
-        "one": tf.distribute.get_strategy(),
-        "two": tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(REPLICAS)]),
-    }
-    updates = {
-        norm: {name: learn(strategy, norm) for name, strategy in strategies.items()} for norm in (1e6, CLIPPED_TO)
-    }
-    sys.stdout.write(json.dumps(updates))
-
-
-@pytest.fixture(scope="module")
-def updates():
-    program = [sys.executable, str(pathlib.Path(__file__).resolve())]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return {float(norm): by_strategy for norm, by_strategy in json.loads(done.stdout).items()}
-
-
-@pytest.mark.parametrize("norm", [1e6, CLIPPED_TO])
-def test_an_update_on_two_replicas_is_that_on_one(updates, norm):
-    one, two = updates[norm]["one"], updates[norm]["two"]
-    for changed in ("weights", "statistics"):
-        expected, found = np.array(one[changed]), np.array(two[changed])
-        assert np.linalg.norm(expected) > 1e-3
-        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
-    for of_one, of_two in zip(one["metrics"], two["metrics"], strict=True):
-        assert of_one == pytest.approx(of_two, rel=1e-6)
-        assert of_one["gradient_norm"] < norm or norm == CLIPPED_TO
-        assert of_one["gradient_norm"] > CLIPPED_TO
-
-
-def test_the_replicas_had_unequal_numbers_of_transitions_that_count():
-    agent = replica_agent(1.0)
-    for batch in replica_batches(agent):
-        few, all_ = (share(batch, replica, REPLICAS) for replica in range(REPLICAS))
-        networks = agent.make_networks(layout_of(SPEC))
-        counting = [agent.loss(networks, _in_float32(part))[1]["counting_transitions"] for part in (few, all_)]
-        assert 0 < counting[0] < 0.7 * counting[1]
-
-
-def _in_float32(sample: Sample) -> Sample:
-    return sample._replace(state=tree.map_structure(lambda leaf: leaf.astype(np.float32), sample.state))
-
-
 # What is refused.
 
 
@@ -598,7 +463,3 @@ def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs
 def test_sizes_below_one_are_refused(agent, name):
     with pytest.raises(CallboardError, match=f"agent.{name} must be at least 1, not 0"):
         agent.check(layout_of(SPEC, envs_per_actor=16))
-
-
-if __name__ == "__main__":
-    print_updates()

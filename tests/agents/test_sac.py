@@ -1,13 +1,6 @@
-"""SAC: what it refuses, how it acts, its update against a loop over numbers, and what one does on two replicas.
-
-Run as a program it prints what two replicas do, since devices are set before TensorFlow starts.
-"""
+"""SAC: what it refuses, how it acts, and its update against a loop over numbers."""
 
 import itertools
-import json
-import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -226,78 +219,19 @@ def random_sample(seed: int, spec: EnvironmentSpec, batch: int) -> Sample:
     )
 
 
-def share(sample: Sample, replica: int, replicas: int) -> Sample:
-    return tree.map_structure(lambda leaf: np.split(leaf, replicas, axis=1)[replica], sample)
-
-
-def learn(agent: Sac, spec: EnvironmentSpec, strategy: tf.distribute.Strategy, batches: int) -> dict[str, Any]:
-    """Weights before and after some updates of float64 networks, flat, and the metrics of each."""
-    replicas = strategy.num_replicas_in_sync
-    layout = layout_of(spec, replicas=replicas)
-    tf.keras.utils.set_random_seed(1)
-    with strategy.scope():
-        networks = agent.make_networks(layout)
-        learner = agent.make_learner(networks, strategy, layout)
-    assert not networks.learning.numpy()
+def weights_of(networks: SacNetworks) -> dict[str, np.ndarray]:
     parts = {
         "critic": networks.actor_critic.critic.variables,
         "actor": networks.actor_critic.policy.variables,
         "temperature": [networks.actor_critic.log_alpha],
         "target": networks.actor_critic.target_critic.variables,
     }
-
-    def weights() -> dict[str, list[float]]:
-        return {
-            name: np.concatenate([variable.numpy().ravel() for variable in variables]).tolist()
-            for name, variables in parts.items()
-        }
-
-    before = weights()
-    samples = [random_sample(seed, spec, agent.batch_size) for seed in range(batches)]
-    shares = [share(sample, replica, replicas) for sample in samples for replica in range(replicas)]
-    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
-    iterator = iter(
-        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
-    )
-    metrics = [learner.step(iterator).metrics for _ in range(batches)]
-    assert networks.learning.numpy()
-    for variable in networks.variables:
-        copies = strategy.experimental_local_results(variable)
-        assert len(copies) == replicas
-        for copy in copies:
-            np.testing.assert_array_equal(copy, copies[0])
     return {
-        "before": before,
-        "after": weights(),
-        "metrics": [{name: float(value) for name, value in of_step.items()} for of_step in metrics],
+        name: np.concatenate([variable.numpy().ravel() for variable in variables]) for name, variables in parts.items()
     }
-
-
-def print_updates() -> None:
-    (device,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * REPLICAS)
-    tf.keras.backend.set_floatx("float64")
-    one = tf.distribute.get_strategy()
-    two = tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(REPLICAS)])
-    updates = {
-        "one": learn(MIRRORED, MIRRORED_SPEC, one, 3),
-        "two": learn(MIRRORED, MIRRORED_SPEC, two, 3),
-        "linear": learn(LINEAR, LINEAR_SPEC, one, 1),
-    }
-    sys.stdout.write(json.dumps(updates))
 
 
 # Adam with a large epsilon: its update tells how long a gradient was.
-MIRRORED = Sac(
-    batch_size=8,
-    hidden_sizes=(4,),
-    actor_learning_rate=0.1,
-    critic_learning_rate=0.2,
-    temperature_learning_rate=0.3,
-    optimizer_epsilon=1.0,
-    target_update_rate=0.3,
-)
-MIRRORED_SPEC = spec_of((2,), [-1.0, 0.0], [1.0, 5.0])
 LINEAR = Sac(
     batch_size=6,
     hidden_sizes=(),
@@ -314,27 +248,25 @@ LINEAR_SPEC = spec_of((1,), 2.0, 6.0)
 
 
 @pytest.fixture(scope="module")
-def updates():
-    program = [sys.executable, str(pathlib.Path(__file__).resolve())]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def update():
+    """Weights before and after one update of linear networks, in float64."""
+    tf.keras.backend.set_floatx("float64")
+    try:
+        layout, strategy = layout_of(LINEAR_SPEC), tf.distribute.get_strategy()
+        networks = LINEAR.make_networks(layout)
+        learner = LINEAR.make_learner(networks, strategy, layout)
+        assert not networks.learning.numpy()
+        before = weights_of(networks)
+        learner.step(iter([random_sample(0, LINEAR_SPEC, LINEAR.batch_size)]))
+        assert networks.learning.numpy()
+        return before, weights_of(networks)
+    finally:
+        tf.keras.backend.set_floatx("float32")
 
 
-def test_updates_on_two_replicas_are_those_on_one(updates):
-    one, two = updates["one"], updates["two"]
-    assert one["before"] == two["before"]
-    for part, before in one["before"].items():
-        expected, found = (np.subtract(update["after"][part], before) for update in (one, two))
-        assert np.linalg.norm(expected) > 1e-3
-        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
-    for of_one, of_two in zip(one["metrics"], two["metrics"], strict=True):
-        assert of_one == pytest.approx(of_two, rel=1e-6)
-
-
-def linear_losses(part: str, weights: np.ndarray, before: dict[str, list[float]], sample: Sample) -> float:
+def linear_losses(part: str, weights: np.ndarray, before: dict[str, np.ndarray], sample: Sample) -> float:
     """The loss of one part of linear networks as a function of its weights, transition by transition."""
-    now = {name: np.array(values) for name, values in before.items()} | {part: weights}
+    now = before | {part: weights}
     record, size = sample.record, LINEAR.batch_size
     normal = noise.standard_normal(np.array([1, 0]), np.arange(size), (2, 1), tf.float64).numpy()
     alpha = np.exp(now["temperature"][0])
@@ -384,10 +316,10 @@ def numerical_gradient(function: Any, at: np.ndarray, step: float = 1e-6) -> np.
         ("temperature", LINEAR.temperature_learning_rate),
     ],
 )
-def test_an_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
-    before, after = updates["linear"]["before"], updates["linear"]["after"]
+def test_an_update_of_linear_networks_is_that_of_the_paper(update, part, rate):
+    before, after = update
     sample = random_sample(0, LINEAR_SPEC, LINEAR.batch_size)
-    gradient = numerical_gradient(lambda weights: linear_losses(part, weights, before, sample), np.array(before[part]))
+    gradient = numerical_gradient(lambda weights: linear_losses(part, weights, before, sample), before[part])
     # Adam's first step (Kingma and Ba 2015), with epsilon before the bias is corrected, as at section 2's end.
     shrink = np.sqrt(1 - 0.999)
     step = -rate * shrink * gradient / (shrink * np.abs(gradient) + LINEAR.optimizer_epsilon)
@@ -395,10 +327,8 @@ def test_an_update_of_linear_networks_is_that_of_the_paper(updates, part, rate):
     np.testing.assert_allclose(np.subtract(after[part], before[part]), step, rtol=1e-5, atol=1e-10)
 
 
-def test_target_critics_move_part_of_the_way_to_the_new_critics(updates):
-    before, after = (
-        {name: np.array(values) for name, values in updates["linear"][when].items()} for when in ("before", "after")
-    )
+def test_target_critics_move_part_of_the_way_to_the_new_critics(update):
+    before, after = update
     np.testing.assert_array_equal(before["target"], before["critic"])
     np.testing.assert_allclose(after["target"], 0.7 * before["target"] + 0.3 * after["critic"], rtol=1e-9)
 
@@ -417,7 +347,3 @@ def test_a_short_run_learns_and_ends_well(tmp_path):
         run_dir=tmp_path / "run",
     )
     assert run(experiment, launcher="inline").exit_code == 0
-
-
-if __name__ == "__main__":
-    print_updates()

@@ -136,6 +136,8 @@ def train(start, tmp_path):
     params=[
         "impala-cartpole",
         "apex-cartpole",
+        pytest.param("ppo-cartpole", marks=pytest.mark.slow),
+        pytest.param("r2d2-cartpole-masked", marks=pytest.mark.slow),
         pytest.param("sac-pendulum", marks=pytest.mark.slow),
     ],
 )

@@ -10,7 +10,13 @@ pytestmark = pytest.mark.slow
 
 
 # What a run must still reach: IMPALA its score, the others enough to show that they learn on.
-GOALS = {"impala-cartpole": 475, "apex-cartpole": 150, "sac-pendulum": -300}
+GOALS = {
+    "impala-cartpole": 475,
+    "apex-cartpole": 150,
+    "ppo-cartpole": 400,
+    "r2d2-cartpole-masked": 60,
+    "sac-pendulum": -300,
+}
 NODES = [("impala-cartpole", node) for node in ("replay/0", "evaluator/0", "coordinator/0")]
 NODES += [(recipe, node) for recipe in GOALS for node in ("actor/0", "learner/0")]
 
@@ -42,7 +48,7 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
 
 def test_a_shard_may_be_away(train):
     """One of two shards dies: the learner draws from the other, and from both once it is back with what it kept."""
-    settings = ["--replay-shards", 2, "--checkpoint-replay", "--replay-checkpoint-every", 3]
+    settings = ["--actors", 2, "--replay-shards", 2, "--checkpoint-replay", "--replay-checkpoint-every", 3]
     run = train(*settings, "--max-steps", 1_000_000, "--stop-return", 501, recipe="apex-cartpole")
 
     def value(name):

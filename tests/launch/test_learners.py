@@ -63,8 +63,7 @@ def test_it_trains_and_leaves_nothing(train, options):
     # A step of all learners counts once: its batch is 16 sequences of 10 ticks, some of which are not acted on.
     assert last["learner_steps"] * 160 <= 1.1 * last["environment_steps"]
     assert last["learner_steps"] >= 50
-    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
-    assert int(checkpoint.name) == last["learner_steps"]
+    assert int(max((run.run_dir / "checkpoints").glob("0*")).name) == last["learner_steps"]
     assert run.leftovers() == []
 
 

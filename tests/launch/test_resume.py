@@ -102,18 +102,21 @@ def test_a_run_is_not_overwritten(interrupted):
         run_experiment(read_experiment(interrupted.run_dir), "inline")
 
 
+ANOTHER_SIGNATURE = {"--agent.unroll-length=5": "was made with another signature"}
 CHANGES = {
-    "impala-cartpole": {"--agent.unroll-length=5": "was made with another signature"},
+    "impala-cartpole": ANOTHER_SIGNATURE,
     "apex-cartpole": {
         "--agent.n-step=5": "was made with another signature",
         "--replay-shards=2": "was kept in 1 shard.*replay_shards 1",
     },
+    "ppo-cartpole": ANOTHER_SIGNATURE,
+    "r2d2-cartpole-masked": {"--agent.trace-length=20": "was made with another signature"},
     "sac-pendulum": {"--agent.replay-size=5000": "was made with another max_size, 100000 instead of 5000"},
 }
 
 
 def test_a_changed_replay_is_refused_by_name(interrupted, recipe):
     for option, message in CHANGES[recipe].items():
-        experiment = read_experiment(interrupted.run_dir, [option])
+        experiment = read_experiment(interrupted.run_dir, [option, "--actors=2"])
         with pytest.raises(CallboardError, match=message):
             run_experiment(experiment, "threads", resume=True)
