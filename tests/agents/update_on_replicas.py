@@ -3,8 +3,8 @@
 python update_on_replicas.py <numbers of devices, with commas>
 python update_on_replicas.py <addresses of all learners, with commas> <rank>
 
-Devices are set before TensorFlow starts, so this is a program.  It writes JSON: for every agent the change of all
-variables, flat, and the metrics.  All is computed in float64.
+Devices are set before TensorFlow starts, so this is a program.  It writes JSON: for every agent the change of weights
+and of statistics, flat, and the metrics.  All is computed in float64.
 """
 
 import json
@@ -74,7 +74,7 @@ AGENTS = {
             unroll_length=5,
             epochs=1,
             minibatches=1,
-            learning_rate=0.1,
+            learning_rate=1.0,
             max_gradient_norm=CLIPPED_TO,
         ),
         DISCRETE,
@@ -86,7 +86,7 @@ AGENTS = {
             unroll_length=5,
             epochs=1,
             minibatches=1,
-            learning_rate=0.1,
+            learning_rate=1.0,
             core="lstm",
             lstm_size=3,
             max_gradient_norm=CLIPPED_TO,
@@ -153,7 +153,7 @@ def share(sample, replica, replicas):
 
 
 def update(agent, spec, length, strategy):
-    """The change of every variable in one update, flat, and its metrics."""
+    """The change of weights and statistics in one update, flat, and its metrics."""
     replicas = strategy.num_replicas_in_sync
     layout = Layout(spec, BATCH, actors=1, shards=1, replicas=replicas, seed=1, max_steps=100_000)
     tf.keras.utils.set_random_seed(1)
@@ -172,14 +172,17 @@ def update(agent, spec, length, strategy):
     iterator = iter(strategy.distribute_datasets_from_function(shares))
     before = [variable.numpy() for variable in networks.variables]
     metrics = learner.step(iterator).metrics
-    changes = []
+    # Apart, because statistics, such as the number of observations, change by more than weights do.
+    weights, statistics = [], [np.zeros(0)]
     for variable, old in zip(networks.variables, before, strict=True):
         copies = strategy.experimental_local_results(variable)
         for copy in copies:
             np.testing.assert_array_equal(copy, copies[0])
-        changes.append((copies[0].numpy().astype(np.float64) - old).ravel())
+        change = (copies[0].numpy().astype(np.float64) - old).ravel()
+        (weights if variable.trainable else statistics).append(change)
     return {
-        "change": np.concatenate(changes).tolist(),
+        "weights": np.concatenate(weights).tolist(),
+        "statistics": np.concatenate(statistics).tolist(),
         "metrics": {name: float(value) for name, value in metrics.items()},
     }
 
