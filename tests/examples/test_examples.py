@@ -144,3 +144,13 @@ def test_impala_finds_the_treasure(launcher, tmp_path):
     )
     assert evaluations[-1]["evaluator/return"] == 1
     assert os.listdir(tmp_path) == ["run"]
+
+
+def test_the_returns_of_a_run_are_drawn(tmp_path):
+    run_dir, picture = tmp_path / "run", tmp_path / "returns.png"
+    run_dir.mkdir()
+    row = {"environment_steps": 5, "actor/episode_return": 1.0, "evaluator/return": 2.0}
+    (run_dir / "metrics.jsonl").write_text(f"{json.dumps({'environment_steps': 1})}\n{json.dumps(row)}\n")
+    program = [sys.executable, ROOT / "examples" / "plot_run.py", run_dir, "--output", picture]
+    subprocess.run(program, check=True, timeout=60)
+    assert picture.read_bytes().startswith(b"\x89PNG")

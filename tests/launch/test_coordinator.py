@@ -25,7 +25,7 @@ def make_coordinator(tmp_path, told):
         context = NodeContext(
             "coordinator/0", "c", threading.Event(), lambda kind, content: told.append((kind, content)), None
         )
-        experiment = Experiment(agent=Impala(), env="CartPole-v1", **settings)
+        experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
         return Coordinator(context, Run(experiment, experiment.layout(), directory))
 
     return make
@@ -105,3 +105,11 @@ def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path)
     assert len(rows) == 2
     assert rows[0]["environment_steps"] == 10 and rows[0]["learner_steps"] == 3 and rows[0]["learner/loss"] is None
     assert rows[1]["evaluator/return"] == 12.0
+
+
+def test_the_gap_between_known_and_unseen_levels_is_told(make_coordinator, tmp_path):
+    coordinator = make_coordinator(env="procgen:coinrun", env_options={"num_levels": 10})
+    report(coordinator, steps=10, episodes=[[8.0, 5], [6.0, 5]])
+    report(coordinator, "evaluator/0", evaluation={"evaluator/return": 4.0})
+    (row,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert row["evaluator/generalisation_gap"] == 3.0
