@@ -101,6 +101,7 @@ class Actor:
         self._policy = policy
         self._tracker = EpisodeTracker(environment.batch_size)
         self._tick = environment.reset()
+        self._record: Record | None = None
         check_finite(self._tick)
 
     def step(self) -> list[Episode]:
@@ -109,23 +110,31 @@ class Actor:
         action, extras = self._policy(tick)
         self._tick = self._environment.step(action)
         check_finite(self._tick)
-        self.writer.append(
-            Record(
-                observation=tick.observation,
-                first=tick.first,
-                last=tick.last,
-                action=action,
-                reward=self._tick.reward,
-                discount=self._tick.discount,
-                extras=extras,
-                version=version_column(self.version, len(tick.first)),
-            ),
-            state,
+        self._record = Record(
+            observation=tick.observation,
+            first=tick.first,
+            last=tick.last,
+            action=action,
+            reward=self._tick.reward,
+            discount=self._tick.discount,
+            extras=extras,
+            version=version_column(self.version, len(tick.first)),
         )
+        self.writer.append(self._record, state)
         ignored = int(np.count_nonzero(tick.last))
         self.ignored_ticks += ignored
         self.environment_steps += len(tick.last) - ignored
         return self._tracker.observe(self._tick)
+
+    def end_sequence(self) -> None:
+        """Writes the present observation before it is acted on, so that it can end a sequence.
+
+        It will be written once more, with its action; what else stands in its record here means nothing.
+        """
+        assert self._record is not None
+        tick = self._tick
+        record = self._record._replace(observation=tick.observation, first=tick.first, last=tick.last)
+        self.writer.append(record, self._policy.state)
 
 
 def evaluate(environment: BatchedEnvironment, policy: CompiledPolicy, episodes: int, stopped: Any) -> list[Episode]:

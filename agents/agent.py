@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -65,6 +65,21 @@ class Learner(Protocol):
         """Takes what it needs from `iterator`, and makes one step."""
 
 
+class Pace(NamedTuple):
+    """How far actors may run ahead of the learner, for agents that learn from each sequence once and while it is new.
+
+    An actor then writes sequence after sequence, each with the observation that ends it, and begins one only if it can
+    be learnt from within `max_policy_lag` learner steps after the step that gave the weights to act with.
+    """
+
+    max_policy_lag: int
+    """Learner steps; with 0 actors and learner take turns."""
+    unroll_length: int
+    """Transitions in a sequence (T).  Writers must start a new sequence every T + 1 ticks."""
+    items_per_actor: int
+    """Items that each actor gives to one learner step."""
+
+
 class Agent(abc.ABC):
     """A recipe.  Subclasses are frozen dataclasses whose fields are the hyperparameters.
 
@@ -100,6 +115,10 @@ class Agent(abc.ABC):
         self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
     ) -> ReplayDataset:
         """The batches of one replica."""
+
+    def pace(self, layout: Layout) -> Pace | None:
+        """How far actors may run ahead of the learner; None does not hold them back."""
+        return None
 
     @abc.abstractmethod
     def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> Learner:

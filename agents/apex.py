@@ -2,19 +2,15 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tree
-from dm_env import specs as dm_specs
 
-from .. import specs
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Priorities, Record, Sample, Update
+from ..data import EnvironmentOutput, Layout, Nest, Record, Sample
 from ..networks.defaults import q_network
 from ..networks.network import Inputs, Network
-from ..networks.target_update import copy_weights, copy_weights_every
 from ..replay import (
     ReplayDataset,
     ReplayHandle,
@@ -30,28 +26,16 @@ from ..replay import (
     window_signature,
 )
 from .agent import Agent, Mode
-from .learning import GradientLearner, make_optimizer
+from .learning import make_optimizer
 from .losses.exploration import epsilon_greedy, epsilon_ladder
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritisation import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.transitions import counts
+from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action, check_ranges
 
 _TABLE = "replay"
-_SMALLEST_PRIORITY = 1e-6
-
-
-class ApexNetworks(tf.Module):
-    """The network that learns and acts, and the one that says what its targets are worth."""
-
-    def __init__(self, make_network: Callable[[], Network], spec: specs.EnvironmentSpec, slots: int):
-        super().__init__()
-        self.online = make_network()
-        self.target = make_network()
-        self.spec = spec
-        self.slots = slots
-        """Environments of all actors: steps of the ladder of exploration."""
 
 
 class ApexExtras(NamedTuple):
@@ -69,7 +53,7 @@ class ApexPolicy(tf.Module):
     Its recurrent state are the frames that it stacks.
     """
 
-    def __init__(self, networks: ApexNetworks, agent: "Apex", mode: Mode):
+    def __init__(self, networks: QNetworks, agent: "Apex", mode: Mode):
         super().__init__()
         self.network = networks.online
         self._spec = networks.spec
@@ -91,41 +75,6 @@ class ApexPolicy(tf.Module):
             epsilon = tf.zeros_like(slot, tf.float32)
         action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
         return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
-
-
-class ApexLearner(GradientLearner):
-    """Learns by gradient, gives each item a new priority, and copies the network to the target network at times."""
-
-    def __init__(self, networks: ApexNetworks, target_update_period: int, **gradient: Any):
-        super().__init__(variables=networks.online.trainable_variables, **gradient)
-        self._networks = networks
-        self._target_update_period = target_update_period
-        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
-        copy_weights(networks.online, networks.target)
-
-    def step(self, iterator: Iterator[Any]) -> Update:
-        metrics, priorities = self._compiled(next(iterator))
-        return Update(metrics=metrics, priorities=priorities)
-
-    def _update(self, batch: Sample) -> Any:
-        metrics = dict(self._strategy.run(self._update_replica, args=(batch,)))
-        priorities = Priorities(
-            *(self._of_all_replicas(leaf) for leaf in (batch.info.key, batch.info.shard, metrics.pop("priority")))
-        )
-        norm = metrics.pop("gradient_norm")
-        summed = {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
-        }
-        # Every replica has worked out the same norm, of the summed gradient.
-        summed["gradient_norm"] = self._strategy.experimental_local_results(norm)[0]
-        self._steps.assign_add(1)
-        copy_weights_every(
-            self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
-        )
-        return summed, priorities
-
-    def _of_all_replicas(self, leaf: Any) -> tf.Tensor:
-        return tf.concat(self._strategy.experimental_local_results(leaf), axis=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,21 +140,16 @@ class Apex(Agent):
         return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
 
     def check(self, layout: Layout) -> None:
-        if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
-            raise CallboardError(
-                f"apex compares the values of actions and needs one discrete action, but the environment's action is "
-                f"{specs.describe(layout.spec.action)}"
-            )
-        for name in ("n_step", "target_update_period"):
-            if getattr(self, name) < 1:
-                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("priority_exponent", "importance_exponent", "epsilon", "discount"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise CallboardError(f"agent.{name} must lie between 0 and 1, not be {getattr(self, name)}")
+        check_action("apex", layout)
+        check_ranges(
+            self,
+            at_least_one=("n_step", "target_update_period"),
+            from_zero_to_one=("priority_exponent", "importance_exponent", "epsilon", "discount"),
+        )
         check_stack(layout.spec, self.frame_stack)
         self._limits.check(layout, self.batch_size)
 
-    def make_networks(self, layout: Layout) -> ApexNetworks:
+    def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(
             q_network,
             stacked_spec(layout.spec, self.frame_stack),
@@ -214,9 +158,9 @@ class Apex(Agent):
             duelling=self.duelling,
             stream_size=self.stream_size,
         )
-        return ApexNetworks(make_network, layout.spec, layout.actors * layout.envs_per_actor)
+        return QNetworks(make_network, layout)
 
-    def make_policy(self, networks: ApexNetworks, mode: Mode) -> ApexPolicy:
+    def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
         return ApexPolicy(networks, self, mode)
 
     def make_tables(self, layout: Layout) -> list[Any]:
@@ -231,7 +175,7 @@ class Apex(Agent):
             self.n_step,
             priority=self.first_priority,
             stack=self.frame_stack,
-            shard=actor % layout.shards,
+            shard=layout.shard_of(actor),
         )
 
     def make_dataset(
@@ -248,9 +192,9 @@ class Apex(Agent):
         )
         return ReplayDataset(dataset, _TABLE, self.batch_size)
 
-    def make_learner(self, networks: ApexNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> ApexLearner:
+    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
         steps = int(layout.max_steps * self.samples_per_insert / self.batch_size)
-        return ApexLearner(
+        return QLearner(
             networks,
             self.target_update_period,
             loss=functools.partial(self.loss, networks),
@@ -282,9 +226,9 @@ class Apex(Agent):
             discount *= np.where(counts_t[t], self.discount * record.discount[t], 1.0)
         length = counts_t.sum(axis=0)
         target += discount * record.extras.best[length, np.arange(len(length))]
-        return np.abs(target - record.extras.value[0]) + _SMALLEST_PRIORITY
+        return np.abs(target - record.extras.value[0]) + SMALLEST_PRIORITY
 
-    def loss(self, networks: ApexNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """A replica's part of the loss of a batch (section 3.1), and of the metrics; `priority` is `[B]`, its own.
 
         Args:
@@ -297,10 +241,10 @@ class Apex(Agent):
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
 
-        def values(network: Network, observation: Nest) -> tf.Tensor:
-            return network.step(Inputs(observation), (), record.first[0])[0]
+        def values(network: Network, observation: Nest, training: bool = False) -> tf.Tensor:
+            return network.step(Inputs(observation), (), record.first[0], training)[0]
 
-        q_0 = values(networks.online, x_0)
+        q_0 = values(networks.online, x_0, training=True)
         target = double_q_target(steps, values(networks.online, x_n), values(networks.target, x_n))
         delta = td_error(q_0, record.action[0], target, steps.counts)
         weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
@@ -310,13 +254,13 @@ class Apex(Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
 
-        loss = mean(td_loss(delta, weight, self.huber))
+        loss = mean(td_loss(delta, weight, self.huber)) + networks.online.regularization_loss()
         metrics = {
             "td_error": mean(tf.abs(delta)),
             "value": mean(tf.reduce_max(q_0, axis=-1)),
             "importance_weight": mean(weight),
             "behaviour_step": mean(record.version[0, :, 1]),
-            "priority": tf.abs(delta) + _SMALLEST_PRIORITY,
+            "priority": tf.abs(delta) + SMALLEST_PRIORITY,
         }
         return loss, metrics
 

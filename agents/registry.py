@@ -9,6 +9,8 @@ from .agent import Agent
 AGENTS = {
     "apex": "callboard.agents.apex:Apex",
     "impala": "callboard.agents.impala:Impala",
+    "ppo": "callboard.agents.ppo:Ppo",
+    "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",
 }
 

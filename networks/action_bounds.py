@@ -17,11 +17,12 @@ class ActionBounds:
     A component whose bounds are equal takes that one value.
     """
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: Any, unbounded: bool = False) -> None:
         """The map for an action spec.
 
         Args:
           spec: `dm_env.specs.BoundedArray` of floats with finite bounds.
+          unbounded: whether a bound may be infinite.  Such a component is not scaled, only kept within its bounds.
 
         Raises:
           CallboardError: if it is anything else.
@@ -31,7 +32,8 @@ class ActionBounds:
                 f"A Gaussian policy needs one action of floats with bounds, not {specs.describe(spec)}."
             )
         low, high = (np.broadcast_to(bound, spec.shape).astype(np.float64) for bound in (spec.minimum, spec.maximum))
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        finite = np.isfinite(low) & np.isfinite(high)
+        if not (unbounded or finite.all()):
             raise CallboardError("A Gaussian policy needs finite bounds of the action; clip or rescale it first.")
         if (low > high).any():
             raise CallboardError("The action's lower bound is above its upper bound.")
@@ -42,7 +44,9 @@ class ActionBounds:
         self._dtype = np.dtype(spec.dtype)
         self._low, self._high = low, high
         # Halved before they are added: bounds may be as large as numbers go.
-        self._centre, self._half = low / 2 + high / 2, high / 2 - low / 2
+        half_low, half_high = np.where(finite, low, -1.0) / 2, np.where(finite, high, 1.0) / 2
+        self._centre, self._half = half_low + half_high, half_high - half_low
+        self._limit = np.where(finite, 1.0, np.inf)
 
     @property
     def log_volume(self) -> float:
@@ -61,7 +65,7 @@ class ActionBounds:
         return tf.clip_by_value(action, self._low.astype(self._dtype), self._high.astype(self._dtype))
 
     def from_environment(self, action: Any, dtype: Any = None) -> tf.Tensor:
-        """Actions `[..., *shape]` -> unit actions `[..., D]`, within [-1, 1].
+        """Actions `[..., *shape]` -> unit actions `[..., D]`, within [-1, 1] where bounds are finite.
 
         Args:
           action: in the environment's units.
@@ -69,7 +73,7 @@ class ActionBounds:
         """
         action = tf.cast(action, tf.float64)
         half = np.where(self._half > 0, self._half, 1.0)
-        unit = tf.clip_by_value((action - self._centre) / half, -1.0, 1.0)
+        unit = tf.clip_by_value((action - self._centre) / half, -self._limit, self._limit)
         leading = len(action.shape) - len(self.shape)
         flat = tf.reshape(unit, tf.concat([tf.shape(unit)[:leading], [self.size]], axis=0))
         flat = tf.ensure_shape(flat, (*unit.shape[:leading], self.size))

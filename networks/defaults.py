@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,21 +12,24 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError
-from .heads import DuellingQHead, PolicyValueHead, QHead
+from .action_bounds import ActionBounds
+from .heads import DuellingQHead, GaussianValueHead, PolicyValueHead, QHead
 from .network import Network
 from .normalization import RunningNormalizer
 from .recurrent import Core, FeedForwardCore, LSTMCore
-from .residual import ImpalaResNet
+from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .torsos import MLPTorso, NatureTorso, ObservationTorso, is_image
 
-TORSOS = ("auto", "mlp", "nature", "impala")
+TORSOS = ("auto", "mlp", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 CORES = ("none", "lstm")
 
 Torso = str | Callable[..., Any]
-"""A name of `TORSOS`, `package.module:factory`, a factory, or a Keras layer or model.
+"""A name of `TORSOS` or `make_torso`, `package.module:factory`, a factory, or a Keras layer or model.
 
 A factory takes the `specs.EnvironmentSpec` and gives a `tf.keras.layers.Layer` or `tf.keras.Model`.
 """
+
+_WIDENED = re.compile(r"(impala|resnet\d+)-x([1-9]\d*)")
 
 
 def policy_value_network(
@@ -37,6 +41,7 @@ def policy_value_network(
     lstm_size: int = 256,
     previous_inputs: bool = False,
     normalize_observations: bool = False,
+    head_sizes: Sequence[int] = (),
 ) -> Network:
     """A network that gives `heads.PolicyValue` for discrete actions, with all variables built.
 
@@ -49,6 +54,7 @@ def policy_value_network(
       lstm_size: cells of the LSTM.
       previous_inputs: whether the core also sees the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
+      head_sizes: of the layers that policy and value have of their own, after the core.
 
     Raises:
       CallboardError: if a name is wrong, or the action is not one discrete choice.
@@ -59,8 +65,47 @@ def policy_value_network(
         spec,
         torso=make_torso(spec, torso, hidden_sizes, activation),
         core=make_core(core, lstm_size),
-        head=PolicyValueHead(spec.action.num_values),
+        head=PolicyValueHead(spec.action.num_values, head_sizes, activation),
         previous_inputs=previous_inputs,
+        normalizer=RunningNormalizer(spec.observation) if normalize_observations else None,
+    )
+
+
+def gaussian_value_network(
+    spec: specs.EnvironmentSpec,
+    torso: Torso = "auto",
+    core: str = "none",
+    hidden_sizes: Sequence[int] = (64, 64),
+    activation: Any = "tanh",
+    lstm_size: int = 256,
+    normalize_observations: bool = False,
+    head_sizes: Sequence[int] = (),
+    initial_log_std: float = 0.0,
+    std_from_features: bool = False,
+) -> Network:
+    """A network that gives `heads.GaussianValue` for continuous actions, with all variables built.
+
+    Args:
+      spec: the environment's spec.
+      torso: see `make_torso`.
+      core: `none` or `lstm`.
+      hidden_sizes: of the MLP that sees vectors.
+      activation: of all MLPs.
+      lstm_size: cells of the LSTM.
+      normalize_observations: whether the network has a `normalization.RunningNormalizer`.
+      head_sizes: of the layers that policy and value have of their own, after the core.
+      initial_log_std: logarithm of the policy's standard deviation at the beginning.
+      std_from_features: whether it depends on the observation.
+
+    Raises:
+      CallboardError: if a name is wrong, or the action is not one array of floats with bounds.
+    """
+    action_size = ActionBounds(spec.action, unbounded=True).size
+    return Network(
+        spec,
+        torso=make_torso(spec, torso, hidden_sizes, activation),
+        core=make_core(core, lstm_size),
+        head=GaussianValueHead(action_size, head_sizes, activation, initial_log_std, std_from_features),
         normalizer=RunningNormalizer(spec.observation) if normalize_observations else None,
     )
 
@@ -113,9 +158,10 @@ def make_torso(
 
     Args:
       spec: the environment's spec.
-      torso: `mlp` flattens and joins all observations.  `nature` (DQN) and `impala` (deep residual network) give each
-        image a net of its own and the rest an MLP.  `auto` is `impala` where there are images, else `mlp`.
-        Otherwise a `Torso` of the user's own.
+      torso: `mlp` flattens and joins all observations.  `nature` (DQN), `impala` (deep residual network) and `resnet8`
+        to `resnet56` (`residual.ResNet`) give each image a net of its own and the rest an MLP.  A residual network of
+        k times the channels is `impala-xk`, for example `impala-x4`.  `auto` is `impala` where there are images, else
+        `mlp`.  Otherwise a `Torso` of the user's own.
       hidden_sizes: of the MLP.
       activation: of the MLP.
 
@@ -128,10 +174,19 @@ def make_torso(
         return _made_by_user(torso, spec, getattr(torso, "__name__", repr(torso)))
     if ":" in torso:
         return _made_by_user(_load(torso), spec, torso)
-    _check_name("torso", torso, TORSOS, or_else=" or package.module:factory")
+    widened = _WIDENED.fullmatch(torso)
+    name, width = (widened[1], int(widened[2])) if widened else (torso, 1)
+    _check_name("torso", name, TORSOS, or_else=" or package.module:factory")
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
         return MLPTorso(observation, hidden_sizes, activation)
+
+    def make_image_torso() -> tf.keras.layers.Layer:
+        if name == "nature":
+            return NatureTorso()
+        if name.startswith("resnet"):
+            return ResNet(int(name.removeprefix("resnet")), width)
+        return ImpalaResNet(width=width)
 
     has_images = any(is_image(leaf) for leaf in tree.flatten(spec.observation))
     if torso == "mlp" or (torso == "auto" and not has_images):
@@ -140,7 +195,7 @@ def make_torso(
         raise CallboardError(
             f"The torso {torso!r} is for images; the observation is {specs.describe(spec.observation)}: use 'mlp'."
         )
-    return ObservationTorso(spec.observation, NatureTorso if torso == "nature" else ImpalaResNet, make_mlp)
+    return ObservationTorso(spec.observation, make_image_torso, make_mlp)
 
 
 def make_core(core: str = "none", lstm_size: int = 256) -> Core:

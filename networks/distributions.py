@@ -48,6 +48,34 @@ class Categorical(NamedTuple):
         return tf.reduce_sum(tf.exp(log_probs) * (log_probs - other.log_probs()), axis=-1)
 
 
+class DiagonalGaussian(NamedTuple):
+    """A Gaussian with independent components: actions in R^D, over any leading axes `[...]`."""
+
+    mean: Any
+    """`[..., D]`."""
+    log_std: Any
+    """`[..., D]`, logarithm of the standard deviation."""
+
+    def sample(self, noise: Any) -> tf.Tensor:
+        """Actions `[..., D]` from standard normal noise `[..., D]`."""
+        mean = tf.convert_to_tensor(self.mean)
+        return mean + tf.exp(self.log_std) * tf.cast(noise, mean.dtype)
+
+    def mode(self) -> tf.Tensor:
+        """The most likely action `[..., D]`."""
+        return tf.convert_to_tensor(self.mean)
+
+    def log_prob(self, action: Any) -> tf.Tensor:
+        """The log-density `[...]` of actions `[..., D]`."""
+        mean = tf.convert_to_tensor(self.mean)
+        noise = (tf.cast(action, mean.dtype) - mean) * tf.exp(-self.log_std)
+        return tf.reduce_sum(-tf.square(noise) / 2 - self.log_std - math.log(2 * math.pi) / 2, axis=-1)
+
+    def entropy(self) -> tf.Tensor:
+        """In nats, `[...]`."""
+        return tf.reduce_sum(self.log_std + math.log(2 * math.pi * math.e) / 2, axis=-1)
+
+
 class SquashedGaussian(NamedTuple):
     """tanh of a Gaussian with independent components: actions in (-1, 1)^D, over any leading axes `[...]`.
 

@@ -19,22 +19,89 @@ class PolicyValue(NamedTuple):
 
 
 class PolicyValueHead(tf.Module):
-    """A linear policy over discrete actions and a linear value function on shared features.
+    """A policy over discrete actions and a value function on shared features, linear or with layers of their own.
 
     The policy begins close to uniform, so that early actions explore and the first updates are gentle.
     """
 
-    def __init__(self, num_actions: int, name: str | None = None) -> None:
-        """A head for `num_actions` actions."""
+    def __init__(
+        self, num_actions: int, hidden_sizes: Sequence[int] = (), activation: Any = "tanh", name: str | None = None
+    ) -> None:
+        """A head for `num_actions` actions.
+
+        Args:
+          num_actions: A.
+          hidden_sizes: units of the hidden layers that policy and value have of their own.
+          activation: of those.
+          name: of the module.
+        """
         super().__init__(name)
-        self._logits = tf.keras.layers.Dense(
-            num_actions, kernel_initializer=tf.keras.initializers.Orthogonal(0.01), name="policy"
-        )
-        self._value = tf.keras.layers.Dense(1, kernel_initializer=tf.keras.initializers.Orthogonal(1.0), name="value")
+        self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01)
+        self._value = MLPHead(1, hidden_sizes, activation)
 
     def __call__(self, features: tf.Tensor) -> PolicyValue:
         """Features `[N, F]` -> logits `[N, A]` and value `[N]`."""
         return PolicyValue(logits=self._logits(features), value=tf.squeeze(self._value(features), axis=-1))
+
+
+class GaussianValue(NamedTuple):
+    """Outputs of a Gaussian policy with a value function, over leading axes `[...]`."""
+
+    mean: Any
+    """`[..., D]`."""
+    log_std: Any
+    """`[..., D]`, logarithm of the standard deviation."""
+    value: Any
+    """`[...]`."""
+
+
+class GaussianValueHead(tf.Module):
+    """A diagonal Gaussian policy and a value function on shared features, linear or with layers of their own.
+
+    The policy's mean begins close to 0.
+    """
+
+    def __init__(
+        self,
+        action_size: int,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "tanh",
+        initial_log_std: float = 0.0,
+        std_from_features: bool = False,
+        log_std_bounds: tuple[float, float] = (-10.0, 2.0),
+        name: str | None = None,
+    ) -> None:
+        """A head for actions of `action_size` components.
+
+        Args:
+          action_size: D.
+          hidden_sizes: units of the hidden layers that policy and value have of their own.
+          activation: of those.
+          initial_log_std: logarithm of the standard deviation at the beginning.
+          std_from_features: whether the standard deviation depends on the features, or is a variable to each component.
+          log_std_bounds: to which its logarithm is clipped.
+          name: of the module.
+        """
+        super().__init__(name)
+        self._policy = MLPHead((2 if std_from_features else 1) * action_size, hidden_sizes, activation, gain=0.01)
+        self._value = MLPHead(1, hidden_sizes, activation)
+        self._initial_log_std = initial_log_std
+        self._log_std_bounds = log_std_bounds
+        self._log_std = None
+        if not std_from_features:
+            dtype = tf.keras.backend.floatx()
+            self._log_std = tf.Variable(tf.fill((action_size,), tf.cast(initial_log_std, dtype)), name="log_std")
+
+    def __call__(self, features: tf.Tensor) -> GaussianValue:
+        """Features `[N, F]` -> mean and log_std `[N, D]`, and value `[N]`."""
+        mean = self._policy(features)
+        if self._log_std is None:
+            mean, log_std = tf.split(mean, 2, axis=-1)
+            log_std += self._initial_log_std
+        else:
+            log_std = tf.broadcast_to(self._log_std, tf.shape(mean))
+        log_std = tf.clip_by_value(log_std, *self._log_std_bounds)
+        return GaussianValue(mean, log_std, tf.squeeze(self._value(features), axis=-1))
 
 
 class MLPHead(tf.Module):

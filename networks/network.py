@@ -85,28 +85,32 @@ class Network(tf.Module):
         return self._core.initial_state(batch_size)
 
     @tf.autograph.experimental.do_not_convert
-    def step(self, inputs: Inputs, state: Nest, first: tf.Tensor) -> tuple[Any, Nest]:
+    def step(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
         """One tick.
 
         Args:
           inputs: leaves `[B, ...]`.
           state: leaves `[B, ...]`.
           first: bool `[B]`, where the observation begins an episode.
+          training: see `unroll`.
 
         Returns:
           Outputs, leaves `[B, ...]`, and the state that belongs to the next observation.
         """
-        features, state = self._core.step(self._features(inputs, first), state, first)
+        features, state = self._core.step(self._features(inputs, first, training), state, first)
         return self._head(features), state
 
     @tf.autograph.experimental.do_not_convert
-    def unroll(self, inputs: Inputs, state: Nest, first: tf.Tensor) -> tuple[Any, Nest]:
+    def unroll(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
         """A sequence of ticks: the same as `step` after `step`, but faster.
 
         Args:
           inputs: leaves `[T, B, ...]`.
           state: leaves `[B, ...]`, the state that belongs to the first observation.
           first: bool `[T, B]`, where an observation begins an episode.
+          training: whether a learner differentiates what it gets.  Batch normalisation in the torso then uses the
+            batch's statistics and moves its averages towards them; those who act and those who are only asked for
+            targets use the averages, which travel with the weights.
 
         Returns:
           Outputs, leaves `[T, B, ...]`, and the state that belongs to the observation after the last.
@@ -114,7 +118,7 @@ class Network(tf.Module):
         first = tf.convert_to_tensor(first)
         lengths = [tf.shape(first)[axis] if known is None else known for axis, known in enumerate(first.shape)]
         merged = Inputs(*(None if part is None else tree.map_structure(_merge_time, part) for part in inputs))
-        features = _split_time(self._features(merged, _merge_time(first)), lengths)
+        features = _split_time(self._features(merged, _merge_time(first), training), lengths)
         features, state = self._core.unroll(features, state, first)
         outputs = self._head(_merge_time(features))
         return tree.map_structure(lambda output: _split_time(output, lengths), outputs), state
@@ -127,9 +131,14 @@ class Network(tf.Module):
         unique = {id(variable): variable for part in parts for variable in part.trainable_variables}
         return tuple(unique.values())
 
-    def _features(self, inputs: Inputs, first: tf.Tensor) -> tf.Tensor:
+    def regularization_loss(self) -> Any:
+        """A replica's part of what the torso's layers add to the loss, such as L2: a scalar, 0 for most torsos."""
+        # The loss is the sum over the replicas.
+        return sum(self._torso.losses) / tf.distribute.get_strategy().num_replicas_in_sync
+
+    def _features(self, inputs: Inputs, first: tf.Tensor, training: bool = False) -> tf.Tensor:
         observation = inputs.observation if self.normalizer is None else self.normalizer(inputs.observation)
-        features = self._torso(observation)
+        features = self._torso(observation, training=training)
         if not self._previous_inputs:
             return features
         if inputs.previous_action is None or inputs.previous_reward is None:

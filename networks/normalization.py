@@ -47,6 +47,14 @@ class RunningNormalizer(tf.Module):
         ]
         return tree.unflatten_as(observation, normalised)
 
+    def divide_by_deviation(self, observation: Nest) -> Nest:
+        """Observations `[..., *shape]`, brought to unit variance but not to zero mean, and not clipped."""
+        return tree.map_structure(
+            lambda leaf, variance: tf.cast(leaf, variance.dtype) * tf.math.rsqrt(variance + _EPSILON),
+            observation,
+            tree.unflatten_as(observation, self._variances),
+        )
+
     def update(self, observation: Nest, leading: int = 2) -> None:
         """Takes in a batch, over all replicas (Chan et al. 1983, the pairwise formula 2.1).
 

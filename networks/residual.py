@@ -1,10 +1,18 @@
 """Residual networks for images."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from ..data import CallboardError
 from .features import scale
+
+RESNET_DEPTHS = (8, 20, 32, 44, 56)
+"""Depths 6n + 2 of `ResNet`, for n = 1, 3, 5, 7, 9."""
+
+_MOMENTUM = 0.9
+_EPSILON = 1e-5
 
 
 class ImpalaResNet(tf.keras.layers.Layer):
@@ -72,3 +80,125 @@ class _Block(tf.keras.layers.Layer):
 
 def _convolution(channels: int) -> tf.keras.layers.Conv2D:
     return tf.keras.layers.Conv2D(channels, 3, padding="same", kernel_initializer="lecun_normal")
+
+
+class ResNet(tf.keras.layers.Layer):
+    """The residual networks of depth 6n + 2 for small images (He et al. 2016, "Deep Residual Learning", section 4.2).
+
+    A convolution and three sections of n blocks of two convolutions, each followed by batch normalisation; the second
+    and the third section halve the image and double the channels.  The shortcuts have no weights (option A).  The last
+    of the 6n + 2 layers is the dense layer on top, a classifier's (`resnet_classifier`) or a policy's head.
+
+    With `training`, activations are normalised by the statistics of the batch over all replicas, and the moving
+    averages follow them; without, by the moving averages.
+    """
+
+    def __init__(self, depth: int = 20, width: int = 1, l2: float = 1e-4, name: str | None = None) -> None:
+        """A network whose kernels begin as by He et al. 2015.
+
+        Args:
+          depth: one of `RESNET_DEPTHS`.
+          width: multiplies all channels.
+          l2: weight decay λ of the kernels; the layer's `losses` are λ/2 times their squares.
+          name: of the layer.
+
+        Raises:
+          CallboardError: there is no such depth.
+        """
+        super().__init__(name=name)
+        if depth not in RESNET_DEPTHS:
+            raise CallboardError(
+                f"There is no ResNet of depth {depth!r}.  There are {', '.join(map(str, RESNET_DEPTHS))}."
+            )
+        channels = [width * section_channels for section_channels in (16, 32, 64)]
+        self._first = _NormalisedConvolution(channels[0], 1, l2)
+        self._blocks = [
+            _NormalisedBlock(section_channels, 2 if section > 0 and block == 0 else 1, l2)
+            for section, section_channels in enumerate(channels)
+            for block in range((depth - 2) // 6)
+        ]
+
+    def call(self, image: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Image `[N, height, width, channels]`, bytes or floats -> `[N, 64 * width]`."""
+        hidden = tf.nn.relu(self._first(scale(image, self.compute_dtype), training=training))
+        for block in self._blocks:
+            hidden = block(hidden, training=training)
+        return tf.reduce_mean(hidden, axis=(1, 2))
+
+
+def resnet_classifier(
+    image_shape: Sequence[int], classes: int, depth: int = 20, width: int = 1, l2: float = 1e-4
+) -> tf.keras.Model:
+    """A `ResNet` and a dense layer: images `[N, *image_shape]` -> logits `[N, classes]`."""
+    return tf.keras.Sequential(
+        [
+            tf.keras.Input(image_shape),
+            ResNet(depth, width, l2),
+            tf.keras.layers.Dense(classes, kernel_initializer="he_normal", kernel_regularizer=_decay(l2)),
+        ]
+    )
+
+
+class BatchNormalization(tf.keras.layers.BatchNormalization):
+    """Batch normalisation over all replicas (Ioffe and Szegedy 2015), whose averages are the same in all of them.
+
+    Keras keeps an average to each replica and takes their mean where one is read: over several learners every reading
+    is a collective operation, for which a learner that serves its weights alone would wait for ever.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        """As by Keras, but for `synchronized`: wherever there are several replicas."""
+        # Kernels that fuse the whole layer are twice as fast on a CPU, and know one replica only.
+        super().__init__(**arguments, synchronized=tf.distribute.get_strategy().num_replicas_in_sync > 1)
+        # They would correct the moving variance for the size of the sample, which the others do not.
+        self._bessels_correction_test_only = False
+
+    def add_weight(self, *arguments: Any, **settings: Any) -> tf.Variable:
+        """As by Keras, but for the moving averages: all replicas assign the same, and the first one's will do."""
+        if settings.get("synchronization") == tf.VariableSynchronization.ON_READ:
+            settings["synchronization"] = tf.VariableSynchronization.ON_WRITE
+            settings["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        return super().add_weight(*arguments, **settings)
+
+
+class _NormalisedConvolution(tf.keras.layers.Layer):
+    """A convolution without a bias, and batch normalisation."""
+
+    def __init__(self, channels: int, stride: int, l2: float) -> None:
+        super().__init__()
+        self._convolution = tf.keras.layers.Conv2D(
+            channels,
+            3,
+            stride,
+            padding="same",
+            use_bias=False,
+            kernel_initializer="he_normal",
+            kernel_regularizer=_decay(l2),
+        )
+        self._normalization = BatchNormalization(momentum=_MOMENTUM, epsilon=_EPSILON)
+
+    def call(self, hidden: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        return self._normalization(self._convolution(hidden), training=training)
+
+
+class _NormalisedBlock(tf.keras.layers.Layer):
+    """Two normalised convolutions; the input is added to what they give, thinned and padded where shapes differ."""
+
+    def __init__(self, channels: int, stride: int, l2: float) -> None:
+        super().__init__()
+        self._channels = channels
+        self._stride = stride
+        self._first = _NormalisedConvolution(channels, stride, l2)
+        self._second = _NormalisedConvolution(channels, 1, l2)
+
+    def call(self, hidden: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        residual = tf.nn.relu(self._first(hidden, training=training))
+        residual = self._second(residual, training=training)
+        shortcut = hidden[:, :: self._stride, :: self._stride]
+        missing = self._channels - shortcut.shape[-1]
+        shortcut = tf.pad(shortcut, ((0, 0), (0, 0), (0, 0), (missing // 2, missing - missing // 2)))
+        return tf.nn.relu(residual + shortcut)
+
+
+def _decay(l2: float) -> tf.keras.regularizers.Regularizer:
+    return tf.keras.regularizers.L2(l2 / 2)

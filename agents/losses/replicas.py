@@ -18,6 +18,13 @@ def largest_over_replicas(x: Any) -> tf.Tensor:
     return tf.reduce_max(context.all_gather(largest[tf.newaxis], axis=0))
 
 
+def sum_over_replicas(x: Any) -> tf.Tensor:
+    """The sum of all elements of `x`, of any shape, over all replicas: a scalar, through which no gradients flow."""
+    total = tf.stop_gradient(tf.reduce_sum(x))
+    context = tf.distribute.get_replica_context()
+    return total if context.num_replicas_in_sync == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, total)
+
+
 def global_index(batch_size: Any) -> tf.Tensor:
     """The index in the global batch of each element of a replica's share, int32 `[batch_size]`.
 

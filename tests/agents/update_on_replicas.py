@@ -9,6 +9,7 @@ and of statistics, flat, and the metrics.  All is computed in float64.
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -32,7 +33,7 @@ DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
 CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [1.0, 5.0]))
 
 # With a large epsilon an optimizer's update tells how long a gradient was, which Adam's first one does not.
-SMALL = dict(batch_size=BATCH, hidden_sizes=(4,), optimizer_epsilon=1.0)
+SMALL: dict[str, Any] = dict(batch_size=BATCH, hidden_sizes=(4,), optimizer_epsilon=1.0)
 AGENTS = {
     "impala": (
         Impala(

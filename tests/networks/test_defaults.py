@@ -160,7 +160,10 @@ def test_a_functional_model_on_a_nest():
 @pytest.mark.parametrize(
     ("torso", "message"),
     [
-        ("natur", "no torso 'natur'; did you mean 'nature'.*auto, mlp, nature, impala or package.module:factory"),
+        (
+            "natur",
+            "no torso 'natur'; did you mean 'nature'.*auto, mlp, nature, impala, .*resnet56 or package.module:factory",
+        ),
         ("impala", "'impala' is for images.*'mlp'"),
         ("no_such_package:torso", "No module named 'no_such_package'"),
         ("torso_of_the_user:make_smal_torso", "did you mean 'make_small_torso'"),

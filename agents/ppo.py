@@ -1,0 +1,446 @@
+"""PPO: proximal policy optimisation with clipped objectives (Schulman et al. 2017, https://arxiv.org/abs/1707.06347)."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import CallboardError, Layout, Nest, Record, Sample, Update
+from ..networks.defaults import gaussian_value_network, policy_value_network
+from ..networks.network import Inputs
+from ..replay import (
+    ReplayDataset,
+    ReplayHandle,
+    SequenceWriter,
+    items_per_batch,
+    queue_dataset,
+    queue_table,
+    sequence_signature,
+)
+from .agent import Agent, Mode, Pace
+from .learning import GradientLearner, make_optimizer
+from .losses.gae import gae, standardized
+from .losses.policy_gradient import entropy_loss, value_loss
+from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
+from .losses.replicas import sum_over_replicas
+from .losses.transitions import counts
+from .ppo_policy import PpoNetworks, PpoPolicy
+
+_TABLE = "queue_{}"
+"""Each learner node reads from a queue of its own: from one that all share, one could take what is the others'."""
+_REWARD_CLIP = 10.0
+"""Standard deviations of the return beyond which normalised rewards are clipped."""
+
+
+class Rollout(NamedTuple):
+    """What an iteration learns from: a replica's share, B sequences of T transitions.
+
+    Where the network has no memory every transition is a sequence of its own: T is 1.
+    """
+
+    observation: Nest
+    """`[T, B, ...]`."""
+    first: tf.Tensor
+    """bool `[T, B]`."""
+    action: tf.Tensor
+    """`[T, B]` if discrete, else `[T, B, D]` before scaling and clipping."""
+    log_prob: tf.Tensor
+    """`[T, B]`, of the policy that acted."""
+    counts: tf.Tensor
+    """bool `[T, B]`, as by `transitions.counts`."""
+    value: tf.Tensor
+    """`[T, B]`, before the iteration."""
+    advantage: tf.Tensor
+    """`[T, B]`, standardised over the global batch."""
+    target: tf.Tensor
+    """`[T, B]`, of the value."""
+    behaviour_step: tf.Tensor
+    """`[T, B]`, learner step of the weights that acted."""
+    state: Nest
+    """`[B, ...]`, the network's at the first observation."""
+
+
+class Minibatch(NamedTuple):
+    """Which part of a rollout one gradient is of."""
+
+    seed: tf.Tensor
+    """int64 `[2]`, of the order into which the epoch brings the sequences."""
+    number: tf.Tensor
+    """int32 scalar, from 0 on."""
+    clip: tf.Tensor
+    """float32 scalar: epsilon."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ppo(Agent):
+    """The recipe of PPO.  Defaults are the paper's for MuJoCo (table 3) where it names one.
+
+    Attributes:
+      unroll_length: transitions in a sequence (T).
+      batch_size: sequences in an iteration, over all replicas: a multiple of the environments of all actors.
+      epochs: times that an iteration goes through its batch.
+      minibatches: gradients in an epoch.
+      max_policy_lag: learner steps (iterations) by which the weights that acted may be older than those that begin to
+        learn from it.  With 0 actors and learner take turns, as in the paper; more of it trades staleness for speed.
+      discount: γ.
+      gae_lambda: λ of the advantages.
+      clip: ε of the probability ratio.
+      clip_decay: whether ε falls linearly to 0 over the run's environment steps.
+      clip_value: whether the value may move no further than ε, too, before its loss stops to pull.
+      entropy_cost: weight of the entropy bonus.
+      value_cost: weight of the value loss.
+      normalize_advantages: whether advantages are brought to zero mean and unit variance over the batch.
+      normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, and clipped to
+        ten of them.
+      normalize_observations: whether the network sees observations of zero mean and unit variance, by running
+        statistics of what the learner has seen.
+      target_kl: KL divergence from the policy that acted, a mean over an epoch, after which no further epoch follows;
+        None for no limit.
+      learning_rate: of Adam, at the beginning.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      optimizer_epsilon: added to the denominator of the update.
+      max_gradient_norm: global norm to which gradients are clipped.
+      initial_log_std: logarithm of the Gaussian policy's standard deviation at the beginning, in units of half the
+        range of an action.
+      std_from_observation: whether that standard deviation depends on the observation.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      core: none or lstm.
+      hidden_sizes: layers of the MLP for vector observations, which policy and value share.
+      head_sizes: layers after torso and core that policy and value have of their own.
+      lstm_size: units of the LSTM core.
+    """
+
+    unroll_length: int = 64
+    batch_size: int = 32
+    epochs: int = 10
+    minibatches: int = 32
+    max_policy_lag: int = 0
+    discount: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    clip_decay: bool = False
+    clip_value: bool = False
+    entropy_cost: float = 0.0
+    value_cost: float = 0.5
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    normalize_observations: bool = True
+    target_kl: float | None = None
+    learning_rate: float = 3e-4
+    learning_rate_decay: bool = True
+    optimizer_epsilon: float = 1e-5
+    max_gradient_norm: float = 0.5
+    initial_log_std: float = 0.0
+    std_from_observation: bool = False
+    torso: str = "auto"
+    core: Literal["none", "lstm"] = "none"
+    hidden_sizes: tuple[int, ...] = ()
+    head_sizes: tuple[int, ...] = (64, 64)
+    lstm_size: int = 128
+
+    def check(self, layout: Layout) -> None:
+        action = layout.spec.action
+        is_box = isinstance(action, dm_specs.BoundedArray) and np.issubdtype(action.dtype, np.floating)
+        if not isinstance(action, dm_specs.DiscreteArray) and not is_box:
+            raise CallboardError(
+                f"ppo needs one discrete action or one action of floats with bounds, but the environment's action is "
+                f"{specs.describe(action)}"
+            )
+        for name in ("unroll_length", "batch_size", "epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("clip", "learning_rate", "optimizer_epsilon", "max_gradient_norm", "target_kl"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise CallboardError(f"agent.{name} must be more than 0, not {value}")
+        for name in ("max_policy_lag", "entropy_cost", "value_cost"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise CallboardError(f"agent.{name} must be at least 0, not {getattr(self, name)}")
+        for name in ("discount", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise CallboardError(f"agent.{name} must lie between 0 and 1, not be {getattr(self, name)}")
+        self._check_sizes(layout)
+
+    def _check_sizes(self, layout: Layout) -> None:
+        if layout.shards != 1:
+            raise CallboardError(f"ppo reads from one queue: set replay_shards to 1, not {layout.shards}")
+        environments = layout.actors * layout.envs_per_actor
+        if self.batch_size % environments:
+            raise CallboardError(
+                f"every environment gives the same number of sequences to an iteration: make agent.batch_size a "
+                f"multiple of {environments} ({layout.actors} actors x {layout.envs_per_actor} environments), "
+                f"not {self.batch_size}"
+            )
+        if layout.actors % layout.learners:
+            raise CallboardError(
+                f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
+            )
+        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        share, what = self.batch_size // layout.replicas, "sequences"
+        if self.core == "none":
+            share, what = share * self.unroll_length, "transitions"
+        if share % self.minibatches:
+            raise CallboardError(
+                f"the {share} {what} of a learner device cannot be divided into {self.minibatches} minibatches: set "
+                f"agent.minibatches to {_nearest_divisor(share, self.minibatches)}"
+            )
+
+    def make_networks(self, layout: Layout) -> PpoNetworks:
+        settings: dict[str, Any] = dict(
+            torso=self.torso,
+            core=self.core,
+            hidden_sizes=self.hidden_sizes,
+            head_sizes=self.head_sizes,
+            lstm_size=self.lstm_size,
+            normalize_observations=self.normalize_observations,
+        )
+        if isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            network = policy_value_network(layout.spec, **settings)
+        else:
+            network = gaussian_value_network(
+                layout.spec,
+                **settings,
+                initial_log_std=self.initial_log_std,
+                std_from_features=self.std_from_observation,
+            )
+        return PpoNetworks(network, layout.spec, self.normalize_rewards)
+
+    def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:
+        return PpoPolicy(networks, self.discount, mode)
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
+        return [
+            queue_table(_TABLE.format(learner), signature, self._items(layout), 1 + self.max_policy_lag)
+            for learner in range(layout.learners)
+        ]
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
+        # The observation that ends a sequence is written again as the first of the next, see `Pace`.
+        return SequenceWriter(
+            replay,
+            layout,
+            _TABLE.format(actor % layout.learners),
+            self.unroll_length,
+            period=self.unroll_length + 1,
+        )
+
+    def make_dataset(
+        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
+    ) -> ReplayDataset:
+        table = _TABLE.format(input_context.input_pipeline_id)
+        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
+        dataset = queue_dataset(replay, table, signature, self._sequences_at_once(layout))
+        return ReplayDataset(dataset, table, self._items(layout))
+
+    def pace(self, layout: Layout) -> Pace:
+        return Pace(
+            max_policy_lag=self.max_policy_lag,
+            unroll_length=self.unroll_length,
+            items_per_actor=self.batch_size // (layout.actors * layout.envs_per_actor),
+        )
+
+    def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> "PpoLearner":
+        return PpoLearner(
+            self, networks, strategy, layout, self.batch_size // layout.replicas // self._sequences_at_once(layout)
+        )
+
+    def _items(self, layout: Layout) -> int:
+        """Items that a learner node takes for an iteration."""
+        return self.batch_size // (layout.envs_per_actor * layout.learners)
+
+    def _sequences_at_once(self, layout: Layout) -> int:
+        """Sequences that a replica gets at once: those of an actor, or its part of them."""
+        return min(layout.envs_per_actor, self.batch_size // layout.replicas)
+
+    def values(self, networks: PpoNetworks, sample: Sample) -> tf.Tensor:
+        """The values `[T + 1, B]` of a sample's observations."""
+        record = sample.record
+        outputs, _ = networks.network.unroll(Inputs(record.observation), sample.state.network, record.first)
+        return outputs.value
+
+    def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
+        """A replica's share of what an iteration learns from; takes its returns into their statistics.
+
+        Args:
+          networks: what learns.
+          samples: a replica's share of a batch, in parts.
+          values: `[T + 1, B]`, of each part.
+        """
+        record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
+        state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
+        value = tf.concat(values, axis=1)
+        counts_t = counts(record.first, record.last, record.discount)
+        estimates = gae(
+            values=value,
+            r_t=self._normalized_reward(networks, record),
+            discount_t=self.discount * tf.cast(record.discount, value.dtype),
+            counts_t=counts_t,
+            lambda_=self.gae_lambda,
+        )
+        advantages = estimates.advantages
+        if self.normalize_advantages:
+            advantages = standardized(advantages, counts_t, sum_over_replicas)
+        rollout = Rollout(
+            observation=tree.map_structure(lambda leaf: leaf[:-1], record.observation),
+            first=record.first[:-1],
+            action=record.action if networks.bounds is None else record.extras.gaussian,
+            log_prob=record.extras.log_prob,
+            counts=counts_t,
+            value=value[:-1],
+            advantage=advantages,
+            target=estimates.targets,
+            behaviour_step=tf.cast(record.version[..., 1], value.dtype),
+            state=state.network,
+        )
+        if self.core != "none":
+            return rollout
+
+        def as_sequences(leaf: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(leaf, (1, leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]))
+
+        return tree.map_structure(as_sequences, rollout)
+
+    def loss(self, networks: PpoNetworks, part: tuple[Rollout, Minibatch]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """A replica's part of the loss of a minibatch (equation (9)), and of the metrics.
+
+        Args:
+          networks: what learns.
+          part: a rollout, and which part of it the minibatch is.
+        """
+        rollout, minibatch = part
+        columns = rollout.counts.shape[1] // self.minibatches
+        order = tf.random.experimental.stateless_shuffle(tf.range(rollout.counts.shape[1]), minibatch.seed)
+        chosen = order[minibatch.number * columns :][:columns]
+        if self.minibatches > 1:
+            sequences, state = rollout._replace(state=()), rollout.state
+            rollout = tree.map_structure(lambda leaf: tf.gather(leaf, chosen, axis=1), sequences)
+            rollout = rollout._replace(state=tree.map_structure(lambda leaf: tf.gather(leaf, chosen), state))
+
+        network = networks.network
+        outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
+        policy, counts_t, dtype = networks.policy(outputs), rollout.counts, outputs.value.dtype
+        log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, counts_t)
+        # Divided by the global minibatch, not by the transitions that count in this replica: so that the sum over the
+        # replicas is the loss of the whole.
+        scale = self.minibatches / (self.unroll_length * self.batch_size)
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+
+        policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, counts_t, minibatch.clip))
+        if self.clip_value:
+            of_value = clipped_value_loss(outputs.value, rollout.value, rollout.target, counts_t, minibatch.clip)
+        else:
+            of_value = value_loss(outputs.value, rollout.target, counts_t)
+        value_part = mean(of_value)
+        entropy_part = mean(entropy_loss(policy.entropy(), counts_t))
+        loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
+        loss += network.regularization_loss()
+        metrics = {
+            "policy_loss": policy_part,
+            "value_loss": value_part,
+            "entropy": -entropy_part,
+            "kl": mean(approximate_kl(log_ratio_t)),
+            "clipped": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(minibatch.clip, dtype)),
+            "value": mean(outputs.value),
+            "counting_transitions": mean(counts_t),
+            "behaviour_step": mean(rollout.behaviour_step),
+        }
+        return loss, metrics
+
+    def _normalized_reward(self, networks: PpoNetworks, record: Record) -> tf.Tensor:
+        if networks.returns is None:
+            return record.reward
+        networks.returns.update(record.extras.discounted_return)
+        return tf.clip_by_value(networks.returns.divide_by_deviation(record.reward), -_REWARD_CLIP, _REWARD_CLIP)
+
+
+class PpoLearner(GradientLearner):
+    """A learner whose step is a whole iteration: advantages of a batch, and then epochs of minibatches (algorithm 1).
+
+    What is older than `max_policy_lag` is not learnt from: actors that were restarted, or that helped out while another
+    one was slow, may have given more than the iteration that it was meant for had room for.
+
+    Args:
+      agent: the recipe.
+      networks: what is trained.
+      strategy: whose scope the networks were made in.
+      layout: of the run.
+      parts: elements of the dataset, one to each replica, that make a batch.
+    """
+
+    def __init__(self, agent: Ppo, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout, parts: int):
+        super().__init__(
+            functools.partial(agent.loss, networks),
+            networks.network.trainable_variables,
+            make_optimizer("adam", agent.learning_rate, None, 0.0, agent.optimizer_epsilon),
+            strategy,
+            agent.max_gradient_norm,
+        )
+        self._agent = agent
+        self._seed = layout.seed
+        self._parts = parts
+        self._iterations = max(1, layout.max_steps // (agent.unroll_length * agent.batch_size))
+        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
+
+        def in_replicas(function: Any) -> Any:
+            return tf.function(lambda *arguments: strategy.run(function, args=arguments), autograph=False)
+
+        self._values = in_replicas(functools.partial(agent.values, networks))
+        self._rollout = in_replicas(functools.partial(agent.rollout, networks))
+        normalizer = networks.network.normalizer
+        self._normalizer_update = None if normalizer is None else in_replicas(normalizer.update)
+
+    def step(self, iterator: Iterator[Any]) -> Update:
+        """Takes a batch from `iterator` and makes one iteration."""
+        agent, step = self._agent, int(self._steps.numpy())
+        samples, stale = self._take_batch(iterator, step)
+        rollout = self._rollout(samples, [self._values(sample) for sample in samples])
+        left = max(0.0, 1.0 - step / self._iterations)
+        rate = agent.learning_rate * (left if agent.learning_rate_decay else 1.0)
+        clip = agent.clip * (left if agent.clip_decay else 1.0)
+        self.optimizer.learning_rate = rate
+        for epoch in range(agent.epochs):
+            seed = tf.constant([self._seed, step * agent.epochs + epoch], tf.int64)
+            of_minibatches = [
+                self._compiled((rollout, Minibatch(seed, tf.constant(number), tf.constant(clip))))
+                for number in range(agent.minibatches)
+            ]
+            metrics = {
+                name: sum(each[name] for each in of_minibatches) / agent.minibatches for name in of_minibatches[0]
+            }
+            # A sum over all replicas: they all come to the same decision.
+            if agent.target_kl is not None and float(metrics["kl"]) > agent.target_kl:
+                break
+        if self._normalizer_update is not None:
+            # Not before: the first epoch begins with the network that acted.
+            self._normalizer_update(rollout.observation)
+        self._steps.assign_add(1)
+        return Update({**metrics, "epochs": epoch + 1, "learning_rate": rate, "clip": clip, "stale": stale})
+
+    def _take_batch(self, iterator: Iterator[Any], step: int) -> tuple[list[Sample], int]:
+        """The parts of the next batch, and how many were left out because their weights are too old."""
+        samples: list[Sample] = []
+        stale = 0
+        while len(samples) < self._parts:
+            sample = next(iterator)
+            steps = [version[..., 1] for version in self._strategy.experimental_local_results(sample.record.version)]
+            oldest, newest = min(map(np.min, steps)), max(map(np.max, steps))
+            # Those from the future were made by a learner that has gone back to its checkpoint since.
+            if step - self._agent.max_policy_lag <= oldest and newest <= step:
+                samples.append(sample)
+            else:
+                stale += 1
+        return samples, stale
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    return min((n for n in range(1, number + 1) if number % n == 0), key=lambda n: (abs(n - wanted), n))

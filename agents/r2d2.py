@@ -1,0 +1,354 @@
+"""R2D2: recurrent replay distributed DQN (Kapturowski et al. 2019, https://openreview.net/forum?id=r1lyTjAqYX)."""
+
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Sample
+from ..networks.defaults import q_network
+from ..networks.network import Inputs, Network
+from ..replay import (
+    PrioritisedSequenceWriter,
+    ReplayDataset,
+    ReplayHandle,
+    ReplayLimits,
+    check_stack,
+    drawn_dataset,
+    initial_frames,
+    prioritised_sequence_signature,
+    push_frames,
+    read_sequences,
+    replay_table,
+    stacked_spec,
+)
+from .agent import Agent, Mode
+from .learning import make_optimizer
+from .losses.exploration import epsilon_greedy, epsilon_ladder
+from .losses.prioritisation import importance_weights, mixed_priority
+from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
+from .losses.replicas import largest_over_replicas
+from .losses.transitions import counts
+from .losses.value_rescaling import EPSILON, inverse_rescale
+from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action, check_ranges
+
+_TABLE = "replay"
+
+
+class R2D2State(NamedTuple):
+    """What the policy knows of the past; the previous reward comes with the tick."""
+
+    core: Nest
+    """Of the network's core, leaves `[B, ...]`."""
+    previous_action: Any
+    """`[B]`, the action that led to the observation."""
+    frames: Nest
+    """Those that are stacked with the observation's.  Replay has them already and does not keep these."""
+
+
+class R2D2Extras(NamedTuple):
+    """What the behaviour policy leaves in the record."""
+
+    q: Any
+    """`[B, A]`, for the first priorities."""
+    previous_reward: Any
+    """`[B]`, the reward that came with the observation: a sequence holds only those that followed."""
+
+
+class R2D2Policy(tf.Module):
+    """Epsilon-greedy, each environment with a rate of its own to train, and without exploration to evaluate."""
+
+    def __init__(self, networks: QNetworks, agent: "R2D2", mode: Mode):
+        super().__init__()
+        self.network = networks.online
+        self._spec = networks.spec
+        self._slots = networks.slots
+        self._agent = agent
+        self._epsilon = agent.epsilon if mode == "train" else 0.0
+
+    def initial_state(self, batch_size: int) -> R2D2State:
+        return R2D2State(
+            core=self.network.initial_state(batch_size),
+            previous_action=tf.zeros((batch_size,), self._spec.action.dtype),
+            frames=initial_frames(self._spec, self._agent.frame_stack, batch_size),
+        )
+
+    def __call__(
+        self, tick: EnvironmentOutput, state: R2D2State, slot: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Nest, Nest, Nest]:
+        observation, frames = push_frames(tick, state.frames, self._agent.frame_stack)
+        q, core = self.network.step(Inputs(observation, state.previous_action, tick.reward), state.core, tick.first)
+        epsilon = epsilon_ladder(slot, self._slots, self._epsilon, self._agent.epsilon_alpha)
+        action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
+        return action, R2D2Extras(q, tick.reward), R2D2State(core, action, frames)
+
+
+class R2D2Writer(PrioritisedSequenceWriter):
+    """Writes sequences with the state that they began with, but for its frames."""
+
+    def append(self, record: Record, state: Nest = ()) -> None:
+        super().append(record, _without_frames(state))
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D2(Agent):
+    """The recipe of R2D2.  Defaults are the paper's (section 2.3 and table 2) where it names one.
+
+    A sequence holds `burn_in + trace_length` transitions of one environment, and may reach over the end of an episode:
+    there the network forgets, and nothing is learnt from the step to the next one.  In the paper sequences end with
+    their episode.
+
+    Attributes:
+      burn_in: transitions over which the network only renews the recurrent state that replay has kept.
+      trace_length: transitions after those, which are learnt from.
+      period: steps of an environment from the start of a sequence to that of the next.
+      n_step: transitions in a return (n); fewer at the end of a sequence.
+      batch_size: sequences in a learner step, over all replicas.
+      replay_size: sequences that replay holds, over all shards; the oldest make room.
+      min_replay_size: sequences that must be there before learning begins.
+      samples_per_insert: times that a sequence is learnt from, on average; in the paper actors and learner run freely.
+      error_buffer: sequences that may be learnt from too often or too seldom; None for what fits.
+      priority_exponent: α, sequences are drawn in proportion to priority^α; 0 draws them evenly.
+      priority_eta: η, the part of the largest TD error in a priority, against that of their mean.
+      importance_exponent: β, how much of the bias of the priorities is undone.
+      discount: γ.
+      epsilon: rate of exploration of the first environment.
+      epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
+      target_update_period: learner steps after which the target network is renewed.
+      rescale_values: whether the network learns h(Q), squashed values, in place of Q.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
+      learning_rate: of Adam, at the beginning.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      optimizer_epsilon: added to the denominator of the update.
+      max_gradient_norm: global norm to which gradients are clipped.
+      frame_stack: newest images that the network sees at a time; replay holds each of them once.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      core: lstm, or none for a network without memory.
+      hidden_sizes: layers of the MLP for vector observations.
+      lstm_size: units of the LSTM core.
+      previous_inputs: whether the core also sees the previous action and reward.
+      duelling: whether value and advantages have streams of their own.
+      stream_size: units of a hidden layer in each stream; 0 for none.
+    """
+
+    burn_in: int = 40
+    trace_length: int = 80
+    period: int = 40
+    n_step: int = 5
+    batch_size: int = 64
+    replay_size: int = 100_000
+    min_replay_size: int = 1000
+    samples_per_insert: float = 4.0
+    error_buffer: float | None = None
+    priority_exponent: float = 0.9
+    priority_eta: float = 0.9
+    importance_exponent: float = 0.6
+    discount: float = 0.997
+    epsilon: float = 0.4
+    epsilon_alpha: float = 7.0
+    target_update_period: int = 2500
+    rescale_values: bool = True
+    reward_clip: float | None = None
+    learning_rate: float = 1e-4
+    learning_rate_decay: bool = False
+    optimizer_epsilon: float = 1e-3
+    max_gradient_norm: float = 40.0
+    frame_stack: int = 1
+    torso: str = "auto"
+    core: Literal["none", "lstm"] = "lstm"
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    lstm_size: int = 512
+    previous_inputs: bool = True
+    duelling: bool = True
+    stream_size: int = 512
+
+    @property
+    def _length(self) -> int:
+        return self.burn_in + self.trace_length
+
+    @property
+    def _rescaling(self) -> float | None:
+        return EPSILON if self.rescale_values else None
+
+    @property
+    def _limits(self) -> ReplayLimits:
+        return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
+
+    def check(self, layout: Layout) -> None:
+        check_action("r2d2", layout)
+        check_ranges(
+            self,
+            at_least_one=("trace_length", "period", "n_step", "target_update_period"),
+            from_zero_to_one=("priority_exponent", "priority_eta", "importance_exponent", "discount", "epsilon"),
+        )
+        if self.burn_in < 0:
+            raise CallboardError(f"agent.burn_in must be at least 0, not {self.burn_in}")
+        for name in ("period", "n_step"):
+            if getattr(self, name) > self.trace_length:
+                raise CallboardError(
+                    f"agent.{name} must be at most agent.trace_length ({self.trace_length}), not {getattr(self, name)}"
+                )
+        check_stack(layout.spec, self.frame_stack)
+        self._limits.check(layout, self.batch_size)
+        envs = layout.actors * layout.envs_per_actor
+        sequences = max(0, envs * ((layout.max_steps // envs - 1 - self._length) // self.period + 1))
+        if sequences < self.min_replay_size:
+            raise CallboardError(
+                f"learning would never begin: max_steps = {layout.max_steps} in {envs} environments make {sequences} "
+                f"sequences of {self._length} transitions, and agent.min_replay_size is {self.min_replay_size}"
+            )
+
+    def make_networks(self, layout: Layout) -> QNetworks:
+        make_network = functools.partial(
+            q_network,
+            stacked_spec(layout.spec, self.frame_stack),
+            torso=self.torso,
+            core=self.core,
+            hidden_sizes=self.hidden_sizes,
+            lstm_size=self.lstm_size,
+            duelling=self.duelling,
+            stream_size=self.stream_size,
+            previous_inputs=self.previous_inputs,
+        )
+        return QNetworks(make_network, layout)
+
+    def make_policy(self, networks: QNetworks, mode: Mode) -> R2D2Policy:
+        return R2D2Policy(networks, self, mode)
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        signature = self._signature(layout)
+        return [replay_table(_TABLE, signature, layout, self._limits, self.batch_size, self.priority_exponent)]
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> R2D2Writer:
+        return R2D2Writer(
+            replay,
+            _replay_layout(layout),
+            _TABLE,
+            self._length,
+            self.period,
+            priority=self.first_priority,
+            stack=self.frame_stack,
+            keep_extras=True,
+            shard=layout.shard_of(actor),
+        )
+
+    def make_dataset(
+        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
+    ) -> ReplayDataset:
+        dataset = drawn_dataset(
+            replay,
+            layout,
+            _TABLE,
+            self._signature(layout),
+            read=functools.partial(
+                read_sequences, layout=_replay_layout(layout), stack=self.frame_stack, keep_extras=True
+            ),
+            replica_batch=self.batch_size // layout.replicas,
+            priority_exponent=self.priority_exponent,
+        )
+        return ReplayDataset(dataset, _TABLE, self.batch_size)
+
+    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
+        steps = int(layout.max_steps / self.period * self.samples_per_insert / self.batch_size)
+        return QLearner(
+            networks,
+            self.target_update_period,
+            loss=functools.partial(self.loss, networks),
+            optimizer=make_optimizer(
+                "adam", self.learning_rate, steps if self.learning_rate_decay else None, 0.0, self.optimizer_epsilon
+            ),
+            strategy=strategy,
+            max_gradient_norm=self.max_gradient_norm,
+        )
+
+    def first_priority(self, record: Record) -> np.ndarray:
+        """The priorities of new sequences, by the values that the policy acted on.
+
+        Args:
+          record: arrays, as `replay.items.Priority` says; extras are `R2D2Extras`.
+
+        Returns:
+          `[W]`.
+        """
+        trace = self._trace(record)
+        delta_t, counts_t = self._td_errors(trace, trace.extras.q, trace.extras.q)
+        return self._priority(delta_t, counts_t).numpy()
+
+    def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """A replica's part of the loss of a batch (section 2.3), and of the metrics; `priority` is `[B]`, its own.
+
+        Args:
+          networks: as by `make_networks`.
+          sample: sequences `[burn_in + trace_length + 1, B, ...]`, as by `replay.read_sequences`, with `R2D2State`.
+        """
+        trace, info = self._trace(sample.record), sample.info
+        q_online = self._values(networks.online, sample, training=True)
+        delta_t, counts_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
+        weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            # Divided by the global batch, so that the sum over the replicas is the loss of the whole batch.
+            size = self.batch_size * (self.trace_length if per_element.shape.rank == 2 else 1)
+            return tf.reduce_sum(tf.cast(per_element, delta_t.dtype)) / size
+
+        loss = mean(td_loss(delta_t, weight)) + networks.online.regularization_loss()
+        value_t = tf.reduce_max(q_online[:-1], axis=-1)
+        metrics = {
+            "td_error": mean(tf.abs(delta_t)),
+            "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
+            "importance_weight": mean(weight),
+            "counting_transitions": mean(counts_t),
+            "behaviour_step": mean(trace.version[..., 1]),
+            "priority": self._priority(delta_t, counts_t),
+        }
+        return loss, metrics
+
+    def _signature(self, layout: Layout) -> Nest:
+        return prioritised_sequence_signature(_replay_layout(layout), self._length, self.frame_stack, keep_extras=True)
+
+    def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
+        """The values `[trace_length + 1, B, A]`, from the state that burn-in leaves; no gradients flow into burn-in."""
+        record, state, burn_in = sample.record, sample.state, self.burn_in
+        inputs = Inputs(
+            record.observation,
+            tf.concat([state.previous_action[tf.newaxis], record.action], axis=0),
+            tf.concat([record.extras.previous_reward[:1], record.reward], axis=0),
+        )
+        core = state.core
+        if burn_in:
+            before = tree.map_structure(lambda leaf: leaf[:burn_in], inputs)
+            _, core = network.unroll(before, core, record.first[:burn_in])
+            core = tree.map_structure(tf.stop_gradient, core)
+        after = tree.map_structure(lambda leaf: leaf[burn_in:], inputs)
+        q, _ = network.unroll(after, core, record.first[burn_in:], training)
+        return q
+
+    def _trace(self, record: Record) -> Record:
+        return tree.map_structure(lambda leaf: leaf[self.burn_in :], record)
+
+    def _td_errors(self, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """TD errors, and which transitions count, `[trace_length, B]`."""
+        counts_t = counts(trace.first, trace.last, trace.discount)
+        reward_t = tf.convert_to_tensor(trace.reward)
+        if self.reward_clip is not None:
+            reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
+        discount_t = self.discount * tf.cast(trace.discount, q_target.dtype)
+        target_t = sequence_double_q_targets(
+            q_online, q_target, reward_t, discount_t, counts_t, self.n_step, self._rescaling
+        )
+        return td_error(q_online[:-1], trace.action, target_t, counts_t), counts_t
+
+    def _priority(self, delta_t: tf.Tensor, counts_t: tf.Tensor) -> tf.Tensor:
+        return mixed_priority(delta_t, counts_t, self.priority_eta) + SMALLEST_PRIORITY
+
+
+def _without_frames(state: R2D2State) -> R2D2State:
+    return state._replace(frames=())
+
+
+def _replay_layout(layout: Layout) -> Layout:
+    """The layout with the state that replay keeps."""
+    return layout._replace(state=_without_frames(layout.state))

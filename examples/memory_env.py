@@ -1,0 +1,58 @@
+"""A task for a memory: what must be done in the end is told in the beginning, and only there.
+
+From the root of the repository:
+
+    callboard train --recipe r2d2-memory
+    callboard train --recipe apex-memory
+
+R2D2 learns it; Ape-X, whose network has no memory, stays at a return of 1/2.  Its arguments are options:
+`--env-options.delay 10`.
+"""
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+
+class Memory(dm_env.Environment):
+    """The first observation tells which of two actions pays `delay` steps later.
+
+    Actions before that change nothing.  An episode has `delay + 1` steps, and its return is 1 where the last action was
+    right, 0 where it was wrong: the mean return is the part of the episodes that ended right, 1/2 by chance.
+    """
+
+    def __init__(self, seed: int, delay: int = 20):
+        """An environment that asks after `delay` steps, at least 1; `seed` is of what it tells."""
+        if delay < 1:
+            raise ValueError(f"delay must be at least 1, not {delay}")
+        self._random = np.random.default_rng(seed)
+        self._delay = delay
+        self._over = True
+
+    def observation_spec(self) -> specs.BoundedArray:
+        """What is told, -1 for action 0 and 1 for action 1, and 0 after the first observation; the time, from 0 to 1.
+
+        The time is 1 where the action pays, and after it.
+        """
+        return specs.BoundedArray((2,), np.float32, minimum=[-1.0, 0.0], maximum=1.0, name="tell_and_time")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(2, name="answer")
+
+    def reset(self) -> dm_env.TimeStep:
+        self._over = False
+        self._time = 0
+        self._right = int(self._random.integers(2))
+        return dm_env.restart(self._observation(tell=2 * self._right - 1))
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        if self._over:
+            return self.reset()
+        self._over = self._time == self._delay
+        if self._over:
+            return dm_env.termination(float(action == self._right), self._observation())
+        self._time += 1
+        return dm_env.transition(0.0, self._observation())
+
+    def _observation(self, tell: int = 0) -> np.ndarray:
+        return np.array([tell, self._time / self._delay], np.float32)

@@ -1,0 +1,247 @@
+"""Trains a residual network (callboard/networks/residual.py) to tell images apart, on one device or many.
+
+    python examples/train_resnet.py --data images.npz --out runs/resnet
+    python examples/train_resnet.py --data photographs --size 64 --depth 56 --devices 2 --out runs/resnet
+    python examples/train_resnet.py --data cifar10 --out runs/resnet     # or dmlab; pip install tensorflow-datasets
+
+`--data` is a name of tensorflow_datasets, an `.npz` file with x_train, y_train, x_test and y_test, or a folder with
+`train/CLASS/*.png` and `test/CLASS/*.png`.  For several hosts give each its TF_CONFIG and `--strategy multi-worker`.
+The output holds `checkpoints/`, from which the same command goes on after an interruption, `tensorboard/` and `model/`,
+a SavedModel that takes the images as bytes.
+"""
+
+import argparse
+import math
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+# Before TensorFlow is imported, which reads it then.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from callboard.data import CallboardError  # noqa: E402
+from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
+
+PADDING = 4
+TEST_BATCH = 250
+SHUFFLED = 50_000
+"""Images from which the next one is drawn."""
+MEASURED = 5_000
+"""Images that the mean and the variance are taken of."""
+
+
+class Data(NamedTuple):
+    """Images, uint8 `[size, size, channels]`, with their classes, int64."""
+
+    train: tf.data.Dataset
+    test: tf.data.Dataset
+    classes: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="cifar10, dmlab, a folder, or an .npz file")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="directory; all workers must see it")
+    parser.add_argument("--size", type=int, default=32, help="height and width of images from a folder or of dmlab")
+    parser.add_argument("--depth", type=int, default=20, choices=RESNET_DEPTHS)
+    parser.add_argument("--width", type=int, default=1, help="multiplies the channels")
+    parser.add_argument("--l2", type=float, default=1e-4, help="weight decay")
+    parser.add_argument("--strategy", choices=("mirrored", "multi-worker"), default="mirrored")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs, or cores where there are none, of each worker")
+    parser.add_argument("--global-batch", type=int, default=128, help="images in a step, over all replicas")
+    parser.add_argument("--epochs", type=int, default=164)
+    parser.add_argument("--learning-rate", type=float, default=0.1, help="divided by 10 after 1/2 and 3/4 of all steps")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    tf.get_logger().setLevel("ERROR")
+    try:
+        train(options)
+    except CallboardError as error:
+        print(f"train_resnet: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def train(options: argparse.Namespace) -> None:
+    for name in ("size", "width", "epochs"):
+        if getattr(options, name) < 1:
+            raise CallboardError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    strategy = make_strategy(options.strategy, options.devices)
+    replicas = strategy.num_replicas_in_sync
+    if options.global_batch < 1 or options.global_batch % replicas:
+        near = replicas * max(1, round(options.global_batch / replicas))
+        raise CallboardError(f"{replicas} replicas cannot share --global-batch {options.global_batch}: try {near}")
+    data = load(options.data, options.size)
+    images = data.train.cardinality().numpy()
+    if images < options.global_batch:
+        raise CallboardError(f"there are {images} images to train on: --global-batch must not be more")
+
+    def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        # Shards before it shuffles: no image is in two of them.
+        share = data.train.shard(context.num_input_pipelines, context.input_pipeline_id)
+        share = share.shuffle(min(images, SHUFFLED), options.seed).repeat()
+        seeds = tf.data.Dataset.random(options.seed + context.input_pipeline_id).batch(2)
+        share = tf.data.Dataset.zip((share, seeds)).map(augment, tf.data.AUTOTUNE)
+        return share.batch(context.get_per_replica_batch_size(options.global_batch)).prefetch(tf.data.AUTOTUNE)
+
+    steps = images // options.global_batch
+    tf.keras.utils.set_random_seed(options.seed)
+    mean, variance = moments(data.train.shard(math.ceil(images / MEASURED), 0))
+    with strategy.scope():
+        model = make_model(data, mean, variance, options)
+        decay = tf.keras.optimizers.schedules.PiecewiseConstantDecay(
+            [options.epochs * steps // 2, options.epochs * steps * 3 // 4],
+            [options.learning_rate / factor for factor in (1, 10, 100)],
+        )
+        model.compile(
+            tf.keras.optimizers.SGD(decay, momentum=0.9),
+            tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    own = own_directory(strategy, options.out)
+    model.fit(
+        strategy.distribute_datasets_from_function(batches),
+        epochs=options.epochs,
+        steps_per_epoch=steps,
+        verbose=2,
+        callbacks=[
+            tf.keras.callbacks.BackupAndRestore(str(options.out / "checkpoints"), delete_checkpoint=False),
+            tf.keras.callbacks.TensorBoard(str(own / "tensorboard"), profile_batch=0),
+        ],
+    )
+    # The same network without a strategy: what is saved of it can be loaded under any, or none.
+    alone = make_model(data, mean, variance, options)
+    alone.set_weights(model.get_weights())
+    export(alone, own / "model")
+    serve = tf.saved_model.load(str(own / "model")).signatures["serving_default"]
+    print(f"test accuracy {accuracy(serve, data.test):.4f}")
+
+
+def make_strategy(name: str, devices: int) -> tf.distribute.Strategy:
+    """A strategy over the first `devices` GPUs of each worker, or over as many cores where there are none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    kind, there = ("GPU", len(gpus)) if gpus else ("CPU", os.cpu_count() or 1)
+    if not 1 <= devices <= there:
+        raise CallboardError(f"--devices must lie between 1 and {there}, the {kind}s that there are, not be {devices}")
+    if gpus:
+        tf.config.set_visible_devices(gpus[:devices], "GPU")
+    elif devices > 1:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy([f"{kind}:{index}" for index in range(devices)])
+    if "TF_CONFIG" not in os.environ:
+        raise CallboardError("--strategy multi-worker needs the addresses of all workers: set TF_CONFIG")
+    if kind == "CPU" and devices > 1:
+        raise CallboardError("without GPUs, workers have one device each: leave out --devices and start more workers")
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def own_directory(strategy: tf.distribute.Strategy, out: pathlib.Path) -> pathlib.Path:
+    """Where a worker writes: the first one to the output itself, the others below it."""
+    worker = strategy.cluster_resolver
+    first = "chief" if worker and "chief" in worker.cluster_spec().jobs else "worker"
+    if worker is None or (worker.task_type, worker.task_id) == (first, 0):
+        return out
+    return out / f"{worker.task_type}-{worker.task_id}"
+
+
+def load(name: str, size: int) -> Data:
+    path = pathlib.Path(name)
+    if path.suffix == ".npz" and path.is_file():
+        with np.load(path) as file:
+            missing = {"x_train", "y_train", "x_test", "y_test"} - set(file)
+            if missing:
+                raise CallboardError(f"{path} must hold x_train, y_train, x_test and y_test; no {sorted(missing)[0]}")
+            parts = [(file[f"x_{part}"], file[f"y_{part}"].ravel().astype(np.int64)) for part in ("train", "test")]
+        for images, _ in parts:
+            if images.dtype != np.uint8 or images.ndim != 4:
+                raise CallboardError(f"{path} must hold images as uint8 [N, height, width, channels]")
+        train, test = map(tf.data.Dataset.from_tensor_slices, parts)
+        return Data(train, test, int(max(labels.max() for _, labels in parts)) + 1)
+    if path.is_dir():
+        return load_folder(path, size)
+    if name not in ("cifar10", "dmlab"):
+        raise CallboardError(f"there is no {name}: give cifar10, dmlab, a folder or an .npz file")
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise CallboardError(f"{name} needs tensorflow_datasets ({error}): pip install tensorflow-datasets") from error
+    parts, info = tfds.load(name, split=["train", "test"], with_info=True)
+    resize = name == "dmlab"
+    train, test = (
+        part.map(lambda row: (resized(row["image"], size) if resize else row["image"], row["label"]), tf.data.AUTOTUNE)
+        for part in parts
+    )
+    return Data(train, test, info.features["label"].num_classes)
+
+
+def load_folder(path: pathlib.Path, size: int) -> Data:
+    classes = sorted(folder.name for folder in path.glob("train/*") if folder.is_dir())
+    parts = []
+    for part in ("train", "test"):
+        files = [(str(file), label) for label, name in enumerate(classes) for file in (path / part / name).glob("*.*")]
+        if len({label for _, label in files}) < max(2, len(classes)):
+            raise CallboardError(f"{path} must hold train/CLASS/*.png and test/CLASS/*.png with images of each class")
+        # Mixed, in one order for all workers.
+        files.sort()
+        names, labels = zip(*(files[index] for index in np.random.default_rng(0).permutation(len(files))), strict=True)
+        dataset = tf.data.Dataset.from_tensor_slices((list(names), np.array(labels, np.int64)))
+        parts.append(dataset.map(lambda file, label: (read(file, size), label), tf.data.AUTOTUNE))
+    return Data(parts[0], parts[1], len(classes))
+
+
+def read(file: tf.Tensor, size: int) -> tf.Tensor:
+    image = tf.io.decode_image(tf.io.read_file(file), channels=3, expand_animations=False)
+    return tf.ensure_shape(resized(image, size), (size, size, 3))
+
+
+def resized(image: tf.Tensor, size: int) -> tf.Tensor:
+    return tf.saturate_cast(tf.round(tf.image.resize(image, (size, size), antialias=True)), tf.uint8)
+
+
+def augment(example: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A random crop of the padded image, and a random flip (He et al. 2016, section 4.2)."""
+    image, label = example
+    padded = tf.pad(image, ((PADDING, PADDING), (PADDING, PADDING), (0, 0)))
+    cropped = tf.image.stateless_random_crop(padded, image.shape, seed)
+    return tf.image.stateless_random_flip_left_right(cropped, seed + 1), label
+
+
+def moments(images: tf.data.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each channel."""
+    batches = [batch.astype(np.float64) for batch, _ in images.batch(TEST_BATCH).as_numpy_iterator()]
+    pixels = np.concatenate(batches).reshape(-1, batches[0].shape[-1])
+    return pixels.mean(axis=0), np.maximum(pixels.var(axis=0), 1.0)
+
+
+def make_model(data: Data, mean: np.ndarray, variance: np.ndarray, options: argparse.Namespace) -> tf.keras.Model:
+    shape = data.train.element_spec[0].shape
+    classifier = resnet_classifier(shape, data.classes, options.depth, options.width, options.l2)
+    normalization = tf.keras.layers.Normalization(mean=mean, variance=variance)
+    return tf.keras.Sequential([tf.keras.Input(shape, dtype=tf.uint8), normalization, classifier])
+
+
+def export(model: tf.keras.Model, path: pathlib.Path) -> None:
+    """Writes a SavedModel that takes `images`, uint8 `[N, ...]`, and gives `probabilities`."""
+    images = tf.TensorSpec(model.input_shape, tf.uint8, "images")
+    serve = tf.function(lambda images: {"probabilities": tf.nn.softmax(model(images, training=False))})
+    module = tf.Module()
+    module.weights = model.variables
+    tf.saved_model.save(module, str(path), signatures=serve.get_concrete_function(images))
+
+
+def accuracy(serve: Callable[..., dict[str, tf.Tensor]], test: tf.data.Dataset) -> float:
+    correct = [
+        np.argmax(serve(images=images)["probabilities"], axis=-1) == labels for images, labels in test.batch(TEST_BATCH)
+    ]
+    return float(np.mean(np.concatenate(correct)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Generalised advantage estimation against sums written straight from the paper, and numbers worked by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from episodes import is_experience, random_ticks
+
+from callboard.agents.losses.gae import gae, standardized
+from callboard.agents.losses.transitions import counts
+
+GAMMA = 0.9
+
+
+def random_sequences(seed, steps=12, batch=24):
+    rng = np.random.default_rng(seed)
+    first, last, discount = random_ticks(rng, steps, batch)
+    sequences = dict(
+        values=rng.normal(size=(steps + 1, batch)),
+        r_t=rng.normal(size=(steps, batch)),
+        discount_t=GAMMA * discount,
+        counts_t=counts(first, last, discount).numpy(),
+    )
+    return sequences, (first, last, discount)
+
+
+def advantage_sum(sequences, ticks, lambda_, s, b):
+    """Equation (16) from the tick s on, to the end of the episode or of the sequence."""
+    first, last, discount = ticks
+    values, r_t = sequences["values"][:, b], sequences["r_t"][:, b]
+    advantage, weight = 0.0, 1.0
+    for t in range(s, len(r_t)):
+        if not is_experience(first, last, discount, t, b):
+            break
+        terminated = discount[t, b] == 0
+        delta = r_t[t] + (0.0 if terminated else GAMMA * values[t + 1]) - values[t]
+        advantage += weight * delta
+        if terminated:
+            break
+        weight *= GAMMA * lambda_
+    return advantage
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_the_sum_of_the_paper(seed, lambda_):
+    sequences, ticks = random_sequences(seed)
+    _, last, discount = ticks
+    does_count = sequences["counts_t"]
+    # There are ignored actions, terminations, time limits, and episodes cut off without their final observation.
+    assert last[:-1].any() and (does_count & (discount == 0)).any() and (last[1:] & (discount == 1)).any()
+    assert (~does_count & ~last[:-1]).any()
+
+    result = gae(**sequences, lambda_=lambda_)
+    steps, batch = does_count.shape
+    expected = np.array([[advantage_sum(sequences, ticks, lambda_, s, b) for b in range(batch)] for s in range(steps)])
+    assert result.advantages.dtype == tf.float64
+    np.testing.assert_allclose(result.advantages, expected, atol=1e-12)
+    np.testing.assert_allclose(result.targets, sequences["values"][:-1] + expected, atol=1e-12)
+
+
+def test_by_hand():
+    """gamma 1/2, lambda 1/2: a time limit after the second step, shown at tick 2, and then a termination."""
+    sequence = dict(
+        values=[[1.0], [2.0], [4.0], [3.0], [100.0]],
+        r_t=[[1.0], [2.0], [9.0], [5.0]],
+        discount_t=[[0.5], [0.5], [0.5], [0.0]],
+        counts_t=[[True], [True], [False], [True]],
+    )
+    # delta: 1 + 1 - 1 = 1; 2 + 2 - 2 = 2, bootstrapped from the final observation's value of 4; none; 5 - 3 = 2.
+    # A_0 = 1 + 1/4 * 2 = 1.5.
+    result = gae(**sequence, lambda_=0.5)
+    np.testing.assert_allclose(result.advantages, [[1.5], [2.0], [0.0], [2.0]])
+    np.testing.assert_allclose(result.targets, [[2.5], [4.0], [4.0], [5.0]])
+
+
+def test_what_does_not_count_cannot_spoil_the_rest():
+    sequences, _ = random_sequences(5)
+    expected = gae(**sequences, lambda_=0.9)
+    sequences["r_t"] = np.where(sequences["counts_t"], sequences["r_t"], np.inf)
+    result = gae(**sequences, lambda_=0.9)
+    np.testing.assert_array_equal(result.advantages, expected.advantages)
+    np.testing.assert_array_equal(result.targets, expected.targets)
+
+
+def test_no_gradients_flow():
+    sequences, _ = random_sequences(1)
+    values = tf.constant(sequences.pop("values"))
+    with tf.GradientTape() as tape:
+        tape.watch(values)
+        total = tf.add_n([tf.reduce_sum(part) for part in gae(values, **sequences, lambda_=0.9)])
+    assert tape.gradient(total, values) is None
+
+
+def test_wrong_shapes_are_named():
+    sequences, _ = random_sequences(0)
+    with pytest.raises(ValueError, match="v_t .*r_t"):
+        gae(**{**sequences, "values": sequences["values"][:-1]}, lambda_=1.0)
+    with pytest.raises(ValueError, match="r_t has shape"):
+        gae(**{**sequences, "r_t": sequences["r_t"][0]}, lambda_=1.0)
+
+
+def test_standardized_over_what_counts():
+    rng = np.random.default_rng(0)
+    advantages = 5 + 3 * rng.normal(size=(7, 9))
+    does_count = rng.random((7, 9)) < 0.6
+    result = standardized(np.where(does_count, advantages, 1000.0), does_count).numpy()
+    chosen = advantages[does_count]
+    np.testing.assert_allclose(result[does_count], (chosen - chosen.mean()) / chosen.std(), rtol=1e-7)
+    np.testing.assert_array_equal(result[~does_count], 0)
+
+
+def test_standardized_of_nothing_and_of_equals():
+    np.testing.assert_array_equal(standardized(np.ones((2, 3)), np.zeros((2, 3), bool)), np.zeros((2, 3)))
+    np.testing.assert_array_equal(standardized(np.full((2, 3), 0.5), np.ones((2, 3), bool)), np.zeros((2, 3)))

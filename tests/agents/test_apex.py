@@ -1,0 +1,477 @@
+"""Ape-X: what it refuses, how it explores, its loss against a loop over numbers, its way through replay, and replicas.
+
+Run as a program it prints what several replicas do, since devices are set before TensorFlow starts.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from callboard.agents.acting import Actor, CompiledPolicy, tick_spec, trace_layout
+from callboard.agents.apex import Apex, ApexExtras
+from callboard.data import CallboardError, ItemInfo, Layout, Record, Sample
+from callboard.environments import GymnasiumBatch
+from callboard.launch.experiment import Experiment
+from callboard.launch.run import run
+from callboard.networks.network import Inputs
+from callboard.replay import BatchReader, PriorityUpdater, ReplayHandle, start_server
+from callboard.specs import EnvironmentSpec, zeros
+
+ACTIONS = 3
+SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
+SMALL: dict[str, Any] = dict(
+    batch_size=8, replay_size=500, min_replay_size=20, hidden_sizes=(16,), optimizer="adam", learning_rate=1e-3
+)
+
+
+def layout_of(spec: Any = SPEC, envs_per_actor: int = 2, actors: int = 2, replicas: int = 1) -> Layout:
+    return Layout(spec, envs_per_actor, actors, shards=1, replicas=replicas, seed=1, max_steps=1000)
+
+
+def q_of(network: Any, observation: Any) -> np.ndarray:
+    return network.step(Inputs(observation), (), np.zeros(len(observation), bool))[0].numpy()
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "changed, layout, message",
+    [
+        ({}, dict(spec=SPEC._replace(action=dm_specs.BoundedArray((1,), np.float32, -1, 1))), "one discrete action"),
+        (dict(replay_size=4, min_replay_size=2), {}, "a replay of 4 items .* smaller than a batch of 8"),
+        (dict(error_buffer=9.0), {}, "agent.error_buffer of 9 cannot keep 8 samples per insert.* at least 24"),
+        (dict(error_buffer=float("nan")), {}, "agent.error_buffer of nan cannot keep 8 samples per insert"),
+        (dict(samples_per_insert=-1.0), {}, "agent.samples_per_insert must be more than 0"),
+        (dict(n_step=0), {}, "agent.n_step must be at least 1"),
+        (dict(target_update_period=0), {}, "agent.target_update_period must be at least 1"),
+        (dict(importance_exponent=1.5), {}, "agent.importance_exponent must lie between 0 and 1"),
+        (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
+        ({}, dict(replicas=3), "make agent.batch_size a multiple of 3"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(changed, layout, message):
+    Apex(**SMALL).check(layout_of())
+    with pytest.raises(CallboardError, match=message) as raised:
+        Apex(**{**SMALL, **changed}).check(layout_of(**layout))
+    assert "\n" not in str(raised.value)
+
+
+# How it acts.
+
+
+def test_every_slot_explores_at_its_own_rate():
+    agent = Apex(**SMALL, epsilon=0.8, epsilon_alpha=3.0)
+    networks = agent.make_networks(layout_of())
+    act = tf.function(agent.make_policy(networks, "train"), autograph=False)
+    tick = zeros(tick_spec(layout_of(), 2))
+    greedy = q_of(networks.online, tick.observation).argmax(axis=-1)
+    # The second actor has the slots 2 and 3 of 4.
+    actions = np.array([act(tick, (), tf.constant([2, 3]), tf.constant([1, seed]))[0] for seed in range(1000)])
+    expected = [0.8 ** (1 + 3 * slot / 3) * (1 - 1 / ACTIONS) for slot in (2, 3)]
+    np.testing.assert_allclose((actions != greedy).mean(axis=0), expected, atol=0.05)
+
+
+def test_an_evaluation_does_not_explore():
+    agent = Apex(**SMALL, epsilon=1.0, epsilon_alpha=0.0)
+    networks = agent.make_networks(layout_of())
+    policy = CompiledPolicy(agent.make_policy(networks, "evaluate"), layout_of(), np.arange(2), seed=1)
+    tick = zeros(tick_spec(layout_of(), 2))
+    greedy = q_of(networks.online, tick.observation).argmax(axis=-1)
+    for _ in range(20):
+        np.testing.assert_array_equal(policy(tick)[0], greedy)
+
+
+# The loss.
+
+
+def random_windows(agent: Apex, batch: int, seed: int = 0, counted: Any = True) -> Sample:
+    """Windows that hold whole and ended episodes of every kind; those that are not `counted` begin with a reset."""
+    rng = np.random.default_rng(seed)
+    n = agent.n_step
+    # How an episode ends in a window, if it does: by termination, at a time limit, or cut off with its last observation
+    # lost; and with libraries that reset in the same step, by a termination after which the next one is first.
+    kind, at = rng.integers(5, size=batch), rng.integers(n, size=batch)
+    first, last = np.zeros((n + 1, batch), bool), np.zeros((n + 1, batch), bool)
+    discount = np.ones((n, batch), np.float32)
+    for b in range(batch):
+        if kind[b] in (1, 2):
+            discount[at[b], b] = kind[b] - 1
+            last[at[b] + 1, b] = True
+            first[at[b] + 2 : at[b] + 3, b] = True
+        elif kind[b] in (3, 4):
+            discount[at[b], b] = kind[b] - 3
+            first[at[b] + 1, b] = True
+    ignored = ~np.broadcast_to(counted, batch)
+    last[0] = ignored
+    first[1] |= ignored
+    record = Record(
+        observation=rng.normal(size=(n + 1, batch, 2)).astype(np.float32),
+        first=first,
+        last=last,
+        action=rng.integers(ACTIONS, size=(n, batch)).astype(np.int32),
+        reward=3 * rng.normal(size=(n, batch)).astype(np.float32),
+        discount=discount,
+        extras=(),
+        version=np.zeros((n, batch, 2), np.int32),
+    )
+    info = ItemInfo(
+        key=np.arange(batch, dtype=np.uint64),
+        shard=np.arange(batch, dtype=np.int32) % 2,
+        probability=rng.uniform(0.001, 0.01, batch),
+        items=np.full(batch, 400),
+    )
+    return Sample(record, (), info)
+
+
+@pytest.fixture
+def double_precision():
+    tf.keras.backend.set_floatx("float64")
+    yield
+    tf.keras.backend.set_floatx("float32")
+
+
+def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Sample) -> tuple[float, Any, list[float]]:
+    """Loss, its gradient, and priorities, of a linear network, window by window and step by step.
+
+    Horgan et al. 2018, section 3.1 and algorithm 2; Schaul et al. 2016, section 3.4; van Hasselt et al. 2016.
+    """
+    record, info = sample.record, sample.info
+    kernel, bias = weights
+    batch = record.action.shape[1]
+    correction = [(1 / (info.items[b] * info.probability[b])) ** agent.importance_exponent for b in range(batch)]
+    loss, gradient, priorities = 0.0, [np.zeros_like(kernel), np.zeros_like(bias)], []
+    for b in range(batch):
+        target, factor, t = 0.0, 1.0, 0
+        while t < agent.n_step:
+            cut_off = record.first[t + 1, b] and record.discount[t, b] != 0
+            if record.last[t, b] or cut_off:
+                break
+            reward = float(record.reward[t, b])
+            if agent.reward_clip is not None:
+                reward = min(max(reward, -agent.reward_clip), agent.reward_clip)
+            target += factor * reward
+            factor *= agent.discount * float(record.discount[t, b])
+            t += 1
+            if factor == 0:
+                break
+        if t == 0:
+            priorities.append(0.0)
+            continue
+        x, x_n = record.observation[0, b].astype(np.float64), record.observation[t, b].astype(np.float64)
+        if factor:
+            best = int(np.argmax(x_n @ kernel + bias))
+            target += factor * (x_n @ target_weights[0] + target_weights[1])[best]
+        action = record.action[0, b]
+        delta = target - (x @ kernel + bias)[action]
+        weight = correction[b] / max(correction)
+        size = abs(delta)
+        if agent.huber is not None and size > agent.huber:
+            loss += weight * agent.huber * (size - agent.huber / 2) / batch
+            slope = agent.huber * np.sign(delta)
+        else:
+            loss += weight * delta**2 / 2 / batch
+            slope = delta
+        gradient[0][:, action] -= weight * slope * x / batch
+        gradient[1][action] -= weight * slope / batch
+        priorities.append(size)
+    return loss, gradient, priorities
+
+
+@pytest.mark.parametrize("n_step, reward_clip, huber", [(1, None, None), (3, None, 1.0), (4, 1.0, None)])
+def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, huber):
+    agent = Apex(
+        n_step=n_step,
+        batch_size=60,
+        reward_clip=reward_clip,
+        huber=huber,
+        discount=0.9,
+        hidden_sizes=(),
+        duelling=False,
+    )
+    networks = agent.make_networks(layout_of())
+    rng = np.random.default_rng(1)
+    for variable in networks.variables:
+        variable.assign(rng.normal(size=variable.shape))
+    sample = random_windows(agent, 60, counted=np.arange(60) % 7 > 0)
+    with tf.GradientTape() as tape:
+        loss, metrics = agent.loss(networks, tree.map_structure(tf.constant, sample))
+    gradient = tape.gradient(loss, networks.trainable_variables, unconnected_gradients="zero")
+
+    def linear(module: tf.Module, values: Any) -> list[np.ndarray]:
+        parts = {id(v): np.asarray(value) for v, value in zip(networks.trainable_variables, values, strict=True)}
+        return sorted((parts[id(v)] for v in module.trainable_variables), key=lambda part: -part.ndim)
+
+    values = [variable.numpy() for variable in networks.trainable_variables]
+    expected = loss_of_windows(agent, linear(networks.online, values), linear(networks.target, values), sample)
+    assert expected[0] > 0.1 and 9 < expected[2].count(0.0) < 30
+    np.testing.assert_allclose(loss, expected[0], rtol=1e-6)
+    np.testing.assert_allclose(metrics["priority"], expected[2], rtol=1e-5, atol=1.1e-6)
+    for found, of_loop in zip(linear(networks.online, gradient), expected[1], strict=True):
+        np.testing.assert_allclose(found, of_loop, rtol=1e-5, atol=1e-8)
+    assert all((part == 0).all() for part in linear(networks.target, gradient))
+
+
+def test_first_priorities_by_hand():
+    agent = Apex(n_step=2, discount=0.5)
+    # A whole window, one that is cut off after a transition, and one that terminates in the second.
+    record = Record(
+        observation=(),
+        first=np.zeros((3, 3), bool),
+        last=np.array([[False, False, False], [False, True, False], [False, False, True]]),
+        action=np.zeros((2, 3), np.int32),
+        reward=np.array([[1.0, 1.0, 1.0], [2.0, 0.0, 2.0]], np.float32),
+        discount=np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]], np.float32),
+        extras=ApexExtras(value=np.full((3, 3), 0.5), best=np.array([[9.0] * 3, [9, 4, 9], [8, 9, 9]])),
+        version=np.zeros((2, 3, 2), np.int32),
+    )
+    np.testing.assert_allclose(
+        agent.first_priority(record), [1 + 0.5 * 2 + 0.25 * 8 - 0.5, 1 + 0.5 * 4 - 0.5, 1 + 0.5 * 2 - 0.5], rtol=1e-5
+    )
+
+
+# Its way through replay.
+
+
+class Corridor(gymnasium.Env):
+    """Pictures of a position from 0 to 5: right pays at the end, and time is up after 12 steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self._position = self._time = 0
+        return self._picture(), {}
+
+    def step(self, action):
+        self._time += 1
+        self._position = max(0, self._position + (1 if action else -1))
+        there = self._position == 5
+        return self._picture(), float(there), there, self._time == 12, {}
+
+    def _picture(self):
+        picture = np.zeros((8, 8, 1), np.uint8)
+        picture[:, self._position] = 255
+        return picture
+
+
+class Loop:
+    """Four corridors, an actor, a real replay server and a learner, that take turns."""
+
+    def __init__(self, agent: Apex, directory: pathlib.Path) -> None:
+        environment = GymnasiumBatch([Corridor() for _ in range(4)], [1, 2, 3, 4])
+        layout = layout_of(environment.spec, envs_per_actor=4, actors=1)
+        agent.check(layout)
+        tf.keras.utils.set_random_seed(1)
+        strategy = tf.distribute.get_strategy()
+        self.agent = agent
+        self.networks = agent.make_networks(layout)
+        self.learner = agent.make_learner(self.networks, strategy, layout)
+        layout = trace_layout(agent, layout, self.networks)
+        self.server = start_server(agent.make_tables(layout), None, directory)
+        self.replay = ReplayHandle(lambda: [f"localhost:{self.server.port}"])
+        policy = CompiledPolicy(agent.make_policy(self.networks, "train"), layout, np.arange(4), seed=1)
+        self.actor = Actor(environment, policy, agent.make_writer(self.replay, layout, 0))
+        self.batches = BatchReader(
+            lambda: strategy.distribute_datasets_from_function(
+                lambda context: agent.make_dataset(self.replay, layout, context).dataset
+            ),
+            stopped=lambda: False,
+        )
+        self.sampled = 0
+
+    def act(self) -> None:
+        self.actor.step()
+        assert self.actor.writer.ready(10, max_pending=0)
+
+    def may_learn(self) -> bool:
+        """Whether a batch more would not be more than `samples_per_insert` for what has been inserted."""
+        agent, inserted = self.agent, self.actor.writer.items_written
+        if inserted < agent.min_replay_size:
+            return False
+        first = agent.min_replay_size - 1
+        return self.sampled + agent.batch_size <= (inserted - first) * agent.samples_per_insert
+
+    def learn(self) -> Any:
+        self.sampled += self.agent.batch_size
+        return self.learner.step(self.batches)
+
+    def close(self) -> None:
+        self.batches.close()
+        self.server.stop()
+
+
+PIXELS: dict[str, Any] = {**SMALL, "batch_size": 32, "frame_stack": 4, "torso": "mlp", "discount": 0.9}
+
+
+def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
+    """With the weights that the actor had, from the stacks of pictures as they come out of replay."""
+    loop = Loop(Apex(**PIXELS, n_step=5, error_buffer=1e6), tmp_path)
+    while loop.actor.writer.items_written < 150:
+        loop.act()
+    samples = loop.replay.client().sample("replay", 500, emit_timesteps=False)
+    first = {sample.info.key: sample.info.priority for sample in samples}
+    found = {}
+    for _ in range(10):
+        batch = next(loop.batches)
+        _, metrics = loop.agent.loss(loop.networks, batch)
+        found |= zip(batch.info.key.numpy().tolist(), metrics["priority"].numpy().tolist(), strict=True)
+    loop.close()
+    both = sorted(first.keys() & found.keys())
+    assert len(both) > 50 and np.std([first[key] for key in both]) > 0.05
+    np.testing.assert_allclose([found[key] for key in both], [first[key] for key in both], rtol=1e-4, atol=1e-5)
+
+
+def test_pixels_are_learnt_from(tmp_path):
+    """After some steps the values tell right from left."""
+    loop = Loop(Apex(**{**PIXELS, "learning_rate": 3e-3}, target_update_period=10, samples_per_insert=16.0), tmp_path)
+    updater = PriorityUpdater(loop.replay, "replay")
+    for _ in range(200):
+        loop.act()
+        while loop.may_learn():
+            update = loop.learn()
+            updater.offer(update.priorities)
+            assert updater.wait(10)
+    assert updater.counts() == (loop.sampled // 32, 0) and loop.sampled > 8_000
+    assert all(np.isfinite(float(value)) for value in update.metrics.values())
+    updater.close()
+    loop.close()
+    # Stacks of a walk to the right.
+    pictures = np.zeros((6, 8, 8, 4), np.uint8)
+    for position in range(6):
+        for age in range(4):
+            pictures[position, :, max(0, position - age), 3 - age] = 255
+    q = q_of(loop.networks.online, pictures)
+    assert (q[:5, 1] > q[:5, 0]).all()
+    assert q[4, 1] == pytest.approx(1, abs=0.25)
+
+
+def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
+    experiment = Experiment(
+        agent=Apex(**SMALL, samples_per_insert=2.0, error_buffer=10_000),
+        env="CartPole-v1",
+        envs_per_actor=4,
+        evaluator=False,
+        max_steps=300,
+        run_dir=tmp_path / "run",
+    )
+    assert run(experiment, launcher="inline").exit_code == 0
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    # A window to almost every step, less those that wait for their last ticks.
+    assert 40 < last["learner_steps"] <= (last["environment_steps"] - 20) * 2 / 8 + 1
+
+
+# The learner.
+
+
+def weights_of(module: tf.Module) -> np.ndarray:
+    return np.concatenate([variable.numpy().ravel() for variable in module.variables])
+
+
+def test_the_target_network_follows_at_times():
+    agent = Apex(**SMALL, target_update_period=3)
+    networks = agent.make_networks(layout_of())
+    assert not np.array_equal(weights_of(networks.online), weights_of(networks.target))
+    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout_of())
+    batches = iter([tree.map_structure(tf.constant, random_windows(agent, 8, seed)) for seed in range(6)])
+    before = weights_of(networks.online)
+    np.testing.assert_array_equal(weights_of(networks.target), before)
+    for step in range(1, 7):
+        learner.step(batches)
+        if step % 3 == 0:
+            before = weights_of(networks.online)
+        np.testing.assert_array_equal(weights_of(networks.target), before)
+        assert step % 3 == 0 or np.abs(weights_of(networks.online) - before).max() > 0
+
+
+# Adam with a large epsilon: its update tells how long a gradient was.
+MIRRORED = Apex(
+    n_step=3,
+    batch_size=8,
+    hidden_sizes=(4,),
+    optimizer="adam",
+    learning_rate=1.0,
+    optimizer_epsilon=1.0,
+    max_gradient_norm=0.1,
+    target_update_period=2,
+)
+UPDATES = 3
+
+
+def learn(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """What some updates of float64 networks did; in the first half of each batch only every fourth window counts."""
+    replicas = strategy.num_replicas_in_sync
+    layout = layout_of(replicas=replicas)
+    with strategy.scope():
+        tf.keras.utils.set_random_seed(3)
+        networks = MIRRORED.make_networks(layout)
+        learner = MIRRORED.make_learner(networks, strategy, layout)
+    before = weights_of(networks.online)
+    batches = [
+        random_windows(MIRRORED, 8, seed, counted=np.arange(8) % 4 >= [3] * 4 + [0] * 4) for seed in range(UPDATES)
+    ]
+
+    def share(sample: Sample, replica: int) -> Sample:
+        record = tree.map_structure(lambda leaf: np.split(leaf, replicas, axis=1)[replica], sample.record)
+        return Sample(record, (), tree.map_structure(lambda leaf: np.split(leaf, replicas)[replica], sample.info))
+
+    shares = [share(sample, replica) for sample in batches for replica in range(replicas)]
+    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
+    iterator = iter(
+        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
+    )
+    updates = [learner.step(iterator) for _ in range(UPDATES)]
+    for variable in networks.variables:
+        copies = strategy.experimental_local_results(variable)
+        assert len(copies) == replicas
+        for copy in copies:
+            np.testing.assert_array_equal(copy, copies[0])
+    return {
+        "before": before.tolist(),
+        "online": weights_of(networks.online).tolist(),
+        "target": weights_of(networks.target).tolist(),
+        "metrics": [{name: float(value) for name, value in update.metrics.items()} for update in updates],
+        "priorities": [[np.asarray(leaf).tolist() for leaf in update.priorities] for update in updates],
+    }
+
+
+def print_updates(replicas: int) -> None:
+    (device,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    tf.keras.backend.set_floatx("float64")
+    one = learn(tf.distribute.get_strategy())
+    several = learn(tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)]))
+    sys.stdout.write(json.dumps([one, several]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_updates_do_not_depend_on_the_number_of_replicas(replicas):
+    program = [sys.executable, str(pathlib.Path(__file__).resolve()), str(replicas)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    one, several = json.loads(done.stdout)
+    assert one["before"] == several["before"]
+    for name in ("online", "target"):
+        expected, found = (np.subtract(update[name], one["before"]) for update in (one, several))
+        assert np.linalg.norm(expected) > 1e-3
+        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
+    for of_one, of_several in zip(one["metrics"], several["metrics"], strict=True):
+        assert of_one["gradient_norm"] > MIRRORED.max_gradient_norm
+        assert of_several == pytest.approx(of_one, rel=1e-6)
+    for of_one, of_several in zip(one["priorities"], several["priorities"], strict=True):
+        assert of_several[:2] == of_one[:2] == [list(range(8)), [0, 1] * 4]
+        np.testing.assert_allclose(of_several[2], of_one[2], rtol=1e-6)
+
+
+if __name__ == "__main__":
+    print_updates(int(sys.argv[1]))

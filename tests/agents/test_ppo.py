@@ -1,0 +1,567 @@
+"""PPO: what actors write, its loss, its iterations, and what one does on several replicas.
+
+Run as a program it prints what replicas do, since devices are set before TensorFlow starts.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.ppo import Minibatch, Ppo, Rollout
+from callboard.agents.ppo_policy import PpoExtras, PpoNetworks, PpoPolicy, PpoState
+from callboard.data import CallboardError, EnvironmentOutput, Layout, Record, Sample, Version
+from callboard.environments import make
+from callboard.networks.heads import GaussianValue, PolicyValue
+from callboard.networks.network import Inputs
+from callboard.networks.recurrent import LSTMState
+from callboard.replay import ReplayHandle, start_server
+from callboard.specs import EnvironmentSpec
+
+OBSERVATION = dm_specs.Array((2,), np.float32)
+DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
+CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [3.0, np.inf]))
+
+
+def layout_of(spec: Any, envs_per_actor: int = 4, replicas: int = 1, max_steps: int = 1000, **other: int) -> Layout:
+    sizes = {"actors": 1, "shards": 1, **other}
+    return Layout(spec, envs_per_actor, replicas=replicas, seed=1, max_steps=max_steps, **sizes)
+
+
+# What actors write.
+
+
+def sequences(agent: Ppo, env: str, number: int, directory: pathlib.Path) -> tuple[PpoNetworks, list[Sample]]:
+    """What a learner is given of an actor that is held back after every sequence, and the networks that acted."""
+    environment = make(env, 2, [1, 2], {})
+    layout = layout_of(environment.spec, envs_per_actor=2)
+    tf.keras.utils.set_random_seed(1)
+    networks = agent.make_networks(layout)
+    layout = trace_layout(agent, layout, networks)
+    server = start_server(agent.make_tables(layout), None, directory)
+    replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
+    policy = CompiledPolicy(agent.make_policy(networks, "train"), layout, np.arange(2), seed=1)
+    actor = Actor(environment, policy, agent.make_writer(replay, layout, 0))
+    batches = iter(agent.make_dataset(replay, layout, tf.distribute.InputContext()).dataset)
+    samples = []
+    for sequence in range(number):
+        actor.version = Version(0, sequence)
+        for _ in range(agent.unroll_length):
+            actor.step()
+        actor.end_sequence()
+        assert actor.writer.ready(timeout=10.0, max_pending=0)
+        samples.append(tree.map_structure(lambda leaf: leaf.numpy(), next(batches)))
+    actor.writer.close()
+    server.stop()
+    del batches
+    return networks, samples
+
+
+def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
+    agent = Ppo(unroll_length=6, batch_size=2, minibatches=4, discount=0.9, core="lstm", lstm_size=3)
+    networks, samples = sequences(agent, "CartPole-v1", 6, tmp_path)
+    record = tree.map_structure(
+        lambda *leaves: np.concatenate([leaf[:6] for leaf in leaves]), *(sample.record for sample in samples)
+    )
+    for number, sample in enumerate(samples):
+        # All of it was acted on with the weights that were there when it began.
+        assert (sample.record.version[..., 1] == number).all()
+        if number:
+            np.testing.assert_array_equal(sample.record.observation[0], samples[number - 1].record.observation[-1])
+    assert record.first[1:].any(), "no episode has ended"
+    # Discounted returns up to each observation.
+    for b in range(2):
+        total = 0.0
+        for t in range(36):
+            np.testing.assert_allclose(record.extras.discounted_return[t, b], total, rtol=1e-5)
+            total = 0.0 if record.last[t, b] else 0.9 * total + record.reward[t, b]
+    # The stored states are those that the actor had: values and probabilities from there are those of one long unroll.
+    whole, _ = networks.network.unroll(
+        inputs(record.observation), networks.network.initial_state(2), tf.constant(record.first)
+    )
+    log_probs = tf.nn.log_softmax(whole.logits).numpy()
+    taken = np.take_along_axis(log_probs, record.action[..., np.newaxis], axis=-1)[..., 0]
+    np.testing.assert_allclose(record.extras.log_prob, taken, atol=1e-5)
+    for number, sample in enumerate(samples):
+        values = agent.values(networks, tree.map_structure(tf.constant, sample)).numpy()
+        np.testing.assert_allclose(values[:6], whole.value[6 * number : 6 * number + 6], atol=1e-5)
+
+
+def inputs(observation):
+    return Inputs(tf.constant(observation))
+
+
+def test_continuous_actions_are_scaled_and_clipped_but_learnt_from_as_they_were_drawn(tmp_path):
+    agent = Ppo(unroll_length=20, batch_size=2, minibatches=4, initial_log_std=0.5)
+    networks, (sample,) = sequences(agent, "Pendulum-v1", 1, tmp_path)
+    drawn = sample.record.extras.gaussian
+    assert drawn.shape == (20, 2, 1) and (np.abs(drawn) > 1).any() and (np.abs(drawn) < 1).any()
+    np.testing.assert_allclose(sample.record.action, np.clip(2 * drawn, -2, 2), rtol=1e-6)
+    outputs, _ = networks.network.unroll(
+        inputs(sample.record.observation[:-1]), (), tf.constant(sample.record.first[:-1])
+    )
+    mean, std = outputs.mean.numpy(), np.exp(0.5)
+    density = np.exp(-(((drawn - mean) / std) ** 2) / 2) / (std * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(sample.record.extras.log_prob, np.log(density)[..., 0], atol=1e-5)
+
+
+def tick(reward, first, last=False):
+    flags = [np.full(1, flag) for flag in (first, last)]
+    return EnvironmentOutput(np.zeros((1, 2), np.float32), np.array([reward], np.float32), np.ones(1), *flags)
+
+
+def test_the_last_reward_of_an_episode_that_is_reset_in_the_same_step_belongs_to_it():
+    agent = Ppo(discount=0.5)
+    policy = agent.make_policy(agent.make_networks(layout_of(DISCRETE)), "train")
+    state, returns = policy.initial_state(1), []
+    for each in (tick(0, True), tick(1, False), tick(1, False), tick(8, True), tick(2, False)):
+        _, extras, state = policy(each, state, tf.zeros(1, tf.int32), tf.constant([1, 2]))
+        returns.append(float(extras.discounted_return))
+    assert returns == [0, 1, 1.5, 8.75, 2]
+
+
+def test_evaluation_takes_the_most_likely_action():
+    agent = Ppo()
+    networks = agent.make_networks(layout_of(CONTINUOUS))
+    policy: PpoPolicy = agent.make_policy(networks, "evaluate")
+    actions = [policy(tick(0, True), policy.initial_state(1), tf.zeros(1, tf.int32), (1, n))[0] for n in range(2)]
+    np.testing.assert_array_equal(actions[0], actions[1])
+    outputs, _ = networks.network.step(inputs(np.zeros((1, 2), np.float32)), (), tf.ones(1, tf.bool))
+    mean = outputs.mean.numpy()[0]
+    np.testing.assert_allclose(actions[0], [[1 + 2 * mean[0], max(0, mean[1])]], rtol=1e-6)
+
+
+# The loss.
+
+
+class FixedNetwork:
+    """Gives what it was made with."""
+
+    normalizer = None
+
+    def __init__(self, outputs):
+        self._outputs = outputs
+
+    def unroll(self, shown, state, first, training=False):
+        return self._outputs, state
+
+    def regularization_loss(self):
+        return 0.0
+
+
+def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, batch: int | None = None) -> Sample:
+    """A batch whose episodes end in every way, with a probability of `ends` at each tick."""
+    steps, batch = agent.unroll_length, batch or agent.batch_size
+    first = rng.random((steps + 1, batch)) < ends
+    last = rng.random((steps + 1, batch)) < ends
+    # After an ignored action the discount is 1; the rest may be anything.
+    discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
+    discrete = spec is DISCRETE
+    lstm = agent.core == "lstm"
+    return Sample(
+        record=Record(
+            observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
+            first=first,
+            last=last,
+            action=rng.integers(3, size=(steps, batch)).astype(np.int32)
+            if discrete
+            else rng.normal(size=(steps, batch, 2)).astype(np.float32),
+            reward=rng.normal(size=(steps, batch)).astype(np.float32),
+            discount=discount,
+            extras=PpoExtras(
+                log_prob=-1 + 0.5 * rng.normal(size=(steps, batch)),
+                gaussian=() if discrete else rng.normal(size=(steps, batch, 2)),
+                discounted_return=(3 * rng.normal(size=(steps, batch))).astype(np.float32),
+            ),
+            version=np.zeros((steps, batch, 2), np.int32),
+        ),
+        state=PpoState(
+            network=LSTMState(*rng.normal(size=(2, batch, agent.lstm_size))) if lstm else (),
+            discounted_return=np.zeros(batch, np.float32),
+        ),
+    )
+
+
+def log_prob_and_entropy(outputs, record: Record, t: int, b: int) -> tuple[float, float]:
+    if isinstance(outputs, PolicyValue):
+        log_pi = outputs.logits[t, b] - np.log(np.exp(outputs.logits[t, b]).sum())
+        return log_pi[record.action[t, b]], -(np.exp(log_pi) * log_pi).sum()
+    std = np.exp(outputs.log_std[t, b])
+    z = (record.extras.gaussian[t, b] - outputs.mean[t, b]) / std
+    log_prob = sum(-(z**2) / 2 - np.log(std * np.sqrt(2 * np.pi)))
+    return log_prob, sum(np.log(std * np.sqrt(2 * np.pi * np.e)))
+
+
+def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale: float) -> dict[str, float]:
+    """Equations (7) to (12) transition by transition; `value` is that before the iteration."""
+    shape = record.reward.shape
+    advantages, counting = np.zeros(shape), np.zeros(shape, bool)
+    for b in range(shape[1]):
+        for t in reversed(range(shape[0])):
+            lost = record.first[t + 1, b] and record.discount[t, b] != 0
+            counting[t, b] = not (record.last[t, b] or lost)
+            if not counting[t, b]:
+                continue
+            reward = (
+                max(-10.0, min(10.0, record.reward[t, b] / scale)) if agent.normalize_rewards else record.reward[t, b]
+            )
+            discount = agent.discount * record.discount[t, b]
+            delta = reward + discount * value[t + 1, b] - value[t, b]
+            later = advantages[t + 1, b] if t + 1 < shape[0] else 0.0
+            advantages[t, b] = delta + discount * agent.gae_lambda * later
+    targets = value[:-1] + advantages
+    if agent.normalize_advantages:
+        chosen = advantages[counting]
+        advantages = (advantages - chosen.mean()) / chosen.std()
+    policy_loss = value_loss = entropy = kl = clipped = 0.0
+    for t, b in zip(*np.nonzero(counting), strict=True):
+        log_prob, nats = log_prob_and_entropy(outputs, record, t, b)
+        log_ratio = log_prob - record.extras.log_prob[t, b]
+        ratio, new = np.exp(log_ratio), outputs.value[t, b]
+        within = max(1 - agent.clip, min(1 + agent.clip, ratio))
+        policy_loss -= min(ratio * advantages[t, b], within * advantages[t, b])
+        error = (new - targets[t, b]) ** 2
+        if agent.clip_value:
+            near = value[t, b] + max(-agent.clip, min(agent.clip, new - value[t, b]))
+            error = max(error, (near - targets[t, b]) ** 2)
+        value_loss += error / 2
+        entropy += nats
+        kl += ratio - 1 - log_ratio
+        clipped += abs(ratio - 1) > agent.clip
+    parts = {
+        "loss": policy_loss + agent.value_cost * value_loss - agent.entropy_cost * entropy,
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "kl": kl,
+        "clipped": clipped,
+        "value": outputs.value.sum(),
+        "counting_transitions": counting.sum(),
+        "behaviour_step": 0.0,
+    }
+    return {name: part / counting.size for name, part in parts.items()}
+
+
+PLAIN = Ppo(unroll_length=6, batch_size=5, minibatches=1, normalize_rewards=False, normalize_advantages=False)
+OTHER = Ppo(
+    unroll_length=5,
+    batch_size=7,
+    minibatches=1,
+    discount=0.8,
+    gae_lambda=0.6,
+    clip=0.4,
+    clip_value=True,
+    entropy_cost=0.3,
+    value_cost=1.7,
+)
+
+
+@pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("agent", [PLAIN, OTHER], ids=["plain", "other"])
+def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        sample, shape = random_sample(rng, agent, spec), (agent.unroll_length, agent.batch_size)
+        value, new = rng.normal(size=(shape[0] + 1, shape[1])), rng.normal(size=shape)
+        if spec is DISCRETE:
+            outputs: Any = PolicyValue(rng.normal(size=(*shape, 3)), new)
+        else:
+            outputs = GaussianValue(rng.normal(size=(*shape, 2)), 0.3 * rng.normal(size=(*shape, 2)), new)
+        # A network without memory sees every transition as a sequence of its own.
+        flat = tree.map_structure(lambda leaf: tf.constant(leaf.reshape(1, -1, *leaf.shape[2:])), outputs)
+        networks = PpoNetworks(FixedNetwork(flat), spec, agent.normalize_rewards)
+        rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.constant(value)])
+        loss, metrics = agent.loss(networks, (rollout, Minibatch(tf.constant([1, 2]), 0, tf.constant(agent.clip))))
+        scale = sample.record.extras.discounted_return.astype(np.float64).std()
+        expected = loss_by_loops(agent, outputs, value, sample.record, scale)
+        assert 0.1 < expected["clipped"] and expected["counting_transitions"] < 0.9
+        assert metrics.keys() | {"loss"} == expected.keys()
+        for name, part in {**metrics, "loss": loss}.items():
+            assert part.dtype == tf.float64
+            np.testing.assert_allclose(part, expected[name], rtol=2e-6, atol=1e-9, err_msg=name)
+
+
+# Minibatches.
+
+
+class WatchingNetwork(FixedNetwork):
+    """Remembers what it was shown."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.shown: list[Any] = []
+
+    def unroll(self, shown, state, first, training=False):
+        self.shown.append((shown.observation.numpy(), state))
+        shape = first.shape
+        return PolicyValue(tf.zeros((*shape, 3)), tf.zeros(shape)), state
+
+
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
+    agent = Ppo(unroll_length=4, batch_size=6, minibatches=3, core=core, lstm_size=1, normalize_rewards=False)
+    sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
+    number = np.arange(5 * 6, dtype=np.float32).reshape(5, 6, 1).repeat(2, axis=-1)
+    state = LSTMState(*(np.arange(6, dtype=np.float32).reshape(6, 1),) * 2) if core == "lstm" else ()
+    sample = sample._replace(record=sample.record._replace(observation=number), state=PpoState(state, np.zeros(6)))
+    network = WatchingNetwork()
+    networks = PpoNetworks(network, DISCRETE, False)
+    rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
+
+    def epoch(seed):
+        network.shown = []
+        for part in range(3):
+            agent.loss(networks, (rollout, Minibatch(tf.constant(seed, tf.int64), tf.constant(part), tf.constant(0.2))))
+        return network.shown
+
+    shown = epoch([1, 5])
+    order = np.concatenate([observation[..., 0].ravel() for observation, _ in shown])
+    assert sorted(order) == list(range(24))
+    for observation, state in shown:
+        if core == "lstm":
+            # Whole sequences, each with its state.
+            assert observation.shape == (4, 2, 2)
+            np.testing.assert_array_equal(observation[..., 0] % 6, np.tile(state.cell[:, 0], (4, 1)))
+        else:
+            assert observation.shape == (1, 8, 2)
+
+    def order_of(seed):
+        return np.concatenate([observation[..., 0].ravel() for observation, _ in epoch(seed)]).tolist()
+
+    assert order_of([1, 5]) == order.tolist()
+    assert order_of([1, 6]) != order.tolist() and order_of([2, 5]) != order.tolist()
+
+
+# Iterations.
+
+
+def iterate(agent: Ppo, samples: list[Sample], steps: int, max_steps: int = 1000) -> tuple[Any, list[dict[str, float]]]:
+    layout = layout_of(DISCRETE, max_steps=max_steps)
+    tf.keras.utils.set_random_seed(1)
+    networks = agent.make_networks(layout)
+    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
+    iterator = iter([tree.map_structure(tf.constant, sample) for sample in samples])
+    updates = [learner.step(iterator) for _ in range(steps)]
+    assert next(iterator, None) is None
+    return networks, [{name: float(value) for name, value in update.metrics.items()} for update in updates]
+
+
+def of_step(sample: Sample, step: int) -> Sample:
+    version = np.zeros_like(sample.record.version)
+    version[..., 1] = step
+    return sample._replace(record=sample.record._replace(version=version))
+
+
+def test_only_what_is_new_enough_is_learnt_from_and_rates_fall():
+    agent = Ppo(
+        unroll_length=5, batch_size=8, minibatches=2, epochs=3, max_policy_lag=1, clip_decay=True, learning_rate=0.1
+    )
+    rng = np.random.default_rng(0)
+    # Steps of the weights that acted on each part of four sequences; two make a batch.
+    steps = [0, 0, 1, 0, 0, 2, 7, 1]
+    samples = [of_step(random_sample(rng, agent, DISCRETE, batch=4), step) for step in steps]
+    _, metrics = iterate(agent, samples, steps=3, max_steps=160)
+    assert [row["behaviour_step"] for row in metrics] == [0.0, 0.5, 1.5]
+    assert [row["stale"] for row in metrics] == [0, 0, 2]
+    assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
+    assert [row["clip"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])
+    assert [row["epochs"] for row in metrics] == [3, 3, 3]
+
+
+def test_epochs_end_early_where_the_policy_has_moved_far():
+    agent = Ppo(unroll_length=5, batch_size=8, minibatches=2, epochs=9, learning_rate=0.1)
+    sample = random_sample(np.random.default_rng(0), agent, DISCRETE, batch=4)
+    for target, expected in ((1e-4, range(1, 2)), (1e9, range(9, 10))):
+        _, (metrics,) = iterate(Ppo(**{**vars(agent), "target_kl": target}), [sample, sample], steps=1)
+        assert metrics["epochs"] in expected
+
+
+# Updates on several replicas.
+
+REPLICAS = (1, 2, 4)
+CLIPPED_TO = 0.05
+BATCHES = 2
+
+
+def replica_agent(max_gradient_norm: float) -> Ppo:
+    # With a large epsilon Adam's update tells how long a gradient was, which its first one does not otherwise.
+    return Ppo(
+        unroll_length=5,
+        batch_size=8,
+        epochs=1,
+        minibatches=1,
+        clip_value=True,
+        entropy_cost=0.1,
+        hidden_sizes=(4,),
+        head_sizes=(),
+        learning_rate=0.1,
+        learning_rate_decay=False,
+        optimizer_epsilon=0.1,
+        max_gradient_norm=max_gradient_norm,
+    )
+
+
+def replica_batches(agent: Ppo) -> list[Sample]:
+    """Global batches in which few transitions of the first sequences count, and all of the last."""
+    made = []
+    for step in range(BATCHES):
+        rng = np.random.default_rng(step)
+        halves = [random_sample(rng, agent, CONTINUOUS, ends, batch=4) for ends in (0.5, 0.0)]
+        made.append(of_step(join(halves), step))
+    return made
+
+
+def join(samples: list[Sample]) -> Sample:
+    return Sample(
+        tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=1), *(sample.record for sample in samples)),
+        tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=0), *(sample.state for sample in samples)),
+    )
+
+
+def cut(sample: Sample, parts: int) -> list[Sample]:
+    return [
+        Sample(
+            tree.map_structure(lambda leaf, part=part: np.split(leaf, parts, 1)[part], sample.record),
+            tree.map_structure(lambda leaf, part=part: np.split(leaf, parts, 0)[part], sample.state),
+        )
+        for part in range(parts)
+    ]
+
+
+def learn(strategy: tf.distribute.Strategy, max_gradient_norm: float) -> dict[str, Any]:
+    """The change of all weights and statistics in a few iterations of float64 networks, and the metrics of each."""
+    agent, replicas = replica_agent(max_gradient_norm), strategy.num_replicas_in_sync
+    layout = layout_of(CONTINUOUS, envs_per_actor=4, replicas=replicas)
+    agent.check(layout)
+    tf.keras.utils.set_random_seed(1)
+    with strategy.scope():
+        networks = agent.make_networks(layout)
+        learner = agent.make_learner(networks, strategy, layout)
+    before = [variable.numpy() for variable in networks.variables]
+    # As replay gives them: blocks of an actor's four environments, or the parts of them that the replicas share.
+    shares = [part for batch in replica_batches(agent) for part in cut(batch, max(2, replicas))]
+    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
+    iterator = iter(
+        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
+    )
+    metrics = [learner.step(iterator).metrics for _ in range(BATCHES)]
+    copies = [strategy.experimental_local_results(variable) for variable in networks.variables]
+    for of_variable in copies:
+        assert len(of_variable) == replicas
+        for copy in of_variable:
+            np.testing.assert_array_equal(copy, of_variable[0])
+    changes = [copy[0].numpy() - old for copy, old in zip(copies, before, strict=True)]
+    assert all(change.dtype == np.float64 for change in changes)
+
+    def joined(trainable):
+        chosen = [
+            change.ravel()
+            for variable, change in zip(networks.variables, changes, strict=True)
+            if variable.trainable == trainable
+        ]
+        return np.concatenate(chosen).tolist()
+
+    return {
+        "weights": joined(trainable=True),
+        "statistics": joined(trainable=False),
+        "metrics": [{name: float(value) for name, value in of_step.items()} for of_step in metrics],
+    }
+
+
+def print_updates() -> None:
+    (device,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * max(REPLICAS))
+    tf.keras.backend.set_floatx("float64")
+    updates = {
+        replicas: learn(
+            tf.distribute.get_strategy()
+            if replicas == 1
+            else tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)]),
+            CLIPPED_TO,
+        )
+        for replicas in REPLICAS
+    }
+    sys.stdout.write(json.dumps(updates))
+
+
+@pytest.fixture(scope="module")
+def updates():
+    program = [sys.executable, str(pathlib.Path(__file__).resolve())]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return {int(replicas): update for replicas, update in json.loads(done.stdout).items()}
+
+
+@pytest.mark.parametrize("replicas", REPLICAS[1:])
+def test_an_iteration_on_several_replicas_is_that_on_one(updates, replicas):
+    one, several = updates[1], updates[replicas]
+    for changed in ("weights", "statistics"):
+        expected, found = np.array(one[changed]), np.array(several[changed])
+        assert np.linalg.norm(expected) > 1e-3
+        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
+    for of_one, of_several in zip(one["metrics"], several["metrics"], strict=True):
+        assert of_one == pytest.approx(of_several, rel=1e-6)
+        assert of_one["gradient_norm"] > CLIPPED_TO and of_one["clipped"] > 0.05
+        assert of_one["counting_transitions"] < 0.8
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "action",
+    [dm_specs.Array((2,), np.float32), dm_specs.BoundedArray((2,), np.int32, 0, 3), (DISCRETE.action, DISCRETE.action)],
+)
+def test_actions_that_it_has_no_policy_for_are_refused(action):
+    with pytest.raises(CallboardError, match="ppo needs one discrete action or one action of floats with bounds"):
+        Ppo(batch_size=4).check(layout_of(DISCRETE._replace(action=action)))
+
+
+@pytest.mark.parametrize(
+    "settings, layout, message",
+    [
+        ({"batch_size": 24}, {"actors": 2, "envs_per_actor": 8}, "agent.batch_size a multiple of 16 (2 actors x 8 env"),
+        ({"batch_size": 12}, {"actors": 3, "learners": 2}, "3 actors cannot be shared evenly by 2 learners"),
+        ({"batch_size": 12}, {"replicas": 8}, "cannot be shared by 8 learner devices"),
+        ({"minibatches": 7}, {}, "the 2048 transitions of a learner device cannot be divided into 7 minibatches: set "),
+        ({"minibatches": 7}, {}, "agent.minibatches to 8"),
+        ({"core": "lstm", "minibatches": 12}, {}, "the 32 sequences of a learner device cannot be divided into 12 "),
+        ({"core": "lstm", "minibatches": 32}, {"replicas": 2}, "set agent.minibatches to 16"),
+        ({"epochs": 0}, {}, "agent.epochs must be at least 1, not 0"),
+        ({"max_policy_lag": -1}, {}, "agent.max_policy_lag must be at least 0, not -1"),
+        ({"clip": 0.0}, {}, "agent.clip must be more than 0, not 0.0"),
+        ({"target_kl": -0.1}, {}, "agent.target_kl must be more than 0, not -0.1"),
+        ({"gae_lambda": 1.5}, {}, "agent.gae_lambda must lie between 0 and 1, not be 1.5"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
+    with pytest.raises(CallboardError) as caught:
+        Ppo(**settings).check(layout_of(DISCRETE, **layout))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("layout", [{}, {"actors": 2, "envs_per_actor": 16}, {"replicas": 2}, {"replicas": 4}])
+def test_defaults_fit_common_layouts(layout):
+    for spec in (DISCRETE, CONTINUOUS):
+        Ppo().check(layout_of(spec, **layout))
+
+
+def test_a_rollout_keeps_its_fields_in_line():
+    """Every field of a rollout is reordered together: none may be without the axes `[T, B]`."""
+    agent = Ppo(unroll_length=4, batch_size=6)
+    networks = PpoNetworks(FixedNetwork(None), CONTINUOUS, True)
+    sample = random_sample(np.random.default_rng(0), agent, CONTINUOUS)
+    rollout: Rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
+    assert {leaf.shape[:2] for leaf in tree.flatten(rollout)} == {(1, 24)}
+
+
+if __name__ == "__main__":
+    print_updates()

@@ -1,0 +1,493 @@
+"""R2D2: its loss against a loop over numbers, what replay keeps for it, how it acts, what it refuses, and a run."""
+
+import json
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.r2d2 import R2D2, R2D2Extras, R2D2State
+from callboard.data import CallboardError, EnvironmentOutput, ItemInfo, Layout, Record, Sample
+from callboard.environments import GymnasiumBatch
+from callboard.launch.experiment import Experiment
+from callboard.launch.run import run
+from callboard.networks.network import Inputs
+from callboard.networks.recurrent import LSTMState
+from callboard.replay import BatchReader, ReplayHandle, start_server
+from callboard.specs import EnvironmentSpec
+
+ACTIONS = 3
+SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
+LSTM = 2
+SMALL = R2D2(
+    burn_in=3,
+    trace_length=7,
+    period=4,
+    n_step=3,
+    batch_size=4,
+    replay_size=200,
+    min_replay_size=10,
+    discount=0.9,
+    priority_eta=0.7,
+    target_update_period=2,
+    learning_rate=1e-2,
+    hidden_sizes=(3,),
+    lstm_size=LSTM,
+    stream_size=0,
+)
+
+
+def layout_of(
+    spec: EnvironmentSpec = SPEC, envs_per_actor: int = 2, replicas: int = 1, max_steps: int = 10_000
+) -> Layout:
+    return Layout(
+        spec=spec, envs_per_actor=envs_per_actor, actors=1, shards=1, replicas=replicas, seed=1, max_steps=max_steps
+    )
+
+
+def random_sample(agent: R2D2, seed: int = 0) -> Sample:
+    """Sequences whose episodes end in all ways: terminated or not, with a final observation or without."""
+    rng = np.random.default_rng(seed)
+    length, batch = agent.burn_in + agent.trace_length, agent.batch_size
+    first, last = np.zeros((length + 2, batch), bool), np.zeros((length + 2, batch), bool)
+    discount = np.ones((length + 1, batch), np.float32)
+    for b in range(batch):
+        t = int(rng.integers(1, 6))
+        while t <= length:
+            terminated, shown = rng.random(2) < 0.5
+            # The action at t - 1 ends the episode; with `shown`, its final observation is that at t.
+            discount[t - 1, b] = 0.0 if terminated else 1.0
+            last[t, b] = shown
+            t += int(shown)
+            first[t, b] = True
+            t += int(rng.integers(1, 7))
+    return Sample(
+        record=Record(
+            observation=rng.normal(size=(length + 1, batch, 2)).astype(np.float32),
+            first=first[: length + 1],
+            last=last[: length + 1],
+            action=rng.integers(ACTIONS, size=(length, batch)).astype(np.int32),
+            reward=(5 * rng.normal(size=(length, batch))).astype(np.float32),
+            discount=discount[:length],
+            extras=R2D2Extras(
+                q=np.full((length, batch, ACTIONS), np.nan, np.float32),
+                previous_reward=rng.normal(size=(length, batch)).astype(np.float32),
+            ),
+            version=np.tile([0, 7], (length, batch, 1)).astype(np.int32),
+        ),
+        state=R2D2State(
+            core=LSTMState(
+                hidden=rng.uniform(-1, 1, (batch, LSTM)).astype(tf.keras.backend.floatx()),
+                cell=rng.normal(size=(batch, LSTM)).astype(tf.keras.backend.floatx()),
+            ),
+            previous_action=rng.integers(ACTIONS, size=batch).astype(np.int32),
+            frames=(),
+        ),
+        info=ItemInfo(
+            key=np.arange(batch, dtype=np.uint64),
+            shard=np.arange(batch, dtype=np.int32) % 2,
+            probability=rng.uniform(0.001, 0.01, batch),
+            items=np.full(batch, 400),
+        ),
+    )
+
+
+# The loss, against a loop over numbers.
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def looped_unroll(weights: list[np.ndarray], rows: list[dict[str, Any]], state: Any) -> tuple[list[np.ndarray], Any]:
+    """Values at each row of one sequence, and the state after the last: a layer of ReLUs, an LSTM, duelling heads."""
+    (dense, dense_bias, kernel, recurrent, bias, advantage, advantage_bias, value, value_bias) = weights
+    assert advantage.shape == (LSTM, ACTIONS)
+    hidden, cell = state
+    values = []
+    for row in rows:
+        previous = np.append(np.eye(ACTIONS)[row["previous_action"]], row["previous_reward"])
+        if row["first"]:
+            hidden, cell, previous = 0 * hidden, 0 * cell, 0 * previous
+        features = np.maximum(row["observation"] @ dense + dense_bias, 0)
+        gates = np.concatenate([features, previous]) @ kernel + hidden @ recurrent + bias
+        write, keep, candidate, read = np.split(gates, 4)
+        cell = sigmoid(keep) * cell + sigmoid(write) * np.tanh(candidate)
+        hidden = sigmoid(read) * np.tanh(cell)
+        advantages = hidden @ advantage + advantage_bias
+        values.append(hidden @ value + value_bias + advantages - np.mean(advantages))
+    return values, (hidden, cell)
+
+
+def squash(x: float, epsilon: float = 1e-3) -> float:
+    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + epsilon * x
+
+
+def unsquash(x: float, epsilon: float = 1e-3) -> float:
+    return np.sign(x) * (((np.sqrt(1 + 4 * epsilon * (abs(x) + 1 + epsilon)) - 1) / (2 * epsilon)) ** 2 - 1)
+
+
+class LoopedLoss:
+    """The loss of a batch in float64; called with other online weights, targets and burn-in stay as they are."""
+
+    def __init__(self, agent: R2D2, sample: Sample, online: list[np.ndarray], target: list[np.ndarray]):
+        self.agent = agent
+        self.sample = sample
+        info = sample.info
+        weights = [
+            (1 / (items * probability)) ** agent.importance_exponent
+            for items, probability in zip(info.items, info.probability, strict=True)
+        ]
+        self.weights = [weight / max(weights) for weight in weights]
+        self.rows = [self._rows(b) for b in range(agent.batch_size)]
+        self.states = []
+        self.targets = []
+        self.priorities = []
+        self.td_error = 0.0
+        self.counting = 0
+        for b, rows in enumerate(self.rows):
+            stored = tuple(leaf[b] for leaf in sample.state.core)
+            _, state = looped_unroll(online, rows[: agent.burn_in], stored)
+            _, state_of_target = looped_unroll(target, rows[: agent.burn_in], stored)
+            q, _ = looped_unroll(online, rows[agent.burn_in :], state)
+            q_target, _ = looped_unroll(target, rows[agent.burn_in :], state_of_target)
+            targets = [self._target(rows[agent.burn_in :], q, q_target, t) for t in range(agent.trace_length)]
+            errors = [
+                abs(goal - q[t][rows[agent.burn_in + t]["action"]])
+                for t, goal in enumerate(targets)
+                if goal is not None
+            ]
+            self.states.append(state)
+            self.targets.append(targets)
+            eta = agent.priority_eta
+            self.priorities.append(eta * max(errors) + (1 - eta) * sum(errors) / len(errors) + 1e-6)
+            self.td_error += sum(errors) / (agent.batch_size * agent.trace_length)
+            self.counting += len(errors)
+
+    def __call__(self, online: list[np.ndarray]) -> float:
+        total = 0.0
+        for rows, state, targets, weight in zip(self.rows, self.states, self.targets, self.weights, strict=True):
+            trace = rows[self.agent.burn_in :]
+            q, _ = looped_unroll(online, trace, state)
+            for row, value, goal in zip(trace, q, targets, strict=False):
+                if goal is not None:
+                    total += weight * (goal - value[row["action"]]) ** 2 / 2
+        return total / (self.agent.batch_size * self.agent.trace_length)
+
+    def _rows(self, b: int) -> list[dict[str, Any]]:
+        record, state = self.sample.record, self.sample.state
+        length = len(record.reward)
+        rows = []
+        for t in range(length + 1):
+            row = dict(observation=record.observation[t, b].astype(float), first=record.first[t, b])
+            row["previous_action"] = state.previous_action[b] if t == 0 else record.action[t - 1, b]
+            row["previous_reward"] = float(record.extras.previous_reward[0, b] if t == 0 else record.reward[t - 1, b])
+            if t < length:
+                row |= dict(action=record.action[t, b], reward=float(record.reward[t, b]))
+                row["discount"] = float(record.discount[t, b])
+                # An ignored action, or a final observation that was lost without a termination.
+                lost = record.first[t + 1, b] and record.discount[t, b] != 0
+                row["counts"] = not (record.last[t, b] or lost)
+            rows.append(row)
+        return rows
+
+    def _target(self, rows: list[dict[str, Any]], q: Any, q_target: Any, t: int) -> float | None:
+        if not rows[t]["counts"]:
+            return None
+        clip = self.agent.reward_clip or np.inf
+        total, discount, end = 0.0, 1.0, t
+        while end < min(t + self.agent.n_step, len(rows) - 1) and rows[end]["counts"] and discount > 0:
+            total += discount * np.clip(rows[end]["reward"], -clip, clip)
+            discount *= self.agent.discount * rows[end]["discount"]
+            end += 1
+        if discount > 0:
+            value = q_target[end][np.argmax(q[end])]
+            total += discount * (unsquash(value) if self.agent.rescale_values else value)
+        return squash(total) if self.agent.rescale_values else total
+
+
+@pytest.fixture
+def float64():
+    tf.keras.backend.set_floatx("float64")
+    yield
+    tf.keras.backend.set_floatx("float32")
+
+
+def changed(agent: R2D2, **fields: Any) -> R2D2:
+    return R2D2(**{**vars(agent), **fields})
+
+
+@pytest.mark.parametrize(
+    "agent", [SMALL, changed(SMALL, rescale_values=False, reward_clip=1.0, burn_in=0)], ids=["paper", "plain"]
+)
+def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, agent):
+    networks = agent.make_networks(layout_of())
+    rng = np.random.default_rng(1)
+    for variable in networks.variables:
+        variable.assign(rng.normal(size=variable.shape))
+    online, target = (
+        [variable.numpy() for variable in network.trainable_variables] for network in (networks.online, networks.target)
+    )
+    sample = random_sample(agent)
+    expected = LoopedLoss(agent, sample, online, target)
+
+    with tf.GradientTape() as tape:
+        loss, metrics = agent.loss(networks, tree.map_structure(tf.constant, sample))
+    assert float(loss) == pytest.approx(expected(online), rel=1e-7)
+    np.testing.assert_allclose(metrics["priority"], expected.priorities, rtol=1e-7)
+    assert float(metrics["td_error"]) == pytest.approx(expected.td_error, rel=1e-7)
+    total = agent.batch_size * agent.trace_length
+    assert float(metrics["counting_transitions"]) == pytest.approx(expected.counting / total)
+    assert 0.5 < expected.counting / total < 1
+    assert float(metrics["importance_weight"]) == pytest.approx(np.mean(expected.weights))
+    assert float(metrics["behaviour_step"]) == 7
+    # The gradient by differences: where it differs, it flows into targets, weights or burn-in.
+    for index, gradient in enumerate(tape.gradient(loss, networks.online.trainable_variables)):
+        by_differences = np.zeros_like(online[index])
+        for place in np.ndindex(online[index].shape):
+            moved = []
+            for step in (1e-6, -1e-6):
+                weights = [weight.copy() for weight in online]
+                weights[index][place] += step
+                moved.append(expected(weights))
+            by_differences[place] = (moved[0] - moved[1]) / 2e-6
+        assert np.abs(by_differences).max() > 1e-3
+        np.testing.assert_allclose(gradient, by_differences, rtol=1e-5, atol=1e-8)
+
+
+# What replay keeps.
+
+
+class Corridor(gymnasium.Env):
+    """Pictures of a position from 0 to 4: right pays at the end, and time is up after 6 steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (4, 5, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self._position = self._time = 0
+        return self._picture(), {}
+
+    def step(self, action):
+        self._time += 1
+        self._position = max(0, self._position + (1 if action else -1))
+        there = self._position == 4
+        return self._picture(), self._position / 2, there, self._time == 6, {}
+
+    def _picture(self):
+        picture = np.zeros((4, 5, 1), np.uint8)
+        picture[:, self._position] = 255
+        return picture
+
+
+def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
+    """Sequences from a real server, at the start of an episode, within it, and over its end in both ways."""
+    agent = changed(
+        SMALL,
+        batch_size=40,
+        min_replay_size=40,
+        samples_per_insert=1.0,
+        priority_exponent=1.0,
+        lstm_size=8,
+        epsilon=0.7,
+        epsilon_alpha=0.0,
+        torso="mlp",
+        frame_stack=3,
+    )
+    environment = GymnasiumBatch([Corridor() for _ in range(4)], [1, 2, 3, 4])
+    layout = layout_of(environment.spec, envs_per_actor=4)
+    agent.check(layout)
+    tf.keras.utils.set_random_seed(1)
+    networks = agent.make_networks(layout)
+    agent.make_learner(networks, tf.distribute.get_strategy(), layout)
+    layout = trace_layout(agent, layout, networks)
+    server = start_server(agent.make_tables(layout), None, tmp_path)
+    replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
+    policy = CompiledPolicy(agent.make_policy(networks, "train"), layout, np.arange(4), seed=1)
+    actor = Actor(environment, policy, agent.make_writer(replay, layout, 0))
+    # Enough for 12 sequences of each environment: less than the limiter lets in.
+    for _ in range(SMALL.burn_in + SMALL.trace_length + 1 + 11 * SMALL.period):
+        actor.step()
+        assert actor.writer.ready(10)
+    actor.writer.close()
+    assert actor.writer.items_written == 48
+    reader = BatchReader(
+        lambda: agent.make_dataset(replay, layout, tf.distribute.InputContext()).dataset, lambda: False
+    )
+    sample = next(reader)
+    reader.close()
+    server.stop()
+
+    record, state = sample.record, sample.state
+    assert state.frames == () and record.observation.shape == (11, 40, 4, 5, 3)
+    inputs = Inputs(
+        record.observation,
+        tf.concat([state.previous_action[tf.newaxis], record.action], axis=0),
+        tf.concat([record.extras.previous_reward[:1], record.reward], axis=0),
+    )
+    q, _ = networks.online.unroll(inputs, state.core, record.first)
+    np.testing.assert_allclose(q[:-1], record.extras.q, rtol=1e-4, atol=1e-6)
+    assert np.std(record.extras.q) > 0.01
+    first, last, terminated = record.first.numpy(), record.last.numpy(), record.discount.numpy() == 0
+    assert first[0].any() and not first[0].all() and first[1:].any() and last.any() and terminated.any()
+    assert (last[:-1] & ~np.concatenate([terminated[:0], np.zeros((1, 40), bool), terminated[:-1]])).any()
+    assert np.abs(state.core.hidden.numpy()[~first[0]]).max() > 0.1
+    # An item's probability is its share of the priorities, which the actor has worked out.
+    _, metrics = agent.loss(networks, sample)
+    priority = metrics["priority"].numpy()
+    np.testing.assert_allclose(
+        priority / priority.mean(), sample.info.probability / np.mean(sample.info.probability), rtol=1e-3
+    )
+    assert np.std(priority) > 0.01 * np.mean(priority)
+
+
+def test_the_state_and_what_replay_keeps_of_it():
+    agent = changed(SMALL, frame_stack=4, torso="mlp")
+    spec = EnvironmentSpec(dm_specs.BoundedArray((6, 6, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(2, np.int64))
+    layout = layout_of(spec)
+    layout = trace_layout(agent, layout, agent.make_networks(layout))
+    assert layout.state.frames == (tf.TensorSpec((6, 6, 3), tf.uint8),)
+    assert layout.state.previous_action == tf.TensorSpec((), tf.int64)
+    (table,) = agent.make_tables(layout)
+    assert [leaf.shape for leaf in tree.flatten(table.info.signature.state)] == [(LSTM,), (LSTM,), ()]
+    # One frame to each of 11 observations, and three before them.
+    assert [leaf.shape for leaf in table.info.signature.frames] == [(14, 6, 6, 1)]
+
+
+def test_without_a_memory_there_is_no_state_but_the_previous_action():
+    agent = changed(SMALL, core="none")
+    networks = agent.make_networks(layout_of())
+    sample = random_sample(agent)
+    sample = sample._replace(state=sample.state._replace(core=()))
+    loss, _ = agent.loss(networks, tree.map_structure(tf.constant, sample))
+    assert np.isfinite(float(loss))
+    layout = trace_layout(agent, layout_of(), networks)
+    assert [leaf.shape for leaf in tree.flatten(layout.state)] == [()]
+
+
+# How it acts.
+
+
+def tick_of(batch: int, **fields: Any) -> EnvironmentOutput:
+    zeros = np.zeros(batch, np.float32)
+    tick = EnvironmentOutput(
+        np.ones((batch, 2), np.float32), zeros, zeros + 1, np.zeros(batch, bool), np.zeros(batch, bool)
+    )
+    return tick._replace(**fields)
+
+
+@pytest.mark.parametrize("previous_inputs", [True, False])
+def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
+    agent = changed(SMALL, previous_inputs=previous_inputs)
+    policy = agent.make_policy(agent.make_networks(layout_of()), "train")
+    state = policy.initial_state(4)._replace(previous_action=np.array([0, 1, 0, 0], np.int32))
+    tick = tick_of(4, reward=np.array([0, 0, 1, 0], np.float32), first=np.array([False, False, False, True]))
+
+    def act(state: Any, tick: EnvironmentOutput) -> Any:
+        return policy(tick, state, tf.range(4), tf.constant([1, 1]))
+
+    action, extras, after = act(state, tick)
+    q = extras.q.numpy()
+    assert (np.abs(q[1:3] - q[0]).max(axis=-1) > 1e-4).tolist() == [previous_inputs] * 2
+    np.testing.assert_array_equal(extras.previous_reward, tick.reward)
+    np.testing.assert_array_equal(after.previous_action, action)
+    # Where an episode begins, all that was before is forgotten.
+    other = state._replace(core=LSTMState(*np.ones((2, 4, LSTM), np.float32)), previous_action=np.ones(4, np.int32))
+    _, forgotten, _ = act(other, tick_of(4, reward=np.ones(4, np.float32), first=np.ones(4, bool)))
+    np.testing.assert_array_equal(forgotten.q, np.tile(q[3], (4, 1)))
+
+
+def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
+    agent = changed(SMALL, epsilon=0.8, epsilon_alpha=3.0)
+    networks = agent.make_networks(layout_of(envs_per_actor=3))
+
+    def explored(mode: Any, draws: int) -> np.ndarray:
+        policy = agent.make_policy(networks, mode)
+        act = tf.function(policy, autograph=False)
+        state = policy.initial_state(2)
+        found = [act(tick_of(2), state, tf.constant([0, 2]), tf.constant([1, seed])) for seed in range(draws)]
+        return np.mean([action.numpy() != extras.q.numpy().argmax(axis=-1) for action, extras, _ in found], axis=0)
+
+    np.testing.assert_array_equal(explored("evaluate", 30), 0)
+    np.testing.assert_allclose(explored("train", 500), np.array([0.8, 0.8**4]) * (1 - 1 / ACTIONS), atol=0.08)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("fields", "layout", "message"),
+    [
+        ({}, dict(spec=SPEC._replace(action=dm_specs.BoundedArray((1,), np.float32, -1, 1))), "one discrete action"),
+        (dict(replay_size=3, min_replay_size=2), {}, "a replay of 3 items .* smaller than a batch of 4"),
+        (dict(error_buffer=5.0), {}, "agent.error_buffer of 5 cannot keep 4 samples per insert"),
+        (dict(burn_in=-1), {}, "agent.burn_in must be at least 0, not -1"),
+        (dict(trace_length=0), {}, "agent.trace_length must be at least 1"),
+        (dict(period=0), {}, "agent.period must be at least 1"),
+        (dict(period=8), {}, r"agent.period must be at most agent.trace_length \(7\), not 8"),
+        (dict(n_step=8), {}, r"agent.n_step must be at most agent.trace_length \(7\), not 8"),
+        (dict(priority_eta=1.5), {}, "agent.priority_eta must lie between 0 and 1"),
+        (dict(target_update_period=0), {}, "agent.target_update_period must be at least 1"),
+        (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
+        (dict(), dict(replicas=3), "make agent.batch_size a multiple of 3"),
+        # The fifth sequence of an environment ends with its 27th observation.
+        (dict(), dict(max_steps=53), "53 in 2 environments make 8 sequences of 10 .* agent.min_replay_size is 10"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
+    SMALL.check(layout_of(max_steps=54))
+    with pytest.raises(CallboardError, match=message) as raised:
+        changed(SMALL, **fields).check(layout_of(**layout))
+    assert "\n" not in str(raised.value)
+
+
+# Updates.
+
+
+def weights_of(module: tf.Module) -> np.ndarray:
+    return np.concatenate([variable.numpy().ravel() for variable in module.variables])
+
+
+def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_at_times():
+    """What several replicas do with the same batch stands in `test_replicas.py`."""
+    networks = SMALL.make_networks(layout_of())
+    learner = SMALL.make_learner(networks, tf.distribute.get_strategy(), layout_of())
+    target = weights_of(networks.target)
+    np.testing.assert_array_equal(target, weights_of(networks.online))
+    for step in range(1, 5):
+        sample = tree.map_structure(tf.constant, random_sample(SMALL, seed=step))
+        _, metrics = SMALL.loss(networks, sample)
+        update = learner.step(iter([sample]))
+        np.testing.assert_array_equal(update.priorities.key, sample.info.key)
+        np.testing.assert_array_equal(update.priorities.shard, sample.info.shard)
+        np.testing.assert_allclose(update.priorities.priority, metrics["priority"], rtol=1e-4)
+        if step % SMALL.target_update_period == 0:
+            target = weights_of(networks.online)
+        np.testing.assert_array_equal(weights_of(networks.target), target)
+        assert (np.abs(weights_of(networks.online) - target).max() > 0) == (step % SMALL.target_update_period != 0)
+
+
+# A run.
+
+
+def test_a_short_run_learns_and_ends_well(tmp_path):
+    experiment = Experiment(
+        agent=changed(SMALL, samples_per_insert=1.0),
+        env="CartPole-v1",
+        actors=2,
+        envs_per_actor=2,
+        evaluator=False,
+        max_steps=200,
+        run_dir=tmp_path / "run",
+    )
+    outcome = run(experiment, launcher="inline")
+    assert outcome.exit_code == 0, outcome.error
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    # At least 36 sequences are each learnt from once, 4 in a step; the limiter keeps 4 back.
+    assert last["learner_steps"] >= (36 - 4) // 4
+    assert 0 < last["learner/counting_transitions"] <= 1 and last["learner/gradient_norm"] > 0

@@ -1,0 +1,250 @@
+"""The classifier of examples/train_resnet.py: what it reads, what it refuses, and how well it tells images apart."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+import tensorflow as tf
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_resnet.py"
+LOADING = pathlib.Path(__file__).with_name("load_classifier.py")
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("train_resnet", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def gratings(number, seed):
+    """Images of ten classes: waves of ten lengths, of any direction, phase and colour, under noise.
+
+    Over the phases the mean of each class is the same grey, so that no sum of weighted pixels tells them apart.
+    """
+    rng = np.random.default_rng(seed)
+    labels = np.arange(number) % 10
+    y, x = np.mgrid[:32, :32] / 32
+    angle, phase = rng.uniform(0, 2 * np.pi, (2, number, 1, 1))
+    cycles = (2 + 1.4 * labels)[:, np.newaxis, np.newaxis]
+    waves = np.sin(2 * np.pi * cycles * (np.cos(angle) * x + np.sin(angle) * y) + phase)
+    colour = rng.uniform(0.3, 1, (number, 1, 1, 3))
+    images = 128 + 80 * colour * waves[..., np.newaxis] + rng.normal(0, 20, (number, 32, 32, 3))
+    return np.clip(images, 0, 255).astype(np.uint8), labels
+
+
+def save_gratings(path, train, test):
+    (x_train, y_train), (x_test, y_test) = gratings(train, 1), gratings(test, 2)
+    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+
+
+def linear_accuracy(train, test, decay=1000.0):
+    """Of ridge regression on the classes."""
+    inputs, other_inputs = (
+        np.concatenate([images.reshape(len(images), -1) / 255, np.ones((len(images), 1))], axis=1)
+        for images, _ in (train, test)
+    )
+    weights = np.linalg.solve(inputs.T @ inputs + decay * np.eye(inputs.shape[1]), inputs.T @ np.eye(10)[train[1]])
+    return np.mean(np.argmax(other_inputs @ weights, axis=1) == test[1])
+
+
+def start(*arguments, config=None):
+    """Starts the example as a program."""
+    environment = {**os.environ, **({"TF_CONFIG": json.dumps(config)} if config else {})}
+    # Set here by a library that TensorFlow imports, and not where the example is started from a shell.
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process, timeout=1200):
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return process.returncode, output, errors
+
+
+def run(*arguments):
+    code, output, errors = finish(start(*arguments))
+    assert code == 0, output + errors
+    return output
+
+
+# What it reads.
+
+
+def test_a_folder_of_images(example, tmp_path):
+    for part, count in (("train", 3), ("test", 2)):
+        for label, name in enumerate(("ash", "birch")):
+            (tmp_path / part / name).mkdir(parents=True)
+            for index in range(count):
+                image = np.full((40, 24, 3), 100 * label + 10 * index, np.uint8)
+                imageio.imwrite(tmp_path / part / name / f"{index}.png", image)
+    data = example.load(str(tmp_path), 16)
+    assert data.classes == 2
+    for dataset, count in ((data.train, 3), (data.test, 2)):
+        rows = [(int(label), image) for image, label in dataset.as_numpy_iterator()]
+        assert all(image.shape == (16, 16, 3) and image.dtype == np.uint8 for _, image in rows)
+        assert sorted((label, int(image.mean())) for label, image in rows) == [
+            (label, 100 * label + 10 * index) for label in (0, 1) for index in range(count)
+        ]
+
+
+def test_augmented_images_are_parts_of_the_padded_one_and_its_mirror_image(example):
+    image = np.random.default_rng(0).integers(1, 256, (6, 6, 3)).astype(np.uint8)
+    padded = np.pad(image, ((4, 4), (4, 4), (0, 0)))
+    windows = {
+        window[:, ::step].tobytes(): (y, x, step)
+        for y in range(9)
+        for x in range(9)
+        for window in (padded[y : y + 6, x : x + 6],)
+        for step in (1, -1)
+    }
+    augmented = [example.augment((image, 7), tf.constant((seed, 0))) for seed in range(60)]
+    found = {windows[result.numpy().tobytes()] for result, _ in augmented}
+    assert len({y for y, _, _ in found}) > 5 and len({x for _, x, _ in found}) > 5
+    assert {step for _, _, step in found} == {1, -1}
+    assert all(label == 7 for _, label in augmented)
+
+
+def test_normalised_images_have_mean_zero_and_variance_one(example):
+    images, labels = gratings(50, 3)
+    mean, variance = example.moments(tf.data.Dataset.from_tensor_slices((images, labels)))
+    np.testing.assert_allclose(mean, images.mean((0, 1, 2)), rtol=1e-9)
+    np.testing.assert_allclose(variance, images.astype(np.float64).var((0, 1, 2)), rtol=1e-9)
+
+
+# What it refuses.
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--data", "few.npz", "--devices", "4096"], "--devices must lie between 1 and "),
+        (["--data", "few.npz", "--devices", "0"], "--devices must lie between 1 and "),
+        (["--data", "few.npz", "--global-batch", "0"], "cannot share --global-batch 0: try 1"),
+        (["--data", "few.npz", "--global-batch", "64"], "there are 20 images to train on"),
+        (["--data", "few.npz", "--epochs", "0"], "--epochs must be at least 1, not 0"),
+        (["--data", "few.npz", "--strategy", "multi-worker"], "set TF_CONFIG"),
+        (["--data", "nothing.npz"], "there is no nothing.npz: give cifar10, dmlab, a folder or an .npz file"),
+        (["--data", "half.npz"], "half.npz must hold x_train, y_train, x_test and y_test; no x_test"),
+        (["--data", "floats.npz"], "floats.npz must hold images as uint8"),
+        (["--data", "empty"], "empty must hold train/CLASS/*.png"),
+    ],
+)
+def test_a_mistake_is_one_line(example, arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    images, labels = gratings(20, 1)
+    np.savez("few.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    np.savez("half.npz", x_train=images, y_train=labels)
+    np.savez("floats.npz", x_train=images / 255, y_train=labels, x_test=images / 255, y_test=labels)
+    (tmp_path / "empty").mkdir()
+    assert example.main([*arguments, "--out", "out"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("train_resnet: ") and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow_datasets") is not None, reason="it is installed")
+def test_without_tensorflow_datasets_there_is_a_hint(example, tmp_path, capsys):
+    assert example.main(["--data", "cifar10", "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == (
+        "train_resnet: cifar10 needs tensorflow_datasets (No module named 'tensorflow_datasets'): "
+        "pip install tensorflow-datasets\n"
+    )
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+def test_a_batch_that_two_replicas_cannot_divide(tmp_path):
+    save_gratings(tmp_path / "few.npz", 40, 20)
+    arguments = ("--data", tmp_path / "few.npz", "--out", tmp_path / "out", "--devices", 2, "--global-batch", 7)
+    code, _, errors = finish(start(*arguments))
+    assert code == 2
+    assert errors == "train_resnet: 2 replicas cannot share --global-batch 7: try 8\n"
+
+
+# How well it does.
+
+
+@pytest.mark.slow
+def test_resnet_20_learns_what_is_not_linear_and_is_loaded_with_the_same_accuracy(tmp_path):
+    assert linear_accuracy(gratings(4000, 1), gratings(1000, 2)) < 0.6
+    save_gratings(tmp_path / "data.npz", 4000, 1000)
+    settings = ("--depth", 20, "--global-batch", 32, "--epochs", 2, "--learning-rate", 0.05)
+    output = run("--data", tmp_path / "data.npz", "--out", tmp_path / "out", *settings)
+    (said,) = re.findall(r"test accuracy (\S+)", output)
+    assert float(said) > 0.95
+    assert list((tmp_path / "out" / "tensorboard").rglob("events.out.*"))
+    loaded = subprocess.run(
+        [sys.executable, "-S", str(LOADING), str(tmp_path / "out" / "model"), str(tmp_path / "data.npz")],
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(np.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    alone, under_strategy = map(float, loaded.stdout.split())
+    assert alone == under_strategy
+    assert f"{alone:.4f}" == said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+def test_two_devices_and_going_on_from_a_checkpoint(tmp_path):
+    save_gratings(tmp_path / "data.npz", 400, 100)
+    arguments = ("--data", tmp_path / "data.npz", "--out", tmp_path / "out", "--depth", 8, "--global-batch", 20)
+    first = run(*arguments, "--devices", 2, "--epochs", 1)
+    assert "20/20" in first
+    second = run(*arguments, "--devices", 2, "--epochs", 2)
+    assert "Epoch 1/2" not in second and "Epoch 2/2" in second
+
+
+@pytest.mark.slow
+def test_two_workers_end_with_the_same_weights(tmp_path):
+    save_gratings(tmp_path / "data.npz", 200, 100)
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for server in sockets:
+            server.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in sockets]
+    arguments = ("--data", tmp_path / "data.npz", "--out", tmp_path / "out", "--depth", 8, "--global-batch", 20)
+    workers = [
+        start(
+            *(*arguments, "--epochs", 2, "--strategy", "multi-worker"),
+            config={"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}},
+        )
+        for index in range(2)
+    ]
+    try:
+        for worker in workers:
+            code, output, errors = finish(worker)
+            assert code == 0, output + errors
+    finally:
+        for worker in workers:
+            worker.kill()
+    weights = [
+        [variable.numpy() for variable in tf.saved_model.load(str(directory / "model")).weights]
+        for directory in (tmp_path / "out", tmp_path / "out" / "worker-1")
+    ]
+    # Five to each of seven normalised convolutions, and the classifier's two.
+    assert len(weights[0]) == len(weights[1]) == 7 * 5 + 2
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
