@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ _CALL_SECONDS = 5.0
 _FETCH_SECONDS = 0.03
 _READY_SECONDS = 0.5
 _HOLD_SECONDS = 0.005
+_QUESTION_SECONDS = 1.0
 
 
 class ActorRole(LinkedRole):
@@ -49,6 +51,7 @@ class ActorRole(LinkedRole):
         self._episodes_done = 0
         self._actor: Actor | None = None
         self._pacer: Pacer | None = None
+        self._next_question = 0.0
 
     @property
     def items_written(self) -> int:
@@ -122,10 +125,11 @@ class ActorRole(LinkedRole):
         if pacer.may_begin(version):
             return True
         # In one thread nobody dies or is slow, and what is done may not depend on the time.
-        if self.context.cooperative or pacer.seconds_waited < pacer.patience:
+        if self.context.cooperative or pacer.seconds_waited < pacer.patience or time.monotonic() < self._next_question:
             return False
+        self._next_question = time.monotonic() + _QUESTION_SECONDS
         try:
-            return self._learner.client(_CALL_SECONDS).seconds_short_of_data() >= pacer.patience
+            return self._learner.client(_QUESTION_SECONDS).seconds_short_of_data() >= pacer.patience
         except Unreachable:
             return False
 

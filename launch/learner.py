@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import launchpad as lp
@@ -23,6 +23,7 @@ from .role import NodeContext, RoleHandle, Unreachable
 
 _METRICS_SECONDS = 0.5
 _PRIORITIES_SECONDS = 5.0
+_INLINE_PATIENCE_SECONDS = 10.0
 
 
 class LearnerRole(LinkedRole):
@@ -60,7 +61,7 @@ class LearnerRole(LinkedRole):
         self._last_update: Update | None = None
         self._modules: dict[str, Any] = {}
         self._priorities: PriorityUpdater | None = None
-        self._reader: Iterator[Any] | None = None
+        self._reader: BatchReader | None = None
         self.dataset: ReplayDataset | None = None
 
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
@@ -70,7 +71,7 @@ class LearnerRole(LinkedRole):
     def seconds_short_of_data(self) -> float:
         """How long the learner has been waiting for a batch by now; 0 while it learns."""
         reader = self._reader
-        return reader.seconds_waited if isinstance(reader, BatchReader) else 0.0
+        return 0.0 if reader is None else reader.seconds_waited
 
     def setup(self) -> None:
         agent, strategy = self._experiment.agent, self._make_strategy()
@@ -107,7 +108,9 @@ class LearnerRole(LinkedRole):
             return strategy.distribute_datasets_from_function(of_pipeline)
 
         if self.context.cooperative:
-            self._reader = iter(make_iterable())
+            # The launcher asks for no batch that replay would not give out, but a sample may be lost on the way.
+            batches = make_iterable()
+            self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._replay_handle, self.context.stop)
             self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_life)
@@ -136,7 +139,7 @@ class LearnerRole(LinkedRole):
             self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
 
     def finish(self) -> None:
-        if isinstance(self._reader, BatchReader):
+        if self._reader is not None:
             self._reader.close()
         if self._priorities is not None:
             self._priorities.close()

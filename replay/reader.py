@@ -1,5 +1,6 @@
 """Reading batches beside the learner, so that a dead replay server never blocks it for good."""
 
+import math
 import queue
 import threading
 import time
@@ -22,6 +23,7 @@ class BatchReader(Iterator[Any]):
     Args:
       make_dataset: builds the dataset; called again by `rebuild`.
       stopped: True once the run stops; waiting then ends with `ReaderStopped`.
+      patience: seconds that `next` waits before it gives up with `ReaderStopped`; a batch that comes later is kept.
       identity: of the replay server.  When it changes the server is another one, and the dataset is built anew.
     """
 
@@ -30,10 +32,12 @@ class BatchReader(Iterator[Any]):
         make_dataset: Callable[[], Iterable[Any]],
         stopped: Callable[[], bool],
         identity: Callable[[], object] = lambda: None,
+        patience: float = math.inf,
     ):
         self._make_dataset = make_dataset
         self._stopped = stopped
         self._identity = identity
+        self._patience = patience
         self._known_identity = identity()
         self._generation = _Generation(make_dataset)
         self._waiting_since: float | None = None
@@ -45,7 +49,7 @@ class BatchReader(Iterator[Any]):
                 batch = self.poll(_POLL_SECONDS)
                 if batch is not None:
                     return batch
-                if self._stopped():
+                if self._stopped() or self.seconds_waited > self._patience:
                     raise ReaderStopped
         finally:
             self._waiting_since = None

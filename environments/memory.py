@@ -1,13 +1,4 @@
-"""A task for a memory: what must be done in the end is told in the beginning, and only there.
-
-From the root of the repository:
-
-    callboard train --recipe r2d2-memory
-    callboard train --recipe apex-memory
-
-R2D2 learns it; Ape-X, whose network has no memory, stays at a return of 1/2.  Its arguments are options:
-`--env-options.delay 10`.
-"""
+"""A task for a memory: what must be done in the end is told in the beginning, and only there."""
 
 import dm_env
 import numpy as np
