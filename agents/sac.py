@@ -254,6 +254,11 @@ class Sac(Agent):
                 raise CallboardError(f"agent.{name} must be more than 0, not {getattr(self, name)}")
         if self.target_entropy is not None and not math.isfinite(self.target_entropy):
             raise CallboardError(f"agent.target_entropy must be a finite number, not {self.target_entropy}")
+        if self.torso.startswith("resnet"):
+            raise CallboardError(
+                f"sac does not train the statistics of batch normalisation: take agent.torso impala or nature, not "
+                f"{self.torso}"
+            )
         self._limits.check(layout, self.batch_size)
 
     def make_networks(self, layout: Layout) -> SacNetworks:
