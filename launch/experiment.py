@@ -33,7 +33,8 @@ class Experiment:
       max_steps: environment steps after which the run ends.
       stop_return: the run ends once an evaluation's mean return reaches this; None never.
       checkpoint_every: seconds between two checkpoints of the learner.
-      checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`.
+      checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`; not for agents
+        that learn from what is new only (PPO).
       replay_checkpoint_every: seconds between two checkpoints of replay; another follows at the end of the run.
       run_dir: directory of all that the run writes; None makes a new one under `runs/`.
     """

@@ -30,6 +30,8 @@ class ReplayRole(LinkedRole):
         self._layout = run.layout
         self._directory = run.directory.replay(shard)
         self._shard = shard
+        # What must be learnt from while it is new is worth nothing later.
+        self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.pace(run.layout) is None
         self._server: reverb.Server | None = None
         self.tables_at_start: dict[str, Any] = {}
         """What `tables` gave before anybody else came."""
@@ -39,7 +41,7 @@ class ReplayRole(LinkedRole):
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_tables(layout)
-        self._server = start_server(tables, self.context.port, self._directory, restore=experiment.checkpoint_replay)
+        self._server = start_server(tables, self.context.port, self._directory, restore=self._keeps)
         self._client = self._server.localhost_client()
         self.tables_at_start = self.tables()
         items = sum(info.current_size for info in self.tables_at_start.values())
@@ -52,13 +54,13 @@ class ReplayRole(LinkedRole):
     def step(self) -> None:
         if not self.context.cooperative:
             self.context.stop.wait(0.5)
-        if self._experiment.checkpoint_replay and time.monotonic() >= self._next_checkpoint:
+        if self._keeps and time.monotonic() >= self._next_checkpoint:
             self._save()
             self._next_checkpoint = time.monotonic() + self._experiment.replay_checkpoint_every
 
     def finish(self) -> None:
         self.link.close()
-        if self._experiment.checkpoint_replay:
+        if self._keeps:
             self._save()
         self.stop_server()
 

@@ -1,6 +1,7 @@
 """Supervision: starts nodes, restarts those that die, and ends them in order."""
 
 import collections
+import math
 import queue
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,8 @@ from ..role import NodePolicy
 from .outcome import Monitor, Outcome, stop_signals
 
 _KILL_SECONDS = 5.0
+# Signals that come sooner after each other are one: `timeout`, for example, sends two at once.
+_SIGNAL_SECONDS = 1.0
 
 
 class Exit(NamedTuple):
@@ -84,6 +87,7 @@ class Supervisor:
         self._monitor = monitor
         self._outcome = Outcome()
         self._signals = 0
+        self._last_signal = -math.inf
         self._ending_with_group: set[str] = set()
         """Nodes that were killed because another node of their restart group has died."""
 
@@ -110,7 +114,10 @@ class Supervisor:
         if event is None:
             return
         if event.kind == "signal":
-            self._signals += 1
+            now = time.monotonic()
+            if now - self._last_signal > _SIGNAL_SECONDS:
+                self._signals += 1
+            self._last_signal = now
             self._outcome.interrupted(event.content)
         elif event.kind == "stop":
             self._outcome.reached_limit(event.content)
