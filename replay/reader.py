@@ -1,5 +1,6 @@
 """Reading batches beside the learner, so that a dead replay server never blocks it for good."""
 
+import atexit
 import math
 import queue
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _POLL_SECONDS = 0.2
+_END_SECONDS = 1.0
 
 
 class ReaderStopped(Exception):
@@ -93,7 +95,10 @@ class _Generation:
         self.batches: queue.Queue[Any] = queue.Queue(maxsize=1)
         self.abandoned = threading.Event()
         self._make_dataset = make_dataset
-        threading.Thread(target=self._read, name="batch-reader", daemon=True).start()
+        thread = threading.Thread(target=self._read, name="batch-reader", daemon=True)
+        thread.start()
+        # A thread that comes back from C++ while the interpreter ends would abort the process.
+        atexit.register(thread.join, _END_SECONDS)
 
     def _read(self) -> None:
         try:

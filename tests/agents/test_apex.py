@@ -332,27 +332,33 @@ def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
 
 
 def test_pixels_are_learnt_from(tmp_path):
-    """After some steps the values tell right from left."""
+    """In the end the values tell right from left; replay cannot be seeded, so it may take more steps or fewer."""
     loop = Loop(Apex(**{**PIXELS, "learning_rate": 3e-3}, target_update_period=10, samples_per_insert=16.0), tmp_path)
     updater = PriorityUpdater(loop.replay, "replay")
-    for _ in range(200):
-        loop.act()
-        while loop.may_learn():
-            update = loop.learn()
-            updater.offer(update.priorities)
-            assert updater.wait(10)
-    assert updater.counts() == (loop.sampled // 32, 0) and loop.sampled > 8_000
-    assert all(np.isfinite(float(value)) for value in update.metrics.values())
-    updater.close()
-    loop.close()
     # Stacks of a walk to the right.
     pictures = np.zeros((6, 8, 8, 4), np.uint8)
     for position in range(6):
         for age in range(4):
             pictures[position, :, max(0, position - age), 3 - age] = 255
-    q = q_of(loop.networks.online, pictures)
-    assert (q[:5, 1] > q[:5, 0]).all()
-    assert q[4, 1] == pytest.approx(1, abs=0.25)
+
+    def knows_the_way():
+        q = q_of(loop.networks.online, pictures)
+        return (q[:5, 1] > q[:5, 0]).all() and abs(q[4, 1] - 1) < 0.25
+
+    for _ in range(10):
+        for _ in range(100):
+            loop.act()
+            while loop.may_learn():
+                update = loop.learn()
+                updater.offer(update.priorities)
+                assert updater.wait(10)
+        if loop.sampled > 8_000 and knows_the_way():
+            break
+    assert knows_the_way()
+    assert updater.counts() == (loop.sampled // 32, 0)
+    assert all(np.isfinite(float(value)) for value in update.metrics.values())
+    updater.close()
+    loop.close()
 
 
 def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):

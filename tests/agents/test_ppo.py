@@ -500,6 +500,7 @@ def updates():
     return {int(replicas): update for replicas, update in json.loads(done.stdout).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", REPLICAS[1:])
 def test_an_iteration_on_several_replicas_is_that_on_one(updates, replicas):
     one, several = updates[1], updates[replicas]

@@ -72,6 +72,7 @@ def test_four_devices(on_devices, on_four, agent):
     assert_alike(on_four[agent], on_devices["1"][agent])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_learners(on_devices, on_learners, agent):
     for updates in on_learners:

@@ -16,6 +16,9 @@ from callboard.launch.run_directory import RunDirectory
 from callboard.launch.settings import read_experiment
 
 
+STEPS = 1500
+
+
 def counters_of(checkpoint):
     sources = json.loads((checkpoint / "counters.json").read_text())
     return {name: sum(counts.get(name, 0) for counts in sources.values()) for name in ("environment_steps", "episodes")}
@@ -28,7 +31,7 @@ def interrupted(command_run, recipe, tmp_path_factory):
     arguments = ["train", "--recipe", recipe, "--run-dir", directory / "run", "--checkpoint-replay"]
     run = command_run([*arguments, "--max-steps", 10_000_000, "--stop-return", 501], directory)
     try:
-        run.wait_for_steps(4000)
+        run.wait_for_steps(STEPS)
         run.wait_for_steps(3, "learner_steps")
         run.interrupt()
         assert run.wait(timeout=30) == 130, run.text()
@@ -73,13 +76,13 @@ def test_everything_goes_on(interrupted, start):
     replay.stop_server()
 
     resumed = start(
-        "train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", before["environment_steps"] + 4000
+        "train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", before["environment_steps"] + STEPS
     )
     assert resumed.wait() == 0, resumed.text()
     assert f"learner/0: goes on from learner step {steps:,}" in resumed.text()
     latest = max((interrupted.run_dir / "checkpoints").glob("0*"))
     assert int(latest.name) > steps
-    assert counters_of(latest)["environment_steps"] >= before["environment_steps"] + 4000
+    assert counters_of(latest)["environment_steps"] >= before["environment_steps"] + STEPS
     assert resumed.leftovers() == []
 
 
