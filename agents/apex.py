@@ -143,8 +143,10 @@ class Apex(Agent):
         check_action("apex", layout)
         check_ranges(
             self,
-            at_least_one=("n_step", "target_update_period"),
+            at_least_one=("n_step", "target_update_period", "hidden_sizes"),
+            at_least_zero=("epsilon_alpha", "stream_size"),
             from_zero_to_one=("priority_exponent", "importance_exponent", "epsilon", "discount"),
+            more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip", "huber"),
         )
         check_stack(layout.spec, self.frame_stack)
         self._limits.check(layout, self.batch_size)
@@ -245,6 +247,8 @@ class Apex(Agent):
             return network.step(Inputs(observation), (), record.first[0], training)[0]
 
         q_0 = values(networks.online, x_0, training=True)
+        # Keras forgets what layers add to the loss when they are called again.
+        regularization = networks.online.regularization_loss()
         target = double_q_target(steps, values(networks.online, x_n), values(networks.target, x_n))
         delta = td_error(q_0, record.action[0], target, steps.counts)
         weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
@@ -254,7 +258,7 @@ class Apex(Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
 
-        loss = mean(td_loss(delta, weight, self.huber)) + networks.online.regularization_loss()
+        loss = mean(td_loss(delta, weight, self.huber)) + regularization
         metrics = {
             "td_error": mean(tf.abs(delta)),
             "value": mean(tf.reduce_max(q_0, axis=-1)),

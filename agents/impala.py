@@ -75,7 +75,9 @@ class Impala(Agent):
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
       optimizer: rmsprop or adam.
       learning_rate: at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
+        include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
+        before the run's last environment step.
       rmsprop_decay: of the moving average of squared gradients.
       optimizer_epsilon: added to the denominator of the update.
       max_gradient_norm: global norm to which gradients are clipped.

@@ -14,6 +14,7 @@ from dm_env import specs as dm_specs
 from .. import specs
 from ..data import CallboardError, Layout, Nest, Record, Sample, Update
 from ..networks.defaults import gaussian_value_network, policy_value_network
+from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
 from ..replay import (
     ReplayDataset,
@@ -92,7 +93,7 @@ class Ppo(Agent):
       discount: γ.
       gae_lambda: λ of the advantages.
       clip: ε of the probability ratio.
-      clip_decay: whether ε falls linearly to 0 over the run's environment steps.
+      clip_decay: whether ε falls linearly to 0 as the learning rate does.
       clip_value: whether the value may move no further than ε, too, before its loss stops to pull.
       entropy_cost: weight of the entropy bonus.
       value_cost: weight of the value loss.
@@ -104,11 +105,13 @@ class Ppo(Agent):
       target_kl: KL divergence from the policy that acted, a mean over an epoch, after which no further epoch follows;
         None for no limit.
       learning_rate: of Adam, at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
+        include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
+        before the run's last environment step.
       optimizer_epsilon: added to the denominator of the update.
       max_gradient_norm: global norm to which gradients are clipped.
       initial_log_std: logarithm of the Gaussian policy's standard deviation at the beginning, in units of half the
-        range of an action.
+        range of an action.  It stays between -10 and 2.
       std_from_observation: whether that standard deviation depends on the observation.
       torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
       core: none or lstm.
@@ -153,7 +156,9 @@ class Ppo(Agent):
                 f"ppo needs one discrete action or one action of floats with bounds, but the environment's action is "
                 f"{specs.describe(action)}"
             )
-        for name in ("unroll_length", "batch_size", "epochs", "minibatches"):
+        if is_box and 0 in action.shape:
+            raise CallboardError(f"ppo has nothing to choose: the environment's action is {specs.describe(action)}")
+        for name in ("unroll_length", "batch_size", "epochs", "minibatches", "lstm_size"):
             if getattr(self, name) < 1:
                 raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
         for name in ("clip", "learning_rate", "optimizer_epsilon", "max_gradient_norm", "target_kl"):
@@ -166,6 +171,16 @@ class Ppo(Agent):
         for name in ("discount", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise CallboardError(f"agent.{name} must lie between 0 and 1, not be {getattr(self, name)}")
+        lowest, highest = LOG_STD_BOUNDS
+        if not lowest <= self.initial_log_std <= highest:
+            raise CallboardError(
+                f"agent.initial_log_std must lie between {lowest:g} and {highest:g}, not be {self.initial_log_std}"
+            )
+        if ":" not in self.torso and self.torso.startswith("resnet"):
+            raise CallboardError(
+                f"ppo compares probabilities before and after an update, and batch normalisation changes them by itself: "
+                f"take agent.torso impala or nature, not {self.torso}"
+            )
         self._check_sizes(layout)
 
     def _check_sizes(self, layout: Layout) -> None:
@@ -183,6 +198,11 @@ class Ppo(Agent):
                 f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
             )
         items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        if layout.max_steps < self.unroll_length * self.batch_size:
+            raise CallboardError(
+                f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
+                f"{self.unroll_length * self.batch_size} of an iteration (agent.unroll_length x agent.batch_size)"
+            )
         share, what = self.batch_size // layout.replicas, "sequences"
         if self.core == "none":
             share, what = share * self.unroll_length, "transitions"
@@ -280,7 +300,7 @@ class Ppo(Agent):
         counts_t = counts(record.first, record.last, record.discount)
         estimates = gae(
             values=value,
-            r_t=self._normalized_reward(networks, record),
+            r_t=self._normalized_reward(networks, record, state.reset),
             discount_t=self.discount * tf.cast(record.discount, value.dtype),
             counts_t=counts_t,
             lambda_=self.gae_lambda,
@@ -356,10 +376,12 @@ class Ppo(Agent):
         }
         return loss, metrics
 
-    def _normalized_reward(self, networks: PpoNetworks, record: Record) -> tf.Tensor:
+    def _normalized_reward(self, networks: PpoNetworks, record: Record, reset: tf.Tensor) -> tf.Tensor:
         if networks.returns is None:
             return record.reward
-        networks.returns.update(record.extras.discounted_return)
+        # What an episode begins with is no return, unless it came with the reward of an episode that ended with it.
+        resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
+        networks.returns.update(record.extras.discounted_return, mask=~resets)
         return tf.clip_by_value(networks.returns.divide_by_deviation(record.reward), -_REWARD_CLIP, _REWARD_CLIP)
 
 

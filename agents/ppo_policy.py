@@ -48,11 +48,13 @@ class PpoExtras(NamedTuple):
 
 
 class PpoState(NamedTuple):
-    """The recurrent state of the policy."""
+    """The recurrent state of the policy in training; in evaluation it is the network's alone."""
 
     network: Nest
     discounted_return: Any
     """`[B]`, of the rewards of the episode before the observation."""
+    reset: Any
+    """bool `[B]`, no transition leads to the observation: it follows the last one of an episode, or none at all."""
 
 
 class PpoPolicy(tf.Module):
@@ -67,15 +69,21 @@ class PpoPolicy(tf.Module):
         self._discount = discount
         self._mode = mode
 
-    def initial_state(self, batch_size: int) -> PpoState:
-        return PpoState(self.network.initial_state(batch_size), tf.zeros((batch_size,)))
+    def initial_state(self, batch_size: int) -> Nest:
+        network_state = self.network.initial_state(batch_size)
+        if self._mode == "evaluate":
+            return network_state
+        return PpoState(network_state, tf.zeros((batch_size,)), tf.ones((batch_size,), tf.bool))
 
     def __call__(
-        self, tick: EnvironmentOutput, state: PpoState, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, PpoExtras, PpoState]:
+        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Nest, Nest, Nest]:
+        if self._mode == "evaluate":
+            outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
+            return self._to_environment(self._distribution(outputs).mode()), (), state
         outputs, network_state = self.network.step(Inputs(tick.observation), state.network, tick.first)
         policy = self._distribution(outputs)
-        chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
+        chosen = self._sample(policy, slot, seed)
         # The reward of a tick belongs to the episode before it where episodes are reset in the same step.
         discounted_return = self._discount * state.discounted_return + tick.reward
         extras = PpoExtras(
@@ -83,9 +91,11 @@ class PpoPolicy(tf.Module):
             gaussian=() if self._bounds is None else chosen,
             discounted_return=discounted_return,
         )
-        action = tf.cast(chosen, self._action_dtype) if self._bounds is None else self._bounds.to_environment(chosen)
-        ended = tick.first | tick.last
-        return action, extras, PpoState(network_state, tf.where(ended, 0.0, discounted_return))
+        carried = tf.where(tick.first | tick.last, 0.0, discounted_return)
+        return self._to_environment(chosen), extras, PpoState(network_state, carried, tick.last)
+
+    def _to_environment(self, chosen: tf.Tensor) -> tf.Tensor:
+        return tf.cast(chosen, self._action_dtype) if self._bounds is None else self._bounds.to_environment(chosen)
 
     def _sample(self, policy: Categorical | DiagonalGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         if isinstance(policy, Categorical):

@@ -67,7 +67,7 @@ class R2D2Policy(tf.Module):
         self._spec = networks.spec
         self._slots = networks.slots
         self._agent = agent
-        self._epsilon = agent.epsilon if mode == "train" else 0.0
+        self._mode = mode
 
     def initial_state(self, batch_size: int) -> R2D2State:
         return R2D2State(
@@ -81,7 +81,10 @@ class R2D2Policy(tf.Module):
     ) -> tuple[Nest, Nest, Nest]:
         observation, frames = push_frames(tick, state.frames, self._agent.frame_stack)
         q, core = self.network.step(Inputs(observation, state.previous_action, tick.reward), state.core, tick.first)
-        epsilon = epsilon_ladder(slot, self._slots, self._epsilon, self._agent.epsilon_alpha)
+        if self._mode == "train":
+            epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
+        else:
+            epsilon = tf.zeros_like(slot, tf.float32)
         action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
         return action, R2D2Extras(q, tick.reward), R2D2State(core, action, frames)
 
@@ -121,7 +124,9 @@ class R2D2(Agent):
       rescale_values: whether the network learns h(Q), squashed values, in place of Q.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
       learning_rate: of Adam, at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
+        include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
+        before the run's last environment step.
       optimizer_epsilon: added to the denominator of the update.
       max_gradient_norm: global norm to which gradients are clipped.
       frame_stack: newest images that the network sees at a time; replay holds each of them once.
@@ -181,11 +186,11 @@ class R2D2(Agent):
         check_action("r2d2", layout)
         check_ranges(
             self,
-            at_least_one=("trace_length", "period", "n_step", "target_update_period"),
+            at_least_one=("trace_length", "period", "n_step", "target_update_period", "lstm_size", "hidden_sizes"),
+            at_least_zero=("burn_in", "epsilon_alpha", "stream_size"),
             from_zero_to_one=("priority_exponent", "priority_eta", "importance_exponent", "discount", "epsilon"),
+            more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip"),
         )
-        if self.burn_in < 0:
-            raise CallboardError(f"agent.burn_in must be at least 0, not {self.burn_in}")
         for name in ("period", "n_step"):
             if getattr(self, name) > self.trace_length:
                 raise CallboardError(

@@ -254,7 +254,7 @@ class Sac(Agent):
                 raise CallboardError(f"agent.{name} must be more than 0, not {getattr(self, name)}")
         if self.target_entropy is not None and not math.isfinite(self.target_entropy):
             raise CallboardError(f"agent.target_entropy must be a finite number, not {self.target_entropy}")
-        if self.torso.startswith("resnet"):
+        if ":" not in self.torso and self.torso.startswith("resnet"):
             raise CallboardError(
                 f"sac does not train the statistics of batch normalisation: take agent.torso impala or nature, not "
                 f"{self.torso}"

@@ -91,10 +91,9 @@ class ActorRole(LinkedRole):
         pacer = self._pacer
         # A sequence that is complete shall not wait in the writer for ticks that wait for the learner.
         complete = pacer is not None and pacer.between_sequences
-        if not actor.writer.ready(_READY_SECONDS, max_pending=0 if complete else None):
-            self._rewrite_if_replay_is_new(actor)
+        ready = actor.writer.ready(_READY_SECONDS, max_pending=0 if complete else None)
+        if self._rewrite_if_replay_is_new(actor) or not ready:
             return
-        self._rewrite_if_replay_is_new(actor)
         if self.context.cooperative:
             self._weights.fetch()
         self._weights.apply()
@@ -139,11 +138,13 @@ class ActorRole(LinkedRole):
         self._pacer = None if pace is None else Pacer(pace, self._index)
         return self._experiment.agent.make_writer(self._replay_handle, self._layout, self._index)
 
-    def _rewrite_if_replay_is_new(self, actor: Actor) -> None:
+    def _rewrite_if_replay_is_new(self, actor: Actor) -> bool:
         # What the old writer had not got confirmed is gone with the old server; a new one begins a new sequence.
-        if self._replay_handle.life(self._shard) != self._shard_life:
-            actor.writer.close()
-            actor.writer = self._make_writer()
+        if self._replay_handle.life(self._shard) == self._shard_life:
+            return False
+        actor.writer.close()
+        actor.writer = self._make_writer()
+        return True
 
     def _fetch_for_ever(self) -> None:
         while not self.context.stop.wait(_FETCH_SECONDS):

@@ -69,6 +69,11 @@ def prepare_devices(names: Sequence[str]) -> None:
             ) from None
 
 
+def hide_gpus() -> None:
+    """Keeps TensorFlow in this process from taking memory of GPUs; must come before any TensorFlow operation."""
+    tf.config.set_visible_devices([], "GPU")
+
+
 def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int = 0) -> tf.distribute.Strategy:
     """The strategy of a learner over its devices; must come before any other TensorFlow operation in the process.
 
@@ -79,9 +84,6 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     """
     prepare_devices(names)
     if len(workers) > 1:
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            tf.config.set_visible_devices([gpus[int(name[4:])] for name in names if name.startswith("GPU")], "GPU")
         cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
         os.environ["TF_CONFIG"] = json.dumps(cluster)
         ring = tf.distribute.experimental.CommunicationOptions(

@@ -53,7 +53,7 @@ def evaluate_run(
       CallboardError: there is no such checkpoint, or the environment cannot draw itself.
     """
     weights = policy_file(run_directory, checkpoint)
-    layout = experiment.check()
+    layout = experiment.acting_layout()
     networks = experiment.agent.make_networks(layout)
 
     def load(policy: CompiledPolicy) -> CompiledPolicy:

@@ -103,9 +103,18 @@ class Experiment:
                 f"each of {self.learners} learners has one device of the processor, not {len(devices)}: "
                 "set learner_devices to 1, or learners to 1"
             )
+        if self.learners > 1 and devices[0].startswith("GPU"):
+            raise CallboardError(
+                f"{self.learners} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
+                "to a number of GPUs or all"
+            )
         layout = self.layout()
         self.agent.check(layout)
         return layout
+
+    def acting_layout(self) -> Layout:
+        """The layout for acting alone, on a machine that need not have the learner's devices."""
+        return dataclasses.replace(self, learners=1, learner_devices=1).layout()
 
     def layout(self) -> Layout:
         """The layout of the run, without its record and state."""

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
     if path.exists() and not path.is_dir():
         raise CallboardError(f"{path} is a file: name a directory that is new")
     weights = policy_file(run_directory, checkpoint)
-    layout = experiment.check()
+    layout = experiment.acting_layout()
     policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
     load_policy(weights, policy.variables)
     return Export(weights, save_policy_as_model(policy, layout.spec, path))
@@ -137,11 +138,11 @@ def _with_free_batch(leaf: Any) -> tf.TensorSpec:
 
 
 def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any]) -> None:
+    path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"draft-{path.name}")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = tempfile.mkdtemp(prefix="draft-", dir=path.parent)
     try:
-        tf.saved_model.save(model, str(draft), signatures=signatures)
+        tf.saved_model.save(model, draft, signatures=signatures)
         os.replace(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

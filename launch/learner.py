@@ -24,6 +24,7 @@ from .role import NodeContext, RoleHandle, Unreachable
 _METRICS_SECONDS = 0.5
 _PRIORITIES_SECONDS = 5.0
 _INLINE_PATIENCE_SECONDS = 10.0
+_PEER_SECONDS = 20.0
 
 
 class LearnerRole(LinkedRole):
@@ -102,8 +103,11 @@ class LearnerRole(LinkedRole):
         def make_iterable() -> Any:
             def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
                 self.dataset = agent.make_dataset(self._replay_handle, layout, input_context)
+                if len(self._peers) == 1:
+                    return self.dataset.dataset
                 # An end of the data would be agreed on by all learners before each batch; there is none.
-                return self.dataset.dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+                endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+                return self.dataset.dataset.apply(endless)
 
             return strategy.distribute_datasets_from_function(of_pipeline)
 
@@ -116,12 +120,20 @@ class LearnerRole(LinkedRole):
             self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_life)
 
     def step(self) -> None:
-        """One learner step; waits for its batch."""
+        self.learn()
+
+    def learn(self) -> bool:
+        """One learner step; waits for its batch.  False if none was made."""
         assert self._reader is not None
         try:
             update = self._learner.step(self._reader)
         except ReaderStopped:
-            return
+            return False
+        except (tf.errors.UnavailableError, tf.errors.AbortedError):
+            if len(self._peers) > 1:
+                # Another learner has ended: the launcher is about to end this one too, and to say why.
+                self.context.stop.wait(_PEER_SECONDS)
+            raise
         if self._last_update is None:
             logging.info("first learner step done")
         if update.priorities is not None:
@@ -137,6 +149,7 @@ class LearnerRole(LinkedRole):
         if now >= self._next_checkpoint and self._rank == 0:
             self.save_checkpoint()
             self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
+        return True
 
     def finish(self) -> None:
         if self._reader is not None:
@@ -145,7 +158,7 @@ class LearnerRole(LinkedRole):
             self._priorities.close()
         self._values["learner_steps"] = self._steps
         self.link.close()
-        if self._modules:
+        if self._modules and self._rank == 0:
             self.save_checkpoint()
 
     def beat(self) -> None:
@@ -190,7 +203,12 @@ class LearnerRole(LinkedRole):
         self._weights.offer(self._steps, variables)
 
     def collect(self) -> Report:
-        return Report(values={**self._values, "learner_steps": self._steps} if self._rank == 0 else {})
+        if self._rank > 0:
+            return Report()
+        values = {**self._values, "learner_steps": self._steps}
+        if self._priorities is not None:
+            values["learner/dropped_priorities"] = self._priorities.counts().dropped
+        return Report(values=values)
 
     def _send_priorities(self, priorities: Priorities) -> None:
         if self._priorities is None:

@@ -76,7 +76,9 @@ class Link:
                 self._client = self._coordinator.client(_CALL_SECONDS)
                 return False
             self._unsent = None
-            self.state = RunState(*answer)
+            state = RunState(*answer)
+            # A coordinator that was restarted does not know yet who is there.
+            self.state = state._replace(identities={**self.state.identities, **state.identities})
         return True
 
     def wait_for(self, *names: str) -> bool:
@@ -90,10 +92,14 @@ class Link:
 
     def close(self) -> None:
         """Sends the last report."""
-        self._closed = True
-        self._wake.set()
+        self.abandon()
         if not self.beat():
             self.beat()
+
+    def abandon(self) -> None:
+        """Ends the reports without a last one."""
+        self._closed = True
+        self._wake.set()
 
     def _beat_for_ever(self) -> None:
         while not self._closed:
@@ -118,6 +124,13 @@ class LinkedRole(Role):
             addresses=lambda: [shard.address() for shard in replay],
             lives=lambda: [self.link.state.identities.get(shard.name, "") for shard in replay],
         )
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except BaseException:
+            self.link.abandon()
+            raise
 
     def begin_reports(self) -> None:
         """Reports once now, and then again and again; in the inline launcher only when `beat` is called."""

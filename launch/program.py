@@ -15,15 +15,18 @@ from .replay import ReplayRole
 from .role import NodePolicy, Role, RoleNode
 
 POLICIES: dict[str, NodePolicy] = {
-    "actor": NodePolicy(stop_order=0),
-    "evaluator": NodePolicy(stop_order=0),
-    "learner": NodePolicy(stop_order=1, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0),
-    "replay": NodePolicy(stop_order=2, grace=600.0),  # A large replay takes minutes to write.
-    "coordinator": NodePolicy(stop_order=3),
+    "actor": NodePolicy(stop_order=1),
+    "evaluator": NodePolicy(stop_order=1),
+    "learner": NodePolicy(
+        stop_order=2, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
+    ),
+    "replay": NodePolicy(stop_order=3, keeps=True, grace=600.0),  # A large replay takes minutes to write.
+    "coordinator": NodePolicy(stop_order=4, keeps=True),
 }
 
-# Until the first learner has ended it may be in a step that needs the others, so they are told to stop after it.
-FOLLOWER = dataclasses.replace(POLICIES["learner"], stop_order=2)
+# Of several learners the first ends before all others: the step that it is in needs the other learners, and their data.
+FIRST_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=0)
+OTHER_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=1, keeps=False)
 
 
 def make_program(run: Run) -> lp.Program:
@@ -46,7 +49,7 @@ def make_program(run: Run) -> lp.Program:
             "learner",
             rank,
             LearnerRole,
-            policy=FOLLOWER if rank else POLICIES["learner"],
+            policy=_learner_policy(rank, run.experiment.learners),
             further_addresses=[peers[rank]],
             rank=rank,
             peers=peers,
@@ -60,6 +63,12 @@ def make_program(run: Run) -> lp.Program:
     if run.experiment.evaluator:
         add("evaluator", 0, EvaluatorRole, coordinator=coordinator, learner=learner)
     return program
+
+
+def _learner_policy(rank: int, learners: int) -> NodePolicy:
+    if learners == 1:
+        return POLICIES["learner"]
+    return OTHER_LEARNER if rank else FIRST_LEARNER
 
 
 def nodes_of(program: lp.Program) -> list[tuple[str, RoleNode]]:

@@ -67,6 +67,7 @@ class NodePolicy:
 
     Attributes:
       stop_order: nodes with a low number are told to stop first, and the others once those have ended.
+      keeps: whether it has something to keep when it ends, so that an error then fails the run.
       restart_group: nodes with the same name here are ended, and started again together, when one of them dies.
       grace: seconds that a node has to end after it was told to stop.
       restarts: times that a node may die within `restart_window` seconds before the run fails.
@@ -76,6 +77,7 @@ class NodePolicy:
     """
 
     stop_order: int
+    keeps: bool = False
     restart_group: str = ""
     grace: float = 10.0
     restarts: int = 3

@@ -15,7 +15,7 @@ from ..agents.registry import agent_class, agent_name
 from ..data import CallboardError, Layout
 from ..replay import check_settings, latest_checkpoint
 from .checkpoints import Checkpoints, load_policy
-from .devices import device_names, prepare_devices
+from .devices import device_names, hide_gpus, prepare_devices
 from .display import LineMonitor
 from .experiment import Experiment, Run
 from .launchers.outcome import Monitor, Outcome
@@ -61,6 +61,8 @@ def run(
         prepare_devices(device_names(experiment.learner_devices))
     directory = find_run_directory(experiment, resume)
     if resume:
+        if launcher == "processes":
+            hide_gpus()  # They are the learner's.
         _check_run_fits(experiment, layout, directory)
     directory.create()
     write_experiment(experiment, directory.experiment)
@@ -125,9 +127,10 @@ def _check_run_fits(experiment: Experiment, layout: Layout, directory: RunDirect
     if not experiment.checkpoint_replay:
         return
     kept = [shard for shard in directory.replay_shards() if latest_checkpoint(directory.replay(shard))]
-    if kept and kept != list(range(layout.shards)):
+    shards = len(directory.replay_shards())
+    if kept and shards != layout.shards:
         raise CallboardError(
-            f"the replay of the run was kept in {len(kept)} shard(s): go on with replay_shards {len(kept)}, or begin "
+            f"the replay of the run was kept in {shards} shard(s): go on with replay_shards {shards}, or begin "
             f"with an empty replay by removing {directory.path / 'replay'}"
         )
     tables = agent.make_tables(trace_layout(agent, layout, networks))

@@ -47,7 +47,7 @@ class RunDirectory:
 
     def replay_shards(self) -> list[int]:
         """The shards that have a directory."""
-        return sorted(int(path.name) for path in self.path.glob("replay/[0-9]*"))
+        return sorted(int(path.name) for path in self.path.glob("replay/*") if path.name.isdigit())
 
     def log(self, node: str) -> pathlib.Path:
         """The log file of a node such as `actor/0`."""

@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from .distributions import SquashedGaussian
 
+LOG_STD_BOUNDS = (-10.0, 2.0)
+"""Between which the logarithm of a diagonal Gaussian policy's standard deviation stays."""
+
 
 class PolicyValue(NamedTuple):
     """Outputs of a policy with a value function, over leading axes `[...]`."""
@@ -68,7 +71,7 @@ class GaussianValueHead(tf.Module):
         activation: Any = "tanh",
         initial_log_std: float = 0.0,
         std_from_features: bool = False,
-        log_std_bounds: tuple[float, float] = (-10.0, 2.0),
+        log_std_bounds: tuple[float, float] = LOG_STD_BOUNDS,
         name: str | None = None,
     ) -> None:
         """A head for actions of `action_size` components.
@@ -79,7 +82,7 @@ class GaussianValueHead(tf.Module):
           activation: of those.
           initial_log_std: logarithm of the standard deviation at the beginning.
           std_from_features: whether the standard deviation depends on the features, or is a variable to each component.
-          log_std_bounds: to which its logarithm is clipped.
+          log_std_bounds: within which its logarithm is kept.
           name: of the module.
         """
         super().__init__(name)
@@ -90,17 +93,23 @@ class GaussianValueHead(tf.Module):
         self._log_std = None
         if not std_from_features:
             dtype = tf.keras.backend.floatx()
-            self._log_std = tf.Variable(tf.fill((action_size,), tf.cast(initial_log_std, dtype)), name="log_std")
+            # Optimizers bring it back within its bounds: if it were clipped where it is read, it would have no gradient
+            # beyond them and never return.  All replicas assign the same value.
+            self._log_std = tf.Variable(
+                tf.fill((action_size,), tf.cast(initial_log_std, dtype)),
+                name="log_std",
+                constraint=lambda log_std: tf.clip_by_value(log_std, *log_std_bounds),
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
 
     def __call__(self, features: tf.Tensor) -> GaussianValue:
         """Features `[N, F]` -> mean and log_std `[N, D]`, and value `[N]`."""
         mean = self._policy(features)
         if self._log_std is None:
             mean, log_std = tf.split(mean, 2, axis=-1)
-            log_std += self._initial_log_std
+            log_std = tf.clip_by_value(log_std + self._initial_log_std, *self._log_std_bounds)
         else:
             log_std = tf.broadcast_to(self._log_std, tf.shape(mean))
-        log_std = tf.clip_by_value(log_std, *self._log_std_bounds)
         return GaussianValue(mean, log_std, tf.squeeze(self._value(features), axis=-1))
 
 

@@ -55,30 +55,37 @@ class RunningNormalizer(tf.Module):
             tree.unflatten_as(observation, self._variances),
         )
 
-    def update(self, observation: Nest, leading: int = 2) -> None:
+    def update(self, observation: Nest, leading: int = 2, mask: tf.Tensor | None = None) -> None:
         """Takes in a batch, over all replicas (Chan et al. 1983, the pairwise formula 2.1).
 
         Args:
           observation: leaves `[T, B, *shape]`, one replica's share.
           leading: number of leading axes.
+          mask: bool `[T, B]`, which of them are taken in; None for all.
         """
         axes = list(range(leading))
         leaves = [tf.cast(leaf, self._count.dtype) for leaf in tree.flatten(observation)]
         # One reduction over the replicas for everything: number, sums and sums of squares about the present mean.
-        number = tf.cast(tf.reduce_prod(tf.shape(leaves[0])[:leading]), self._count.dtype)
-        centred = [leaf - mean for leaf, mean in zip(leaves, self._means, strict=True)]
+        taken = tf.ones(tf.shape(leaves[0])[:leading], self._count.dtype) if mask is None else mask
+        taken = tf.cast(taken, self._count.dtype)
+        number = tf.reduce_sum(taken)
+        centred = [
+            (leaf - mean) * tf.reshape(taken, tf.concat([tf.shape(taken), tf.ones_like(mean.shape)], axis=0))
+            for leaf, mean in zip(leaves, self._means, strict=True)
+        ]
         sums = [tf.reduce_sum(leaf, axes) for leaf in centred]
         squares = [tf.reduce_sum(tf.square(leaf), axes) for leaf in centred]
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             number, sums, squares = context.all_reduce(tf.distribute.ReduceOp.SUM, (number, sums, squares))
-        before, total = self._count, self._count + number
+        total = self._count + number
+        # Of the batch in all that was seen: 0, and nothing changes, where nothing of it is taken in.
+        share = tf.math.divide_no_nan(number, total)
         for mean, variance, part, square in zip(self._means, self._variances, sums, squares, strict=True):
-            shift = part / number
-            spread = square - number * tf.square(shift)
-            merged = variance * before + spread + tf.square(shift) * before * number / total
-            variance.assign(merged / total)
-            mean.assign_add(part / total)
+            shift = tf.math.divide_no_nan(part, number)
+            about_mean = tf.math.divide_no_nan(square, number) - share * tf.square(shift)
+            variance.assign_add(share * (about_mean - variance))
+            mean.assign_add(share * shift)
         self._count.assign(total)
 
     def _normalise(self, leaf: tf.Tensor, mean: tf.Variable, variance: tf.Variable) -> tf.Tensor:

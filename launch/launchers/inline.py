@@ -118,7 +118,9 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
             actor.step()
             yield learner.context.name
             while not stop.is_set() and limit.takes_batch(sum(actor.items_written for actor in actors)):
-                learner.step()
+                if not learner.learn():
+                    limit.gives_back()
+                    break
         if sum(actor.environment_steps for actor in actors) >= next_beat:
             next_beat += _BEAT_STEPS
             for role in (replay, learner, *actors):
@@ -162,3 +164,7 @@ class _LearningLimit:
             return False
         self._sampled = sampled
         return True
+
+    def gives_back(self) -> None:
+        """Takes back the batch that was last counted: it did not come."""
+        self._sampled -= self._batch

@@ -117,7 +117,7 @@ class Supervisor:
             now = time.monotonic()
             if now - self._last_signal > _SIGNAL_SECONDS:
                 self._signals += 1
-            self._last_signal = now
+                self._last_signal = now
             self._outcome.interrupted(event.content)
         elif event.kind == "stop":
             self._outcome.reached_limit(event.content)
@@ -135,7 +135,7 @@ class Supervisor:
         elif self._outcome.ended:
             if not how.clean:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
-                if node.policy.stop_order > 0 and how.error:
+                if node.policy.keeps and how.error:
                     self._outcome.failed(node.name, how.error)
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)

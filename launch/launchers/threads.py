@@ -50,6 +50,8 @@ class ThreadWorker:
             how = Exit(clean=False, description=str(error), error=str(error), final=True)
         except Exception as error:
             how = Exit(clean=False, description=f"{type(error).__name__}: {error}", error=traceback.format_exc())
+        # A node that failed has threads of its own, which shall not go on beside those of its next life.
+        self._context.stop.set()
         self._tell("exit", how)
 
 
