@@ -178,7 +178,7 @@ class Ppo(Agent):
             )
         if ":" not in self.torso and self.torso.startswith("resnet"):
             raise CallboardError(
-                f"ppo compares probabilities before and after an update, and batch normalisation changes them by itself: "
+                f"ppo compares probabilities before and after an update, and batch normalisation changes them too: "
                 f"take agent.torso impala or nature, not {self.torso}"
             )
         self._check_sizes(layout)

@@ -31,7 +31,7 @@ DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
 CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [3.0, np.inf]))
 
 
-def layout_of(spec: Any, envs_per_actor: int = 4, replicas: int = 1, max_steps: int = 1000, **other: int) -> Layout:
+def layout_of(spec: Any, envs_per_actor: int = 4, replicas: int = 1, max_steps: int = 100_000, **other: int) -> Layout:
     sizes = {"actors": 1, "shards": 1, **other}
     return Layout(spec, envs_per_actor, replicas=replicas, seed=1, max_steps=max_steps, **sizes)
 
@@ -75,7 +75,9 @@ def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
         # All of it was acted on with the weights that were there when it began.
         assert (sample.record.version[..., 1] == number).all()
         if number:
-            np.testing.assert_array_equal(sample.record.observation[0], samples[number - 1].record.observation[-1])
+            before = samples[number - 1].record
+            np.testing.assert_array_equal(sample.record.observation[0], before.observation[-1])
+        np.testing.assert_array_equal(sample.state.reset, before.last[-2] if number else [True, True])
     assert record.first[1:].any(), "no episode has ended"
     # Discounted returns up to each observation.
     for b in range(2):
@@ -121,11 +123,15 @@ def tick(reward, first, last=False):
 def test_the_last_reward_of_an_episode_that_is_reset_in_the_same_step_belongs_to_it():
     agent = Ppo(discount=0.5)
     policy = agent.make_policy(agent.make_networks(layout_of(DISCRETE)), "train")
-    state, returns = policy.initial_state(1), []
-    for each in (tick(0, True), tick(1, False), tick(1, False), tick(8, True), tick(2, False)):
+    state, returns, resets = policy.initial_state(1), [], []
+    ended = (tick(4, False, last=True), tick(0, True), tick(3, False))
+    for each in (tick(0, True), tick(1, False), tick(1, False), tick(8, True), tick(2, False), *ended):
+        resets.append(bool(state.reset))
         _, extras, state = policy(each, state, tf.zeros(1, tf.int32), tf.constant([1, 2]))
         returns.append(float(extras.discounted_return))
-    assert returns == [0, 1, 1.5, 8.75, 2]
+    assert returns == [0, 1, 1.5, 8.75, 2, 5, 0, 3]
+    # No transition leads to the first tick, nor to the one after the last of an episode.
+    assert resets == [True, False, False, False, False, False, True, False]
 
 
 def test_evaluation_takes_the_most_likely_action():
@@ -166,7 +172,7 @@ def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, bat
     discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
     discrete = spec is DISCRETE
     lstm = agent.core == "lstm"
-    return Sample(
+    sample = Sample(
         record=Record(
             observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
             first=first,
@@ -186,8 +192,10 @@ def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, bat
         state=PpoState(
             network=LSTMState(*rng.normal(size=(2, batch, agent.lstm_size))) if lstm else (),
             discounted_return=np.zeros(batch, np.float32),
+            reset=np.zeros(batch, bool),
         ),
     )
+    return sample._replace(state=sample.state._replace(reset=rng.random(batch) < ends))
 
 
 def log_prob_and_entropy(outputs, record: Record, t: int, b: int) -> tuple[float, float]:
@@ -250,6 +258,15 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
     return {name: part / counting.size for name, part in parts.items()}
 
 
+def deviation_of_returns(sample: Sample) -> float:
+    """Of all discounted returns but those of the ticks that a reset made."""
+    chosen = []
+    for t, b in np.ndindex(*sample.record.reward.shape):
+        if not (sample.record.last[t - 1, b] if t else sample.state.reset[b]):
+            chosen.append(float(sample.record.extras.discounted_return[t, b]))
+    return float(np.std(chosen))
+
+
 PLAIN = Ppo(unroll_length=6, batch_size=5, minibatches=1, normalize_rewards=False, normalize_advantages=False)
 OTHER = Ppo(
     unroll_length=5,
@@ -280,8 +297,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
         networks = PpoNetworks(FixedNetwork(flat), spec, agent.normalize_rewards)
         rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.constant(value)])
         loss, metrics = agent.loss(networks, (rollout, Minibatch(tf.constant([1, 2]), 0, tf.constant(agent.clip))))
-        scale = sample.record.extras.discounted_return.astype(np.float64).std()
-        expected = loss_by_loops(agent, outputs, value, sample.record, scale)
+        expected = loss_by_loops(agent, outputs, value, sample.record, deviation_of_returns(sample))
         assert 0.1 < expected["clipped"] and expected["counting_transitions"] < 0.9
         assert metrics.keys() | {"loss"} == expected.keys()
         for name, part in {**metrics, "loss": loss}.items():
@@ -311,7 +327,9 @@ def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
     number = np.arange(5 * 6, dtype=np.float32).reshape(5, 6, 1).repeat(2, axis=-1)
     state = LSTMState(*(np.arange(6, dtype=np.float32).reshape(6, 1),) * 2) if core == "lstm" else ()
-    sample = sample._replace(record=sample.record._replace(observation=number), state=PpoState(state, np.zeros(6)))
+    sample = sample._replace(
+        record=sample.record._replace(observation=number), state=PpoState(state, np.zeros(6), np.zeros(6, bool))
+    )
     network = WatchingNetwork()
     networks = PpoNetworks(network, DISCRETE, False)
     rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
@@ -374,6 +392,39 @@ def test_only_what_is_new_enough_is_learnt_from_and_rates_fall():
     assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
     assert [row["clip"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])
     assert [row["epochs"] for row in metrics] == [3, 3, 3]
+
+
+def test_the_first_epoch_begins_with_the_network_that_acted():
+    agent = Ppo(unroll_length=5, batch_size=4, epochs=1, minibatches=1, learning_rate=0.1)
+    layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
+    tf.keras.utils.set_random_seed(1)
+    networks = agent.make_networks(layout)
+    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
+    for step in range(2):
+        sample = of_step(random_sample(rng, agent, DISCRETE), step)
+        record = sample.record._replace(observation=5 + 3 * sample.record.observation)
+        outputs, _ = networks.network.unroll(inputs(record.observation[:-1]), (), tf.constant(record.first[:-1]))
+        log_probs = tf.nn.log_softmax(outputs.logits).numpy()
+        taken = np.take_along_axis(log_probs, record.action[..., np.newaxis], axis=-1)[..., 0]
+        record = record._replace(extras=record.extras._replace(log_prob=taken))
+        parts = [tree.map_structure(tf.constant, sample._replace(record=record))]
+        assert float(learner.step(iter(parts)).metrics["kl"]) == pytest.approx(0, abs=1e-6)
+
+
+def test_every_epoch_of_every_step_has_an_order_of_its_own():
+    seen = []
+
+    class Watched(Ppo):
+        def loss(self, networks, part):
+            seed, number = part[1].seed, part[1].number
+            tf.numpy_function(lambda seed, number: seen.append((*seed.tolist(), int(number))), [seed, number], [])
+            return super().loss(networks, part)
+
+    agent = Watched(unroll_length=5, batch_size=4, epochs=3, minibatches=2)
+    sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
+    iterate(agent, [of_step(sample, step) for step in range(2)], steps=2)
+    assert [number for *_, number in seen] == [0, 1] * 6
+    assert len({tuple(seed) for *seed, _ in seen}) == 6 and len(set(seen)) == 12
 
 
 def test_epochs_end_early_where_the_policy_has_moved_far():
@@ -526,6 +577,12 @@ def test_actions_that_it_has_no_policy_for_are_refused(action):
         Ppo(batch_size=4).check(layout_of(DISCRETE._replace(action=action)))
 
 
+def test_an_action_without_components_is_refused():
+    nothing = dm_specs.BoundedArray((0,), np.float32, -1, 1)
+    with pytest.raises(CallboardError, match="ppo has nothing to choose: the environment's action is float32"):
+        Ppo().check(layout_of(DISCRETE._replace(action=nothing)))
+
+
 @pytest.mark.parametrize(
     "settings, layout, message",
     [
@@ -541,6 +598,11 @@ def test_actions_that_it_has_no_policy_for_are_refused(action):
         ({"clip": 0.0}, {}, "agent.clip must be more than 0, not 0.0"),
         ({"target_kl": -0.1}, {}, "agent.target_kl must be more than 0, not -0.1"),
         ({"gae_lambda": 1.5}, {}, "agent.gae_lambda must lie between 0 and 1, not be 1.5"),
+        ({"lstm_size": 0}, {}, "agent.lstm_size must be at least 1, not 0"),
+        ({"initial_log_std": 2.5}, {}, "agent.initial_log_std must lie between -10 and 2, not be 2.5"),
+        ({"initial_log_std": float("nan")}, {}, "agent.initial_log_std must lie between -10 and 2, not be nan"),
+        ({"torso": "resnet20-x2"}, {}, "take agent.torso impala or nature, not resnet20-x2"),
+        ({}, {"max_steps": 2047}, "max_steps = 2047 are fewer than the 2048 of an iteration"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
@@ -552,7 +614,8 @@ def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
 @pytest.mark.parametrize("layout", [{}, {"actors": 2, "envs_per_actor": 16}, {"replicas": 2}, {"replicas": 4}])
 def test_defaults_fit_common_layouts(layout):
     for spec in (DISCRETE, CONTINUOUS):
-        Ppo().check(layout_of(spec, **layout))
+        Ppo().check(layout_of(spec, max_steps=2048, **layout))
+        Ppo(torso="resnets:mine").check(layout_of(spec, **layout))
 
 
 def test_a_rollout_keeps_its_fields_in_line():

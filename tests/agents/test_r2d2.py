@@ -433,6 +433,12 @@ def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
         (dict(n_step=8), {}, r"agent.n_step must be at most agent.trace_length \(7\), not 8"),
         (dict(priority_eta=1.5), {}, "agent.priority_eta must lie between 0 and 1"),
         (dict(target_update_period=0), {}, "agent.target_update_period must be at least 1"),
+        (dict(epsilon_alpha=-1.0), {}, "agent.epsilon_alpha must be at least 0, not -1.0"),
+        (dict(lstm_size=0), {}, "agent.lstm_size must be at least 1, not 0"),
+        (dict(stream_size=-1), {}, "agent.stream_size must be at least 0, not -1"),
+        (dict(hidden_sizes=(0,)), {}, "agent.hidden_sizes must be at least 1"),
+        (dict(learning_rate=0.0), {}, "agent.learning_rate must be more than 0, not 0.0"),
+        (dict(reward_clip=-1.0), {}, "agent.reward_clip must be more than 0, not -1.0"),
         (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
         (dict(), dict(replicas=3), "make agent.batch_size a multiple of 3"),
         # The fifth sequence of an environment ends with its 27th observation.

@@ -60,11 +60,16 @@ def test_actions_that_it_cannot_take_are_refused_in_one_line(action, message):
         ({"replay_size": 100, "min_replay_size": 100}, "smaller than a batch of 256"),
         ({"error_buffer": 10.0}, "an agent.error_buffer of 10 cannot keep 256 samples per insert"),
         ({"min_replay_size": 100_000}, "learning would never begin"),
+        ({"torso": "resnet8"}, "take agent.torso impala or nature, not resnet8"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(settings, message):
     with pytest.raises(CallboardError, match=message):
         Sac(**settings).check(layout_of(spec_of()))
+
+
+def test_a_torso_of_the_users_own_may_have_any_name():
+    Sac(torso="resnets:mine").check(layout_of(spec_of()))
 
 
 def test_actions_with_bounds_of_any_kind_are_fine():

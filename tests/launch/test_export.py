@@ -30,12 +30,15 @@ CASES = {
     "apex": ("apex", "--env=MinAtar/Asterix-v1", "--agent.frame-stack=3", "--agent.torso=mlp"),
     "r2d2": ("r2d2", f"--env={MASKED}", "--agent.lstm-size=16"),
     "sac": ("sac", "--env=Pendulum-v1"),
+    "ppo": ("ppo", "--env=CartPole-v1"),
+    "ppo-lstm": ("ppo", f"--env={MASKED}", "--agent.core=lstm", "--agent.lstm-size=16", "--agent.head-sizes=[]"),
+    "ppo-gaussian": ("ppo", "--env=Pendulum-v1"),
 }
 TRAINING = {
     "apex": ("--agent.min-replay-size=500", "--agent.replay-size=10000", "--agent.batch-size=32"),
     "sac": ("--agent.min-replay-size=500", "--agent.replay-size=10000", "--agent.batch-size=32"),
 }
-RECURRENT = ("impala-lstm", "apex", "r2d2")
+RECURRENT = ("impala-lstm", "apex", "r2d2", "ppo-lstm")
 ENVS = 3
 TICKS = 100
 """At most: more than an episode of most of these policies, and half of one of Pendulum's."""
@@ -163,6 +166,13 @@ def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
         ),
         ("apex", {"observation", "first", "state_0"}, {"action", "state_0"}),
         ("sac", {"observation", "first"}, {"action"}),
+        ("ppo", {"observation", "first"}, {"action"}),
+        (
+            "ppo-lstm",
+            {"observation", "first", "state_hidden", "state_cell"},
+            {"action", "state_hidden", "state_cell"},
+        ),
+        ("ppo-gaussian", {"observation", "first"}, {"action"}),
     ],
 )
 def test_signatures(case, inputs, outputs, exported):

@@ -41,8 +41,8 @@ def test_inline_is_reproducible_to_the_last_bit(start, tmp_path):
     weights, metrics = [], []
     for name in ("a", "b"):
         run_dir = tmp_path / name
-        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 10_000, "--seed", 7]
-        run = start("train", *arguments, "--run-dir", run_dir, "--evaluate-every", 4000, "--stop-return", 501)
+        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 6000, "--seed", 7]
+        run = start("train", *arguments, "--run-dir", run_dir, "--evaluate-every", 2500, "--stop-return", 501)
         assert run.wait() == 0, run.text()
         (checkpoint,) = (run_dir / "checkpoints").glob("0*")
         with np.load(checkpoint / "policy.npz") as file:

@@ -46,6 +46,23 @@ def test_head_begins_at_zero_with_the_given_deviation(from_features):
     assert (np.ptp(outputs.log_std, axis=0) > 0).all() == from_features
 
 
+@pytest.mark.parametrize("sign, bound", [(1, 2.0), (-1, -10.0)])
+def test_a_deviation_that_has_reached_its_bound_comes_back(sign, bound):
+    head = GaussianValueHead(2, initial_log_std=bound - 0.5 * sign)
+    features = np.ones((1, 3), np.float32)
+    head(features)
+    optimizer = tf.keras.optimizers.SGD(0.4, jit_compile=False)
+    found = []
+    for direction in (sign, sign, sign, -sign):
+        with tf.GradientTape() as tape:
+            loss = -direction * tf.reduce_sum(head(features).log_std)
+        gradients = tape.gradient(loss, head.trainable_variables, unconnected_gradients="zero")
+        optimizer.apply_gradients(zip(gradients, head.trainable_variables, strict=True))
+        found.append(head(features).log_std[0].numpy())
+    expected = bound - sign * np.array([0.1, 0.0, 0.0, 0.4])
+    np.testing.assert_allclose(found, np.stack([expected] * 2, axis=1), rtol=1e-5)
+
+
 @pytest.mark.parametrize("from_features", [False, True])
 def test_every_weight_of_the_head_learns(from_features):
     network = gaussian_value_network(

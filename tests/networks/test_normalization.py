@@ -26,6 +26,26 @@ def test_statistics_are_those_of_all_batches_together():
         np.testing.assert_allclose(result[name], expected, atol=2e-3)
 
 
+def test_what_is_masked_is_not_taken_in():
+    generator = np.random.default_rng(0)
+    normalizer = RunningNormalizer((specs.Array((2,), np.float32), specs.Array((), np.float32)))
+    chosen = []
+    for share in (0.0, 0.7, 0.0, 0.3):
+        vector = (3.0 + generator.normal(size=(6, 5, 2))).astype(np.float32)
+        number = (-7.0 * generator.random(size=(6, 5))).astype(np.float32)
+        mask = generator.random((6, 5)) < share
+        normalizer.update((tf.constant(vector), tf.constant(number)), mask=tf.constant(mask))
+        chosen.append((vector[mask], number[mask]))
+        if share == 0.0 and len(chosen) == 1:
+            # Nothing at all has been seen.
+            np.testing.assert_allclose(normalizer((vector, number))[0], vector)
+    result = normalizer((vector, number))
+    for index in range(2):
+        everything = np.concatenate([part[index] for part in chosen]).astype(np.float64)
+        expected = ((vector, number)[index] - everything.mean(0)) / everything.std(0)
+        np.testing.assert_allclose(result[index], expected, atol=1e-4)
+
+
 def test_nothing_is_normalised_before_the_first_update_and_other_dtypes_never():
     normalizer = RunningNormalizer((specs.Array((2,), np.float32), specs.Array((), np.int32)))
     vector, number = np.array([[3.0, -2.0]], np.float32), np.array([7], np.int32)
