@@ -63,7 +63,7 @@ def test_a_shard_may_be_away(train):
     # Stopped before it is killed, so that the launcher does not bring it back at once.
     os.kill(run.pid_of("replay/1"), signal.SIGSTOP)
     stopped = value("replay/items_1")
-    grows("learner_steps", 50, timeout=20)
+    grows("learner_steps", 5, timeout=10)
     grows("learner_steps", 50, timeout=10)
     grows("replay/sampled_0", 1000, timeout=20)
     os.kill(run.pid_of("replay/1"), signal.SIGKILL)

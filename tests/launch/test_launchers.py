@@ -28,6 +28,16 @@ def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
     assert run.leftovers() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_every_agent_runs(train, recipe, launcher):
+    run = train("--launcher", launcher, "--max-steps", 10_000_000, recipe=recipe)
+    run.wait_for_steps(3, "learner_steps")
+    run.interrupt()
+    assert run.wait() == 130, run.text()
+    assert run.leftovers() == []
+
+
 def test_ends_at_the_step_limit(train):
     run = train("--launcher", "inline", "--max-steps", 3000, "--evaluator", "false", "--stop-return", "null")
     assert run.wait() == 0, run.text()

@@ -68,6 +68,16 @@ def test_it_trains_and_leaves_nothing(train, options):
 
 
 @pytest.mark.slow
+def test_every_agent_has_two_learners(train, recipe):
+    run = train("--learners", 2, "--max-steps", 10_000_000, recipe=recipe)
+    run.wait_for_steps(3, "learner_steps")
+    run.interrupt()
+    assert run.wait() == 130, run.text()
+    assert list((run.run_dir / "checkpoints").glob("0*"))
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_all_learners_go_on_from_the_checkpoint_when_one_dies(train, rank):
     run = train("--learners", 2, "--checkpoint-every", 2, "--max-steps", 5_000_000, "--stop-return", 501)

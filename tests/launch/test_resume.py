@@ -15,7 +15,6 @@ from callboard.launch.run import run as run_experiment
 from callboard.launch.run_directory import RunDirectory
 from callboard.launch.settings import read_experiment
 
-
 STEPS = 1500
 
 
