@@ -1,12 +1,6 @@
-"""PPO: what actors write, its loss, its iterations, and what one does on several replicas.
+"""PPO: what actors write, its loss, and its iterations."""
 
-Run as a program it prints what replicas do, since devices are set before TensorFlow starts.
-"""
-
-import json
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -435,136 +429,6 @@ def test_epochs_end_early_where_the_policy_has_moved_far():
         assert metrics["epochs"] in expected
 
 
-# Updates on several replicas.
-
-REPLICAS = (1, 2, 4)
-CLIPPED_TO = 0.05
-BATCHES = 2
-
-
-def replica_agent(max_gradient_norm: float) -> Ppo:
-    # With a large epsilon Adam's update tells how long a gradient was, which its first one does not otherwise.
-    return Ppo(
-        unroll_length=5,
-        batch_size=8,
-        epochs=1,
-        minibatches=1,
-        clip_value=True,
-        entropy_cost=0.1,
-        hidden_sizes=(4,),
-        head_sizes=(),
-        learning_rate=0.1,
-        learning_rate_decay=False,
-        optimizer_epsilon=0.1,
-        max_gradient_norm=max_gradient_norm,
-    )
-
-
-def replica_batches(agent: Ppo) -> list[Sample]:
-    """Global batches in which few transitions of the first sequences count, and all of the last."""
-    made = []
-    for step in range(BATCHES):
-        rng = np.random.default_rng(step)
-        halves = [random_sample(rng, agent, CONTINUOUS, ends, batch=4) for ends in (0.5, 0.0)]
-        made.append(of_step(join(halves), step))
-    return made
-
-
-def join(samples: list[Sample]) -> Sample:
-    return Sample(
-        tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=1), *(sample.record for sample in samples)),
-        tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=0), *(sample.state for sample in samples)),
-    )
-
-
-def cut(sample: Sample, parts: int) -> list[Sample]:
-    return [
-        Sample(
-            tree.map_structure(lambda leaf, part=part: np.split(leaf, parts, 1)[part], sample.record),
-            tree.map_structure(lambda leaf, part=part: np.split(leaf, parts, 0)[part], sample.state),
-        )
-        for part in range(parts)
-    ]
-
-
-def learn(strategy: tf.distribute.Strategy, max_gradient_norm: float) -> dict[str, Any]:
-    """The change of all weights and statistics in a few iterations of float64 networks, and the metrics of each."""
-    agent, replicas = replica_agent(max_gradient_norm), strategy.num_replicas_in_sync
-    layout = layout_of(CONTINUOUS, envs_per_actor=4, replicas=replicas)
-    agent.check(layout)
-    tf.keras.utils.set_random_seed(1)
-    with strategy.scope():
-        networks = agent.make_networks(layout)
-        learner = agent.make_learner(networks, strategy, layout)
-    before = [variable.numpy() for variable in networks.variables]
-    # As replay gives them: blocks of an actor's four environments, or the parts of them that the replicas share.
-    shares = [part for batch in replica_batches(agent) for part in cut(batch, max(2, replicas))]
-    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
-    iterator = iter(
-        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
-    )
-    metrics = [learner.step(iterator).metrics for _ in range(BATCHES)]
-    copies = [strategy.experimental_local_results(variable) for variable in networks.variables]
-    for of_variable in copies:
-        assert len(of_variable) == replicas
-        for copy in of_variable:
-            np.testing.assert_array_equal(copy, of_variable[0])
-    changes = [copy[0].numpy() - old for copy, old in zip(copies, before, strict=True)]
-    assert all(change.dtype == np.float64 for change in changes)
-
-    def joined(trainable):
-        chosen = [
-            change.ravel()
-            for variable, change in zip(networks.variables, changes, strict=True)
-            if variable.trainable == trainable
-        ]
-        return np.concatenate(chosen).tolist()
-
-    return {
-        "weights": joined(trainable=True),
-        "statistics": joined(trainable=False),
-        "metrics": [{name: float(value) for name, value in of_step.items()} for of_step in metrics],
-    }
-
-
-def print_updates() -> None:
-    (device,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * max(REPLICAS))
-    tf.keras.backend.set_floatx("float64")
-    updates = {
-        replicas: learn(
-            tf.distribute.get_strategy()
-            if replicas == 1
-            else tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)]),
-            CLIPPED_TO,
-        )
-        for replicas in REPLICAS
-    }
-    sys.stdout.write(json.dumps(updates))
-
-
-@pytest.fixture(scope="module")
-def updates():
-    program = [sys.executable, str(pathlib.Path(__file__).resolve())]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return {int(replicas): update for replicas, update in json.loads(done.stdout).items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("replicas", REPLICAS[1:])
-def test_an_iteration_on_several_replicas_is_that_on_one(updates, replicas):
-    one, several = updates[1], updates[replicas]
-    for changed in ("weights", "statistics"):
-        expected, found = np.array(one[changed]), np.array(several[changed])
-        assert np.linalg.norm(expected) > 1e-3
-        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
-    for of_one, of_several in zip(one["metrics"], several["metrics"], strict=True):
-        assert of_one == pytest.approx(of_several, rel=1e-6)
-        assert of_one["gradient_norm"] > CLIPPED_TO and of_one["clipped"] > 0.05
-        assert of_one["counting_transitions"] < 0.8
-
-
 # What is refused.
 
 
@@ -625,7 +489,3 @@ def test_a_rollout_keeps_its_fields_in_line():
     sample = random_sample(np.random.default_rng(0), agent, CONTINUOUS)
     rollout: Rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
     assert {leaf.shape[:2] for leaf in tree.flatten(rollout)} == {(1, 24)}
-
-
-if __name__ == "__main__":
-    print_updates()
