@@ -1,6 +1,8 @@
 """Environments that Gymnasium knows by an id, such as `CartPole-v1`."""
 
 import contextlib
+import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,9 +71,19 @@ def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
     def taken() -> list[str]:
         return [*keywords(_creator(spec.entry_point))[0], "max_episode_steps", "vectorized"]
 
+    if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+        _log_mujoco_warnings()
     with user_errors(id, options, taken):
         # The checker is a layer to every step, made for the authors of environments; an option brings it back.
         return gymnasium.make(id, **{"disable_env_checker": True, **options})
+
+
+def _log_mujoco_warnings() -> None:
+    """Without this MuJoCo writes its warnings to a file in the working directory."""
+    with contextlib.suppress(ImportError):
+        import mujoco
+
+        mujoco.set_mju_user_warning(functools.partial(logging.info, "MuJoCo: %s"))
 
 
 def _find(id: str) -> EnvSpec:

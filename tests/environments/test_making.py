@@ -302,3 +302,10 @@ def test_seeds_differ_by_run_role_and_slot_and_not_by_how_slots_are_shared_out()
 def test_importing_environments_does_not_import_tensorflow():
     code = "import sys, callboard.environments; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_mujoco_writes_nothing_where_the_user_stands(tmp_path, monkeypatch):
+    pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
+    environments.make("HalfCheetah-v5", 1, [0]).close()
+    assert list(tmp_path.iterdir()) == []
