@@ -173,6 +173,7 @@ def test_without_tensorflow_datasets_there_is_a_hint(example, tmp_path, capsys):
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+@pytest.mark.slow
 def test_a_batch_that_two_replicas_cannot_divide(tmp_path):
     save_gratings(tmp_path / "few.npz", 40, 20)
     arguments = ("--data", tmp_path / "few.npz", "--out", tmp_path / "out", "--devices", 2, "--global-batch", 7)

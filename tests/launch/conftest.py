@@ -135,7 +135,7 @@ def train(start, tmp_path):
     scope="session",
     params=[
         "impala-cartpole",
-        "apex-cartpole",
+        pytest.param("apex-cartpole", marks=pytest.mark.slow),
         pytest.param("ppo-cartpole", marks=pytest.mark.slow),
         pytest.param("r2d2-cartpole-masked", marks=pytest.mark.slow),
         pytest.param("sac-pendulum", marks=pytest.mark.slow),

@@ -48,11 +48,12 @@ def test_learners_that_cannot_share_a_batch_are_refused(options, message):
         parse_experiment("impala", {}, ["--env", "CartPole-v1", "--agent.batch-size", "32", *options]).check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(["--learner-devices", "CPU:0,CPU:1", "--launcher", "threads"], marks=pytest.mark.slow),
-        pytest.param(["--learner-devices", "CPU:0,CPU:1"], marks=pytest.mark.slow),
+        ["--learner-devices", "CPU:0,CPU:1", "--launcher", "threads"],
+        ["--learner-devices", "CPU:0,CPU:1"],
         ["--learners", 2],
     ],
 )

@@ -220,6 +220,7 @@ def test_an_average_is_one_variable_for_all_replicas():
     }
 
 
+@pytest.mark.slow
 def test_an_update_does_not_depend_on_the_number_of_replicas():
     program = pathlib.Path(__file__).with_name("batch_normalization_replicas.py")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
