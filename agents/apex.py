@@ -33,7 +33,8 @@ from .losses.prioritisation import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.transitions import counts
-from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action, check_ranges
+from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
+from .ranges import check_ranges
 
 _TABLE = "replay"
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -33,6 +32,7 @@ from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_lo
 from .losses.replicas import sum_over_replicas
 from .losses.transitions import counts
 from .ppo_policy import PpoNetworks, PpoPolicy
+from .ranges import check_ranges
 
 _TABLE = "queue_{}"
 """Each learner node reads from a queue of its own: from one that all share, one could take what is the others'."""
@@ -158,19 +158,13 @@ class Ppo(Agent):
             )
         if is_box and 0 in action.shape:
             raise CallboardError(f"ppo has nothing to choose: the environment's action is {specs.describe(action)}")
-        for name in ("unroll_length", "batch_size", "epochs", "minibatches", "lstm_size"):
-            if getattr(self, name) < 1:
-                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "learning_rate", "optimizer_epsilon", "max_gradient_norm", "target_kl"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise CallboardError(f"agent.{name} must be more than 0, not {value}")
-        for name in ("max_policy_lag", "entropy_cost", "value_cost"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise CallboardError(f"agent.{name} must be at least 0, not {getattr(self, name)}")
-        for name in ("discount", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise CallboardError(f"agent.{name} must lie between 0 and 1, not be {getattr(self, name)}")
+        check_ranges(
+            self,
+            at_least_one=("unroll_length", "batch_size", "epochs", "minibatches", "lstm_size"),
+            at_least_zero=("max_policy_lag", "entropy_cost", "value_cost"),
+            from_zero_to_one=("discount", "gae_lambda"),
+            more_than_zero=("clip", "learning_rate", "optimizer_epsilon", "max_gradient_norm", "target_kl"),
+        )
         lowest, highest = LOG_STD_BOUNDS
         if not lowest <= self.initial_log_std <= highest:
             raise CallboardError(

@@ -1,10 +1,8 @@
 """What agents that learn action values from prioritised replay share: two networks, a learner, checks."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
@@ -79,35 +77,3 @@ def check_action(name: str, layout: Layout) -> None:
             f"{name} compares the values of actions and needs one discrete action, but the environment's action is "
             f"{specs.describe(layout.spec.action)}"
         )
-
-
-def check_ranges(
-    agent: Any,
-    at_least_one: Sequence[str],
-    at_least_zero: Sequence[str],
-    from_zero_to_one: Sequence[str],
-    more_than_zero: Sequence[str],
-) -> None:
-    """Raises `CallboardError` for the first of the agent's fields that is out of its range.
-
-    A field may be None, which is fine, or hold several numbers.
-    """
-
-    def refuse(name: str, must: str) -> NoReturn:
-        raise CallboardError(f"agent.{name} must {must} {getattr(agent, name)}")
-
-    def numbers(name: str) -> list[float]:
-        return [number for number in np.atleast_1d(getattr(agent, name)) if number is not None]
-
-    for name in at_least_one:
-        if not all(1 <= number < math.inf for number in numbers(name)):
-            refuse(name, "be at least 1, not")
-    for name in at_least_zero:
-        if not all(0 <= number < math.inf for number in numbers(name)):
-            refuse(name, "be at least 0, not")
-    for name in from_zero_to_one:
-        if not all(0 <= number <= 1 for number in numbers(name)):
-            refuse(name, "lie between 0 and 1, not be")
-    for name in more_than_zero:
-        if not all(0 < number < math.inf for number in numbers(name)):
-            refuse(name, "be more than 0, not")

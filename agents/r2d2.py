@@ -33,7 +33,8 @@ from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.transitions import counts
 from .losses.value_rescaling import EPSILON, inverse_rescale
-from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action, check_ranges
+from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
+from .ranges import check_ranges
 
 _TABLE = "replay"
 

@@ -155,9 +155,7 @@ class Supervisor:
 
     def _group(self, node: Supervised) -> list[Supervised]:
         group = node.policy.restart_group
-        return [
-            other for other in self._nodes.values() if other is node or group and group == other.policy.restart_group
-        ]
+        return [other for other in self._nodes.values() if other.policy.restart_group == group] if group else [node]
 
     def _start_group(self, node: Supervised) -> None:
         """Starts a node and those of its restart group, once all of them have ended."""

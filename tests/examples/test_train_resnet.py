@@ -1,6 +1,7 @@
 """The classifier of examples/train_resnet.py: what it reads, what it refuses, and how well it tells images apart."""
 
 import contextlib
+import importlib.abc
 import importlib.util
 import json
 import os
@@ -163,8 +164,17 @@ def test_a_mistake_is_one_line(example, arguments, message, tmp_path, monkeypatc
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tensorflow_datasets") is not None, reason="it is installed")
-def test_without_tensorflow_datasets_there_is_a_hint(example, tmp_path, capsys):
+class Hider(importlib.abc.MetaPathFinder):
+    """Makes tensorflow_datasets look as if it were not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow_datasets":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_without_tensorflow_datasets_there_is_a_hint(example, tmp_path, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow_datasets", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Hider(), *sys.meta_path])
     assert example.main(["--data", "cifar10", "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == (
         "train_resnet: cifar10 needs tensorflow_datasets (No module named 'tensorflow_datasets'): "
