@@ -70,10 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(arguments: list[str]) -> int:
     parser = _agent_parser("train", "Trains an agent.")
-    parser.add_argument("--launcher", default="processes", help="processes (default), threads or inline")
+    parser.add_argument("--launcher", default="processes", help="processes (default), threads, inline, hosts or ray")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --run-dir")
+    hosts = parser.add_argument_group("on several hosts (--launcher hosts)")
+    hosts.add_argument("--cluster", type=pathlib.Path, help="the cluster file, see docs/hosts.md")
+    hosts.add_argument("--host", help="the name of this host in it")
+    hosts.add_argument("--allow-public", action="store_true", help="take hosts with public addresses")
     known, options = _parse_agent(parser, arguments)
-    if known.launcher == "processes" and not known.help:
+    if known.launcher in ("processes", "hosts") and not known.help:
         # While this process reads the settings, another one already imports TensorFlow.
         start_forkserver()
     from .display import make_monitor
@@ -82,9 +86,10 @@ def _train(arguments: list[str]) -> int:
     if known.help:
         return _help(parser, known.agent)
     experiment = _experiment(known, options, resume=known.resume)
+    launcher_options = _hosts_options(known, experiment, options)
     monitor = make_monitor(experiment.max_steps)
     try:
-        outcome = run(experiment, known.launcher, monitor, known.resume)
+        outcome = run(experiment, known.launcher, monitor, known.resume, launcher_options)
     finally:
         monitor.close()
     if outcome.failed_node is not None:
@@ -93,6 +98,26 @@ def _train(arguments: list[str]) -> int:
     else:
         Console(highlight=False, soft_wrap=True).print(f"The run is over: {outcome.reason}.")
     return outcome.exit_code
+
+
+def _hosts_options(known: argparse.Namespace, experiment: Any, options: list[str]) -> Any:
+    """What the hosts launcher must know; None for the others, which take none of it."""
+    if known.launcher != "hosts":
+        for name in ("cluster", "host", "allow_public"):
+            if getattr(known, name):
+                raise CallboardError(f"--{name.replace('_', '-')} is an option of --launcher hosts")
+        return None
+    if known.cluster is None or known.host is None:
+        raise CallboardError("--launcher hosts needs the cluster file and this host's name in it: --cluster, --host")
+    from .cluster import read_cluster
+    from .launchers.hosts import HostsOptions
+
+    cluster = read_cluster(known.cluster)
+    cluster.check_host(known.host)
+    if not known.allow_public:
+        cluster.check_addresses()
+    cluster.fit(experiment, given=[name[2:].replace("-", "_") for name, _ in _pairs(options)])
+    return HostsOptions(cluster, known.host)
 
 
 def _evaluate(arguments: list[str]) -> int:
@@ -164,7 +189,8 @@ def _graph(arguments: list[str]) -> int:
     from .run_directory import RunDirectory
 
     experiment = _experiment(known, options)
-    run = Run(experiment, experiment.check(), RunDirectory(pathlib.Path("runs")))
+    # The learner's devices may be those of another machine.
+    run = Run(experiment, experiment.check(learners_here=0), RunDirectory(pathlib.Path("runs")))
     print(describe_graph(make_program(run)))
     return 0
 

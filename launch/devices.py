@@ -33,17 +33,25 @@ def device_names(setting: int | str) -> list[str]:
                 "set a number that there is, or name devices of the processor, such as CPU:0,CPU:1"
             )
         return _gpus(count)
-    names = [name.strip().upper() for name in str(setting).split(",")]
+    names = _named(setting)
     for name in names:
-        if not re.fullmatch(r"(CPU|GPU):[0-9]+", name):
-            raise CallboardError(
-                f"learner_devices must be a number, all, or names such as CPU:0,CPU:1; {setting!r} is none of them"
-            )
         if name.startswith("GPU") and name not in _gpus(gpus):
             raise CallboardError(f"learner_devices names {name}, and this machine has {gpus} GPU(s)")
-    if len(set(names)) < len(names) or len({name[:3] for name in names}) > 1:
-        raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")
     return names
+
+
+def device_count(setting: int | str) -> int:
+    """The number of a learner's devices; of `all` on this machine, of others wherever they are.
+
+    Raises:
+      CallboardError: the setting is not one that `device_names` takes.
+    """
+    if setting == "all":
+        return len(device_names(setting))
+    count = int(setting) if re.fullmatch(r"[0-9]+", str(setting)) else len(_named(setting))
+    if count < 1:
+        raise CallboardError(f"learner_devices must be at least 1, not {count}")
+    return count
 
 
 def prepare_devices(names: Sequence[str]) -> None:
@@ -95,6 +103,18 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     (name,) = names
     first = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
     return tf.distribute.get_strategy() if name == first else tf.distribute.OneDeviceStrategy(f"/{name.lower()}")
+
+
+def _named(setting: int | str) -> list[str]:
+    """Devices that are given by name."""
+    names = [name.strip().upper() for name in str(setting).split(",")]
+    if not all(re.fullmatch(r"(CPU|GPU):[0-9]+", name) for name in names):
+        raise CallboardError(
+            f"learner_devices must be a number, all, or names such as CPU:0,CPU:1; {setting!r} is none of them"
+        )
+    if len(set(names)) < len(names) or len({name[:3] for name in names}) > 1:
+        raise CallboardError(f"learner_devices must name different devices of one kind, not {setting}")
+    return names
 
 
 def _gpus(count: int) -> list[str]:

@@ -1,6 +1,5 @@
 """What is wrong with this machine or installation, and what to do about it."""
 
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -9,9 +8,8 @@ import sys
 from typing import NamedTuple
 
 from .launchers.addresses import ReservedPort
+from .versions import PINS, version_of
 
-# Compiled against each other: another one of them ends in an undefined symbol at import.
-_PINS = {"tensorflow": "2.12.0", "dm-reverb": "0.11.0", "dm-launchpad-nightly": "0.5.2.dev20230303"}
 _OTHERS = ("numpy", "gymnasium", "dm-env", "procgen", "ray", "ale-py", "mujoco")
 _MIN_FREE_GB = 2.0
 
@@ -40,12 +38,12 @@ def _python() -> list[Finding]:
 
 def _packages() -> list[Finding]:
     findings = []
-    for name, pin in _PINS.items():
-        found = _version(name)
+    for name, pin in PINS.items():
+        found = version_of(name)
         advice = "" if found == pin else f"needs exactly {name}=={pin}: run make install"
         findings.append(Finding(name, found == pin, found or "missing", advice))
     for name in _OTHERS:
-        found = _version(name)
+        found = version_of(name)
         findings.append(Finding(name, True, found or "not installed (optional)"))
     return findings
 
@@ -84,10 +82,3 @@ def _disk() -> list[Finding]:
     free = shutil.disk_usage(os.getcwd()).free / 1e9
     ok = free >= _MIN_FREE_GB
     return [Finding("disk", ok, f"{free:.1f} GB free here", "" if ok else "runs write checkpoints and logs: make room")]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ..agents import Agent
 from ..data import CallboardError, Layout
 from ..environments import spec as environment_spec
-from .devices import device_names
+from .devices import device_count, device_names
 from .run_directory import RunDirectory
 
 
@@ -59,8 +59,11 @@ class Experiment:
     replay_checkpoint_every: float = 300.0
     run_dir: pathlib.Path | None = None
 
-    def check(self) -> Layout:
+    def check(self, learners_here: int | None = None) -> Layout:
         """Refuses what cannot work, before anything starts.
+
+        Args:
+          learners_here: learners that will run on this machine, which must have their devices; None for all of them.
 
         Returns:
           The layout of the run, without its record and state.
@@ -97,20 +100,23 @@ class Experiment:
             )
         if self.stop_return is not None and not self.evaluator:
             raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
-        devices = device_names(self.learner_devices)
-        if self.learners > 1 and len(devices) > 1 and devices[0].startswith("CPU"):
-            raise CallboardError(
-                f"each of {self.learners} learners has one device of the processor, not {len(devices)}: "
-                "set learner_devices to 1, or learners to 1"
-            )
-        if self.learners > 1 and devices[0].startswith("GPU"):
-            raise CallboardError(
-                f"{self.learners} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
-                "to a number of GPUs or all"
-            )
+        self._check_devices(self.learners if learners_here is None else learners_here)
         layout = self.layout()
         self.agent.check(layout)
         return layout
+
+    def _check_devices(self, learners_here: int) -> None:
+        count = device_count(self.learner_devices)
+        if self.learners > 1 and count > 1 and str(self.learner_devices).upper().startswith("CPU"):
+            raise CallboardError(
+                f"each of {self.learners} learners has one device of the processor, not {count}: "
+                "set learner_devices to 1, or learners to 1"
+            )
+        if learners_here and device_names(self.learner_devices)[0].startswith("GPU") and learners_here > 1:
+            raise CallboardError(
+                f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
+                "to a number of GPUs or all"
+            )
 
     def acting_layout(self) -> Layout:
         """The layout for acting alone, on a machine that need not have the learner's devices."""
@@ -123,7 +129,7 @@ class Experiment:
             envs_per_actor=self.envs_per_actor,
             actors=self.actors,
             shards=self.replay_shards,
-            replicas=self.learners * len(device_names(self.learner_devices)),
+            replicas=self.learners * device_count(self.learner_devices),
             seed=self.seed,
             max_steps=self.max_steps,
             learners=self.learners,

@@ -21,13 +21,17 @@ from .experiment import Experiment, Run
 from .launchers.outcome import Monitor, Outcome
 from .program import default_run_directory, make_program
 from .run_directory import RunDirectory
-from .settings import write_experiment
+from .settings import read_experiment, settings_by_name, write_experiment
 
-LAUNCHERS: Sequence[str] = ("processes", "threads", "inline")
+LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 
 
 def run(
-    experiment: Experiment, launcher: str = "processes", monitor: Monitor | None = None, resume: bool = False
+    experiment: Experiment,
+    launcher: str = "processes",
+    monitor: Monitor | None = None,
+    resume: bool = False,
+    options: Any = None,
 ) -> Outcome:
     """Runs an experiment to its end.
 
@@ -36,6 +40,7 @@ def run(
       launcher: one of `LAUNCHERS`.
       monitor: is told what happens; None prints a line now and then.
       resume: whether to go on with the run in `experiment.run_dir`, instead of beginning one there.
+      options: of the launcher: a `HostsOptions` for hosts, a `RayOptions` or None for ray.
 
     Returns:
       How the run has ended.
@@ -46,30 +51,47 @@ def run(
     if launcher not in LAUNCHERS:
         raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
     _check_agent_is_found_again(experiment.agent)
+    if launcher == "hosts":
+        experiment = options.cluster.fit(experiment)
+    _check_launcher_can(launcher, experiment)
+    layout = experiment.check(learners_here={"hosts": options.learners, "ray": 0}.get(launcher) if options else None)
+    if launcher in ("threads", "inline"):
+        prepare_devices(device_names(experiment.learner_devices))
+    if launcher == "hosts":
+        directory = find_directory_on_host(experiment, resume, options)
+    else:
+        directory = find_run_directory(experiment, resume)
+    # Of several hosts the first has the checkpoints; the others write nothing before they are let in.
+    begins = launcher != "hosts" or options.is_first
+    if begins and directory.experiment.exists():
+        if launcher not in ("threads", "inline"):
+            hide_gpus()  # They are the learners'.
+        _check_run_fits(experiment, layout, directory)
+    if begins:
+        directory.create()
+        write_experiment(experiment, directory.experiment)
+    one_run = Run(experiment, layout, directory)
+    module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
+    arguments = [] if options is None else [options]
+    with _temporary_files_in(directory.temporary):
+        return module.run(make_program(one_run), one_run, monitor or LineMonitor(experiment.max_steps), *arguments)
+
+
+def _check_launcher_can(launcher: str, experiment: Experiment) -> None:
     if launcher == "inline" and experiment.replay_shards > 1:
         raise CallboardError(
             f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
             f"{experiment.replay_shards}, or take --launcher threads or processes"
         )
-    if launcher != "processes" and experiment.learners > 1:
+    if launcher in ("inline", "threads") and experiment.learners > 1:
         raise CallboardError(
             f"the {launcher} launcher has one process, and each of {experiment.learners} learners needs its own: "
             "set learners to 1, or take --launcher processes"
         )
-    layout = experiment.check()
-    if launcher != "processes":
-        prepare_devices(device_names(experiment.learner_devices))
-    directory = find_run_directory(experiment, resume)
-    if resume:
-        if launcher == "processes":
-            hide_gpus()  # They are the learner's.
-        _check_run_fits(experiment, layout, directory)
-    directory.create()
-    write_experiment(experiment, directory.experiment)
-    program = make_program(Run(experiment, layout, directory))
-    module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
-    with _temporary_files_in(directory.temporary):
-        return module.run(program, directory, monitor or LineMonitor(experiment.max_steps))
+    if launcher in ("hosts", "ray") and experiment.learner_devices == "all":
+        raise CallboardError(
+            "only the learner's machine knows how many devices are all: set learner_devices to their number"
+        )
 
 
 def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
@@ -93,10 +115,42 @@ def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
     return directory
 
 
+def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -> RunDirectory:
+    """The directory to run in on one of several hosts, which may come late, or once more after a reboot.
+
+    A run that has not reached its end goes on there, whether `resume` is told or not.
+
+    Raises:
+      CallboardError: there is another run in it, one that has ended, or none to resume.
+    """
+    if experiment.run_dir is None:
+        raise CallboardError("hosts need the run's directory: name it with --run-dir, the same on every host")
+    directory = RunDirectory(pathlib.Path(experiment.run_dir).absolute(), options.host)
+    if resume:
+        if options.is_first:
+            find_run_directory(experiment, resume)
+            directory.end_marker.unlink(missing_ok=True)
+        return directory
+    if directory.end_marker.exists():
+        raise CallboardError(
+            f"the run in {directory.path} has ended ({directory.end_marker.read_text().strip()}): go on with it by "
+            "--resume, or name another directory"
+        )
+    if directory.experiment.exists():
+        before = settings_by_name(read_experiment(directory.path))
+        for name, value in settings_by_name(experiment).items():
+            if before.get(name) != value:
+                raise CallboardError(
+                    f"the run in {directory.path} was begun with {name} {before.get(name)}, and the host "
+                    f"{options.host} was started with {value}: take the same settings, or name another directory"
+                )
+    return directory
+
+
 @contextlib.contextmanager
 def _temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
     """Keeps temporary files, such as AutoGraph's, in a directory that is removed afterwards."""
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         yield

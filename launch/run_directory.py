@@ -9,6 +9,10 @@ class RunDirectory:
     """Where a run keeps what.  Directories are made by `create`, not before."""
 
     path: pathlib.Path
+    host: str = ""
+    """The name of this machine, where several share the directory."""
+    url: str = ""
+    """Where the run is kept, if that is not `path`: see `storage`."""
 
     @property
     def experiment(self) -> pathlib.Path:
@@ -25,6 +29,11 @@ class RunDirectory:
         return self.checkpoints / "best.npz"
 
     @property
+    def end_marker(self) -> pathlib.Path:
+        """Written by a run over several hosts that has reached its limit, so that no host begins it again."""
+        return self.path / "ended"
+
+    @property
     def metrics(self) -> pathlib.Path:
         return self.path / "metrics.jsonl"
 
@@ -38,8 +47,8 @@ class RunDirectory:
 
     @property
     def temporary(self) -> pathlib.Path:
-        """Temporary files of the nodes, there only while they run."""
-        return self.path / "tmp"
+        """Temporary files of this machine's nodes, there only while they run."""
+        return self.path / f"tmp-{self.host}" if self.host else self.path / "tmp"
 
     def replay(self, shard: int) -> pathlib.Path:
         """Where a replay shard keeps its checkpoints."""

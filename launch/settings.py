@@ -8,6 +8,8 @@ import argparse
 import dataclasses
 import difflib
 import itertools
+import json
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,14 +107,21 @@ def recipe_names() -> list[str]:
 
 
 def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
-    """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment."""
-    settings = {
-        field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment) if field.name != _AGENT
+    """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment, in one atomic step."""
+    draft = path.with_name(f"draft-{os.getpid()}-{path.name}")
+    draft.write_text(yaml.safe_dump({**_settings(experiment), "run_dir": str(path.parent)}, sort_keys=False))
+    draft.replace(path)
+
+
+def settings_by_name(experiment: Experiment) -> dict[str, str]:
+    """All settings but the run's directory as text, by the names of their options (`agent.learning_rate`)."""
+    settings = _settings(experiment)
+    agent = {f"{_AGENT}.{name}" if name != _NAME else _AGENT: value for name, value in settings.pop(_AGENT).items()}
+    del settings["run_dir"]
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for name, value in {**agent, **settings}.items()
     }
-    settings["run_dir"] = str(path.parent)
-    agent: Any = experiment.agent
-    settings[_AGENT] = {_NAME: agent_name(agent), **{f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}}
-    path.write_text(yaml.safe_dump(_plain(settings), sort_keys=False))
 
 
 def read_experiment(run: pathlib.Path, options: Sequence[str] = ()) -> Experiment:
@@ -131,6 +140,14 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     """The most similar of some words."""
     found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
     return found[0] if found else None
+
+
+def _settings(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as YAML can hold it."""
+    agent: Any = experiment.agent
+    settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}
+    settings[_AGENT] = {_NAME: agent_name(agent), **{f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}}
+    return _plain(settings)
 
 
 def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:

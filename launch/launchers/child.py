@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -29,6 +30,8 @@ class ChildSettings(NamedTuple):
     """Directory for temporary files, which the launcher removes: a process that is killed cannot."""
     uses_gpu: bool
     tensorflow_threads: int
+    environment: Mapping[str, str] = {}
+    """Variables that differ from those of the launcher's start."""
 
 
 def run_child(pickled: bytes, pipe: Connection) -> None:
@@ -41,6 +44,7 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     code = 1
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
+        os.environ.update(settings.environment)
         _redirect_output(settings.log)
         _keep_temporary_files(settings.temporary)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")

@@ -17,18 +17,18 @@ from ...data import CallboardError
 from ..actor import ActorRole
 from ..coordinator import Coordinator
 from ..evaluator import EvaluatorRole
+from ..experiment import Run
 from ..learner import LearnerRole
 from ..program import nodes_of
 from ..replay import ReplayRole
 from ..role import NodeContext, Role, RoleNode
-from ..run_directory import RunDirectory
 from .addresses import FixedAddress
 from .outcome import Monitor, Outcome, stop_signals
 
 _BEAT_STEPS = 1000
 
 
-def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> Outcome:
+def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in this thread."""
     stop = threading.Event()
     outcome = Outcome()

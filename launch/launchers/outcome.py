@@ -42,6 +42,12 @@ class Outcome:
         if self.failed_node is None:
             self.reason, self.exit_code, self.failed_node, self.error = f"{node} failed", 1, node, error
 
+    def adopt(self, other: "Outcome") -> None:
+        """Ends as the run has ended elsewhere."""
+        if not self.ended:
+            self.reason, self.exit_code = other.reason, other.exit_code
+            self.failed_node, self.error = other.failed_node, other.error
+
     @property
     def ended(self) -> bool:
         return bool(self.reason)

@@ -10,12 +10,13 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 import launchpad as lp
 
+from ..experiment import Run
 from ..program import nodes_of
 from ..role import RoleNode
 from ..run_directory import RunDirectory
@@ -23,7 +24,7 @@ from .addresses import reserved_ports
 from .child import ChildSettings, run_child
 from .forkserver import forkserver_context, stop_forkserver
 from .outcome import Monitor, Outcome
-from .supervisor import Event, Exit, Supervised, Supervisor
+from .supervisor import Event, Exit, OtherHosts, Supervised, Supervisor
 
 
 class ProcessWorker:
@@ -35,6 +36,7 @@ class ProcessWorker:
         port: int,
         run_directory: RunDirectory,
         events: "queue.SimpleQueue[Event]",
+        environment: Mapping[str, str],
     ):
         self._node = node
         self._settings = ChildSettings(
@@ -45,6 +47,7 @@ class ProcessWorker:
             temporary=str(run_directory.temporary),
             uses_gpu=node.policy.uses_gpu,
             tensorflow_threads=node.policy.tensorflow_threads,
+            environment=environment,
         )
         self._events = events
         self._process: Any = None
@@ -97,25 +100,47 @@ def _exit_of(code: int) -> Exit:
     return Exit(clean=False, description=f"ended with exit code {code}")
 
 
-def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> Outcome:
+def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in processes of this machine.
 
     Every node's output goes to a file of its own under `logs/`.
     """
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with reserved_ports(program) as ports:
-        nodes = [
-            Supervised(
-                node.name,
-                node.policy,
-                functools.partial(ProcessWorker, node, ports[node.name], run_directory, events),
-            )
-            for _, node in nodes_of(program)
-        ]
-        try:
-            return Supervisor(nodes, events, monitor).run()
-        finally:
-            stop_forkserver()
+        return run_nodes([node for _, node in nodes_of(program)], ports, run.directory, monitor, queue.SimpleQueue())
+
+
+def run_nodes(
+    nodes: Sequence[RoleNode],
+    ports: Mapping[str, int],
+    run_directory: RunDirectory,
+    monitor: Monitor,
+    events: "queue.SimpleQueue[Event]",
+    others: OtherHosts | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Runs some nodes of a program in processes of this machine, to the end of the run.
+
+    Args:
+      nodes: their addresses, and those of all nodes that they call, are bound.
+      ports: the reserved port of each node, by its name.
+      run_directory: of the run.
+      monitor: is told what happens.
+      events: the queue of the supervisor.
+      others: the hosts of the program's other nodes.
+      environment: variables of the nodes' processes.
+    """
+    supervised = [
+        Supervised(
+            node.name,
+            node.policy,
+            functools.partial(ProcessWorker, node, ports[node.name], run_directory, events, environment or {}),
+        )
+        for node in nodes
+    ]
+    try:
+        return Supervisor(supervised, events, monitor, others).run()
+    finally:
+        stop_forkserver()
 
 
 @contextlib.contextmanager

@@ -32,8 +32,9 @@ class Event(NamedTuple):
 
     node: str
     kind: str
-    """`exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a dictionary), `port`,
-    or `signal` (its number)."""
+    """From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a
+    dictionary), `port`.  From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed`
+    (a node of another host and its error), `group` (the name of a restart group of which a node has died there)."""
     content: Any
 
 
@@ -47,6 +48,38 @@ class Worker(Protocol):
 
     def kill(self) -> None:
         """Ends it at once; like every end, an `exit` event follows."""
+
+
+class OtherHosts(Protocol):
+    """What supervisors agree on where a run is spread over several hosts."""
+
+    def may_stop(self, order: int) -> bool:
+        """Whether the nodes with this stop order may be told to end."""
+
+    def have_stopped(self, order: int) -> None:
+        """All nodes of this supervisor up to this stop order have ended."""
+
+    def group_died(self, group: str) -> None:
+        """A node of a restart group has died here."""
+
+    def ends(self, outcome: Outcome) -> None:
+        """The run ends here, as far as this supervisor knows."""
+
+
+class Alone:
+    """No other hosts."""
+
+    def may_stop(self, order: int) -> bool:
+        return True
+
+    def have_stopped(self, order: int) -> None:
+        pass
+
+    def group_died(self, group: str) -> None:
+        pass
+
+    def ends(self, outcome: Outcome) -> None:
+        pass
 
 
 class Supervised:
@@ -79,12 +112,20 @@ class Supervisor:
       nodes: in the order in which they start.
       events: the queue that the workers write to.
       monitor: is told what happens.
+      others: the supervisors of other hosts.
     """
 
-    def __init__(self, nodes: Sequence[Supervised], events: "queue.SimpleQueue[Event]", monitor: Monitor):
+    def __init__(
+        self,
+        nodes: Sequence[Supervised],
+        events: "queue.SimpleQueue[Event]",
+        monitor: Monitor,
+        others: OtherHosts | None = None,
+    ):
         self._nodes = {node.name: node for node in nodes}
         self._events = events
         self._monitor = monitor
+        self._others = others or Alone()
         self._outcome = Outcome()
         self._signals = 0
         self._last_signal = -math.inf
@@ -99,6 +140,7 @@ class Supervisor:
                     node.start()
                 while not self._outcome.ended:
                     self._handle(self._next_event(0.5))
+                self._others.ends(self._outcome)
                 self._stop_in_order()
             finally:
                 self._kill(list(self._nodes.values()))
@@ -127,6 +169,12 @@ class Supervisor:
             self._monitor.say(f"{event.node}: {event.content}")
         elif event.kind == "exit":
             self._handle_exit(self._nodes[event.node], event.content)
+        elif event.kind == "outcome":
+            self._outcome.adopt(event.content)
+        elif event.kind == "failed":
+            self._outcome.failed(*event.content)
+        elif event.kind == "group" and not self._outcome.ended:
+            self._restart_group(event.content)
 
     def _handle_exit(self, node: Supervised, how: Exit) -> None:
         node.worker = None
@@ -139,43 +187,57 @@ class Supervisor:
                     self._outcome.failed(node.name, how.error)
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
-            self._start_group(node)
+            self._start_group(node.policy.restart_group)
         elif node.may_restart():
             self._monitor.say(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
                 f"within {node.policy.restart_window:.0f} s)"
             )
-            for other in self._group(node):
-                if other.worker is not None and other.name not in self._ending_with_group:
-                    self._ending_with_group.add(other.name)
-                    other.worker.kill()
-            self._start_group(node)
+            if node.policy.restart_group:
+                self._others.group_died(node.policy.restart_group)
+                self._restart_group(node.policy.restart_group)
+            else:
+                node.start()
         else:
             self._outcome.failed(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
 
-    def _group(self, node: Supervised) -> list[Supervised]:
-        group = node.policy.restart_group
-        return [other for other in self._nodes.values() if other.policy.restart_group == group] if group else [node]
+    def _restart_group(self, group: str) -> None:
+        """Kills the nodes of a restart group that live, and starts all once they have ended."""
+        for node in self._group(group):
+            if node.worker is not None and node.name not in self._ending_with_group:
+                self._ending_with_group.add(node.name)
+                node.worker.kill()
+        self._start_group(group)
 
-    def _start_group(self, node: Supervised) -> None:
-        """Starts a node and those of its restart group, once all of them have ended."""
-        group = self._group(node)
-        if all(member.worker is None for member in group):
-            for member in group:
+    def _group(self, group: str) -> list[Supervised]:
+        return [node for node in self._nodes.values() if node.policy.restart_group == group]
+
+    def _start_group(self, group: str) -> None:
+        """Starts the nodes of a restart group, once all of them have ended."""
+        members = self._group(group)
+        if all(member.worker is None for member in members):
+            for member in members:
                 member.start()
 
     def _stop_in_order(self) -> None:
-        for order in sorted({node.policy.stop_order for node in self._nodes.values()}):
-            nodes = [node for node in self._nodes.values() if node.policy.stop_order == order]
-            for node in nodes:
-                if node.worker is not None:
-                    node.worker.stop()
+        for order in range(1 + max((node.policy.stop_order for node in self._nodes.values()), default=-1)):
             signals = self._signals
-            deadline = time.monotonic() + max((node.policy.grace for node in nodes), default=0.0)
-            while any(node.worker is not None for node in nodes):
+            while not self._others.may_stop(order) and self._signals == signals:
                 self._handle(self._next_event(0.1))
-                if time.monotonic() > deadline or self._signals > signals:
-                    self._kill(nodes)
+            self._stop([node for node in self._nodes.values() if node.policy.stop_order == order])
+            self._others.have_stopped(order)
+
+    def _stop(self, nodes: Sequence[Supervised]) -> None:
+        """Tells nodes to end, and kills those that have not after their grace, or at one more signal."""
+        for node in nodes:
+            if node.worker is not None:
+                node.worker.stop()
+        signals = self._signals
+        deadline = time.monotonic() + max((node.policy.grace for node in nodes), default=0.0)
+        while any(node.worker is not None for node in nodes):
+            self._handle(self._next_event(0.1))
+            if time.monotonic() > deadline or self._signals > signals:
+                self._kill(nodes)
 
     def _kill(self, nodes: Sequence[Supervised]) -> None:
         alive = [node for node in nodes if node.worker is not None]

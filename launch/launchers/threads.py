@@ -10,9 +10,9 @@ from typing import Any
 import launchpad as lp
 
 from ...data import CallboardError
+from ..experiment import Run
 from ..program import nodes_of
 from ..role import NodeContext, RoleNode
-from ..run_directory import RunDirectory
 from .addresses import reserved_ports
 from .outcome import Monitor, Outcome
 from .supervisor import Event, Exit, Supervised, Supervisor
@@ -55,7 +55,7 @@ class ThreadWorker:
         self._tell("exit", how)
 
 
-def run(program: lp.Program, run_directory: RunDirectory, monitor: Monitor) -> Outcome:
+def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in threads of this process."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with reserved_ports(program) as ports:

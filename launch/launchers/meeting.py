@@ -1,0 +1,325 @@
+"""Where the hosts of a run meet: they compare their settings, agree on the end, and see who is away.
+
+The first host, with the first learner and the coordinator, serves the meeting; every host, that one too, calls it
+twice a second.  Whatever a call tells is the whole state of its host, so that a call that is lost or comes twice does
+no harm, and a first host that was started again knows everything after one round.
+"""
+
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import courier
+from courier.python.client import StatusNotOk
+
+from ...data import CallboardError
+from ..cluster import Cluster
+from .outcome import Monitor, Outcome
+from .supervisor import Event
+
+_BEAT_SECONDS = 0.5
+_CALL_SECONDS = 3.0
+_SILENT_SECONDS = 10.0
+_LATE_SECONDS = 15.0
+_REMIND_SECONDS = 60.0
+_SHOWN_DIFFERENCES = 3
+_ALL_STOPPED = 1000
+
+
+class Answer(NamedTuple):
+    """What the meeting answers to a host."""
+
+    refusal: str
+    """Why the host may not take part, or empty."""
+    present: bool
+    """False while another of that name has been heard a moment ago."""
+    turn: int
+    """The highest stop order whose nodes may be told to end; -1 while the run goes on."""
+    ending: dict[str, Any] | None
+    """The fields of the `Outcome` with which the run ends."""
+    others: dict[str, dict[str, str]]
+    """What changes when a node of a restart group dies, or its host does: for every other host, by group."""
+
+
+@dataclasses.dataclass
+class _Attendant:
+    """What is known of a host."""
+
+    life: str
+    heard: float
+    stopped: int = -1
+    deaths: dict[str, int] = dataclasses.field(default_factory=dict)
+    silent: bool = False
+
+
+class Meeting:
+    """The state that the first host keeps of all of them.
+
+    Args:
+      cluster: the hosts.
+      settings: of the first host, which the others must share.
+      events: the queue of the first host's supervisor.
+    """
+
+    def __init__(self, cluster: Cluster, settings: Mapping[str, str], events: "queue.SimpleQueue[Event]"):
+        self._cluster = cluster
+        self._settings = dict(settings)
+        self._events = events
+        self._lock = threading.Lock()
+        self._hosts: dict[str, _Attendant] = {}
+        self._refused: set[str] = set()
+        self._ending: dict[str, Any] | None = None
+        self._begun = time.monotonic()
+        self._next_reminder = self._begun + _LATE_SECONDS
+
+    def attend(
+        self,
+        host: str,
+        life: str,
+        settings: dict[str, str],
+        stopped: int,
+        deaths: dict[str, int],
+        failure: list[str] | None,
+    ) -> tuple[Any, ...]:
+        """Takes the state of a host, and gives the fields of an `Answer`.
+
+        Args:
+          host: its name.
+          life: different at every start of it.
+          settings: that it was started with.
+          stopped: the highest stop order up to which all its nodes have ended; -1 while they run.
+          deaths: how often nodes of each restart group have died there.
+          failure: the node that has failed for good and its error.
+        """
+        with self._lock:
+            differences = _differences(host, settings, self._cluster.first, self._settings)
+            if differences:
+                if host not in self._refused:
+                    self._refused.add(host)
+                    self._say(f"refused, because {differences}", host)
+                return tuple(Answer(differences, False, -1, None, {}))
+            now = time.monotonic()
+            known = self._hosts.get(host)
+            if known is None:
+                known = self._hosts[host] = _Attendant(life, now)
+                if host != self._cluster.first:
+                    self._say(f"joined the run, from {self._cluster.hosts[host]}", host)
+            elif known.life != life:
+                if now - known.heard < _SILENT_SECONDS and known.stopped < _ALL_STOPPED:
+                    return tuple(Answer("", False, -1, None, {}))
+                self._say("came back", host)
+                self._hosts[host] = known = _Attendant(life, now)
+            elif known.silent:
+                self._say("is heard again", host)
+            known.heard, known.silent = now, False
+            known.stopped, known.deaths = max(known.stopped, stopped), deaths
+            if failure is not None and self._ending is None:
+                self._events.put(Event("", "failed", (f"{failure[0]} on {host}", failure[1])))
+            others = {
+                name: {group: f"{attendant.life} {count}" for group, count in attendant.deaths.items()}
+                for name, attendant in self._hosts.items()
+                if name != host
+            }
+            return tuple(Answer("", True, self._turn(now), self._ending, others))
+
+    def end(self, outcome: Outcome) -> None:
+        """Spreads how the run ends."""
+        with self._lock:
+            self._ending = dataclasses.asdict(outcome)
+
+    def look_round(self) -> None:
+        """Says who has not come, and who has fallen silent."""
+        with self._lock:
+            now = time.monotonic()
+            for name, attendant in self._hosts.items():
+                if now - attendant.heard > _SILENT_SECONDS and not attendant.silent:
+                    attendant.silent = True
+                    if attendant.stopped < _ALL_STOPPED:
+                        self._say(
+                            f"at {self._cluster.hosts[name]}, has not been heard for {_SILENT_SECONDS:.0f} s", name
+                        )
+            if now >= self._next_reminder:
+                self._next_reminder = now + _REMIND_SECONDS
+                for name in set(self._cluster.used_hosts) - set(self._hosts):
+                    self._say(
+                        f"at {self._cluster.hosts[name]}, has not joined yet: is the command running there?", name
+                    )
+
+    def _turn(self, now: float) -> int:
+        if self._ending is None:
+            return -1
+        present = [attendant for attendant in self._hosts.values() if now - attendant.heard < _SILENT_SECONDS]
+        return 1 + min((attendant.stopped for attendant in present), default=_ALL_STOPPED)
+
+    def _say(self, text: str, host: str) -> None:
+        self._events.put(Event(f"host {host}", "say", text))
+
+
+class Attendance:
+    """A host's part in the meeting, for its supervisor (`supervisor.OtherHosts`).
+
+    Args:
+      cluster: the hosts.
+      host: the name of this one.
+      life: different at every start of it.
+      settings: that it was started with.
+      groups: the restart groups of its nodes.
+      events: the queue of its supervisor.
+      meeting: where it is served by this process.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        host: str,
+        life: str,
+        settings: Mapping[str, str],
+        groups: set[str],
+        events: "queue.SimpleQueue[Event]",
+        meeting: Meeting | None,
+    ):
+        self._cluster = cluster
+        self._host = host
+        self._life = life
+        self._settings = dict(settings)
+        self._events = events
+        self._meeting = meeting
+        self._client: Any = meeting or self._connect()
+        self._stopped = -1
+        self._deaths = {group: 0 for group in groups}
+        self._others: dict[str, dict[str, str]] = {}
+        self._failure: list[str] | None = None
+        self._turn = -1
+        self._leaving = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._attend_for_ever, name="meeting", daemon=True)
+
+    def join(self, monitor: Monitor, stopped: threading.Event) -> bool:
+        """Waits until this host may take part; False if it was told to stop before.
+
+        Raises:
+          CallboardError: it was refused, or the first host did not answer.
+        """
+        first, address = self._cluster.first, self._cluster.meeting_address
+        begun = time.monotonic()
+        reminder = begun + _LATE_SECONDS
+        while not stopped.is_set():
+            answer = self._attend()
+            if answer is not None and answer.refusal:
+                raise CallboardError(answer.refusal)
+            if answer is not None and answer.present:
+                self._take(answer)
+                return True
+            problem = (
+                f"another host calls itself {self._host}"
+                if answer is not None
+                else f"the host {first} does not answer at {address}"
+            )
+            now = time.monotonic()
+            if now - begun > self._cluster.patience:
+                raise CallboardError(
+                    f"{problem}, for {self._cluster.patience:.0f} s: start the same command on {first}, and see "
+                    f"callboard cluster check {self._cluster.path} --host {self._host}"
+                )
+            if now > reminder:
+                reminder = now + _REMIND_SECONDS
+                monitor.say(f"{problem}; waiting for up to {self._cluster.patience:.0f} s")
+            stopped.wait(_BEAT_SECONDS)
+        return False
+
+    def start(self) -> None:
+        """Attends until `close`, once this host takes part."""
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._stopped = _ALL_STOPPED
+        self._attend()
+
+    def may_stop(self, order: int) -> bool:
+        return self._leaving or self._turn >= order
+
+    def have_stopped(self, order: int) -> None:
+        self._stopped = order
+
+    def group_died(self, group: str) -> None:
+        self._deaths[group] += 1
+
+    def ends(self, outcome: Outcome) -> None:
+        if self._meeting is not None:
+            self._meeting.end(outcome)
+        elif outcome.failed_node is not None:
+            self._failure = [outcome.failed_node, outcome.error or ""]
+        elif self._turn < 0:
+            # It was this host alone that was asked to stop.
+            self._leaving = True
+
+    def _attend_for_ever(self) -> None:
+        heard = time.monotonic()
+        silent = False
+        while not self._ended.wait(_BEAT_SECONDS):
+            answer = self._attend()
+            now = time.monotonic()
+            if answer is None:
+                if now - heard > self._cluster.patience:
+                    self._leaving = True
+                    problem = f"it did not answer for {self._cluster.patience:.0f} s"
+                    self._events.put(Event("", "failed", (f"host {self._cluster.first}", problem)))
+                elif now - heard > _SILENT_SECONDS and not silent:
+                    silent = True
+                    self._say(f"does not answer; waiting for up to {self._cluster.patience:.0f} s")
+                continue
+            if silent:
+                self._say("answers again")
+            heard, silent = now, False
+            if answer.refusal:
+                self._leaving = True
+                self._events.put(Event("", "failed", (f"host {self._host}", answer.refusal)))
+            elif answer.present:
+                self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
+        self._turn = answer.turn
+        if self._meeting is not None:
+            self._meeting.look_round()
+        elif answer.ending is not None:
+            self._events.put(Event("", "outcome", Outcome(**answer.ending)))
+        before, self._others = self._others, {**self._others, **answer.others}
+        for group in self._deaths:
+            if any(group in known and known[group] != self._others[name].get(group) for name, known in before.items()):
+                self._events.put(Event("", "group", group))
+
+    def _attend(self) -> Answer | None:
+        """One call of the meeting; None if it does not answer."""
+        try:
+            return Answer(
+                *self._client.attend(
+                    self._host, self._life, self._settings, self._stopped, dict(self._deaths), self._failure
+                )
+            )
+        except StatusNotOk:
+            self._client = self._connect()
+            return None
+
+    def _connect(self) -> Any:
+        return courier.Client(self._cluster.meeting_address, call_timeout=_CALL_SECONDS)
+
+    def _say(self, text: str) -> None:
+        self._events.put(Event(f"host {self._cluster.first} ({self._cluster.meeting_address})", "say", text))
+
+
+def _differences(host: str, settings: Mapping[str, str], first: str, expected: Mapping[str, str]) -> str:
+    """What two hosts were started with differently, in one line; empty if nothing."""
+    names = [name for name in {**expected, **settings} if settings.get(name) != expected.get(name)]
+    if not names:
+        return ""
+    shown = [
+        f"{name} is {settings.get(name, 'not set')} on {host} and {expected.get(name, 'not set')} on {first}"
+        for name in names[:_SHOWN_DIFFERENCES]
+    ]
+    more = f"; and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return "; ".join(shown) + more + ": start every host with the same settings, versions and cluster file"
