@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -103,6 +103,27 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     (name,) = names
     first = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
     return tf.distribute.get_strategy() if name == first else tf.distribute.OneDeviceStrategy(f"/{name.lower()}")
+
+
+def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modules: Mapping[str, tf.Module]) -> None:
+    """Gives every learner all that the first would write to a checkpoint; all of them must call it.
+
+    Args:
+      strategy: over the learners.
+      rank: of this one.
+      modules: built alike by all.
+    """
+    checkpoint = tf.train.Checkpoint(**modules)  # A view alone would not keep it.
+    parts = tf.train.TrackableView(checkpoint).descendants()
+    variables = [part for part in parts if isinstance(part, tf.Variable)]
+
+    def first_ones() -> list[tf.Tensor]:
+        context = tf.distribute.get_replica_context()
+        own = [variable.value() if rank == 0 else tf.zeros_like(variable) for variable in variables]
+        return [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in own]
+
+    for variable, value in zip(variables, strategy.run(tf.function(first_ones)), strict=True):
+        variable.assign(strategy.experimental_local_results(value)[0])
 
 
 def _named(setting: int | str) -> list[str]:

@@ -23,7 +23,7 @@ from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
 from callboard.data import ItemInfo, Layout, Record, Sample
-from callboard.launch.devices import make_strategy, prepare_devices
+from callboard.launch.devices import make_strategy, prepare_devices, share_first_learners_state
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8
@@ -153,14 +153,21 @@ def share(sample, replica, replicas):
     )
 
 
-def update(agent, spec, length, strategy):
-    """The change of weights and statistics in one update, flat, and its metrics."""
+def update(agent, spec, length, strategy, rank):
+    """The change of weights and statistics in one update, flat, and its metrics; `rank` is that of one of two learners.
+
+    The second learner begins as one that found no checkpoint: with other weights.
+    """
     replicas = strategy.num_replicas_in_sync
     layout = Layout(spec, BATCH, actors=1, shards=1, replicas=replicas, seed=1, max_steps=100_000)
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
         networks = agent.make_networks(layout)
         learner = agent.make_learner(networks, strategy, layout)
+    if rank is not None:
+        for variable in networks.variables if rank else ():
+            variable.assign(tf.ones_like(variable) * 7)
+        share_first_learners_state(strategy, rank, {"learner": learner, "networks": networks})
     sample = random_sample(trace_layout(agent, layout, networks), length)
 
     def shares(context):
@@ -190,16 +197,17 @@ def update(agent, spec, length, strategy):
 
 def main():
     tf.keras.backend.set_floatx("float64")
-    given, *rank = sys.argv[1:]
-    if rank:
-        strategies = {"learners": make_strategy(["CPU:0"], given.split(","), int(rank[0]))}
+    given, *further = sys.argv[1:]
+    rank = int(further[0]) if further else None
+    if rank is not None:
+        strategies = {"learners": make_strategy(["CPU:0"], given.split(","), rank)}
     else:
         counts = [int(count) for count in given.split(",")]
         devices = [f"CPU:{index}" for index in range(max(counts))]
         prepare_devices(devices)
         strategies = {str(count): make_strategy(devices[:count]) for count in counts}
     updates = {
-        name: {agent: update(*case, strategy) for agent, case in AGENTS.items()}
+        name: {agent: update(*case, strategy, rank) for agent, case in AGENTS.items()}
         for name, strategy in strategies.items()
     }
     sys.stdout.write(json.dumps(updates))

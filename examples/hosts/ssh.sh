@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs one command on all hosts of a cluster file over SSH.
+#
+#   ssh.sh start cluster.yaml runs/x impala --env CartPole-v1     begins the run, or goes on with it
+#   ssh.sh stop cluster.yaml runs/x                               asks the first host to end it, with a checkpoint
+#   ssh.sh log cluster.yaml runs/x                                shows what each host has said last
+#
+# The names of the hosts are those that SSH knows.  On each of them Callboard is installed at the same place, CALLBOARD,
+# and the command runs in the folder from which this script is started.
+set -euo pipefail
+CALLBOARD=${CALLBOARD:-$PWD/.venv/bin/callboard}
+action=$1 cluster=$(realpath "$2") run=$3
+shift 3
+
+# The first host comes first: it is that of the first learner.
+hosts=$("$(dirname "$CALLBOARD")/python" - "$cluster" <<'PYTHON'
+import pathlib, sys
+from callboard.launch.cluster import read_cluster
+cluster = read_cluster(pathlib.Path(sys.argv[1]))
+print(*sorted(cluster.hosts, key=lambda host: host != cluster.first))
+PYTHON
+)
+
+on() {  # host, command
+    ssh -o BatchMode=yes "$1" "cd $(printf %q "$PWD") && $2"
+}
+
+case $action in
+start)
+    options=$(printf '%q ' "$@" --launcher hosts --cluster "$cluster" --run-dir "$run")
+    for host in $hosts; do
+        on "$host" "mkdir -p $(dirname "$cluster")"
+        scp -q -o BatchMode=yes "$cluster" "$host:$cluster"
+        on "$host" "mkdir -p $run; nohup $CALLBOARD train $options --host $host \
+            > $run/$host.out 2>&1 < /dev/null & echo \$! > $run/$host.pid"
+        echo "$host: started"
+    done
+    ;;
+stop)
+    first=${hosts%% *}
+    on "$first" "kill -TERM \$(cat $run/$first.pid)"
+    ;;
+log)
+    for host in $hosts; do
+        echo "== $host"
+        on "$host" "tail -n 5 $run/$host.out"
+    done
+    ;;
+*)
+    echo "ssh.sh: unknown action $action: there are start, stop and log" >&2
+    exit 2
+    ;;
+esac
