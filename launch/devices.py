@@ -117,13 +117,17 @@ def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modu
     parts = tf.train.TrackableView(checkpoint).descendants()
     variables = [part for part in parts if isinstance(part, tf.Variable)]
 
-    def first_ones() -> list[tf.Tensor]:
-        context = tf.distribute.get_replica_context()
-        own = [variable.value() if rank == 0 else tf.zeros_like(variable) for variable in variables]
-        return [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in own]
+    def own_values() -> list[tf.Tensor]:
+        # No sum is made of flags.
+        values = [tf.cast(one, tf.int32) if one.dtype.is_bool else tf.identity(one) for one in variables]
+        return values if rank == 0 else [tf.zeros(value.shape, value.dtype) for value in values]
 
-    for variable, value in zip(variables, strategy.run(tf.function(first_ones)), strict=True):
-        variable.assign(strategy.experimental_local_results(value)[0])
+    @tf.function(autograph=False)
+    def sums() -> list[tf.Tensor]:
+        return [strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for value in strategy.run(own_values)]
+
+    for variable, value in zip(variables, sums(), strict=True):
+        variable.assign(tf.cast(value, variable.dtype))
 
 
 def _named(setting: int | str) -> list[str]:

@@ -166,7 +166,7 @@ def update(agent, spec, length, strategy, rank):
         learner = agent.make_learner(networks, strategy, layout)
     if rank is not None:
         for variable in networks.variables if rank else ():
-            variable.assign(tf.ones_like(variable) * 7)
+            variable.assign(tf.ones_like(variable))
         share_first_learners_state(strategy, rank, {"learner": learner, "networks": networks})
     sample = random_sample(trace_layout(agent, layout, networks), length)
 
