@@ -13,7 +13,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml uv.lock .python-version
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv sync --locked --quiet --extra atari --extra mujoco
+	$(BIN)/uv sync --locked --quiet --extra atari --extra mujoco --extra ray
 	touch $@
 
 train: install

@@ -41,10 +41,10 @@ def cluster_command(arguments: list[str]) -> int:
         cluster.check_addresses()
     views = check_reach(cluster, known.host, known.seconds)
     problems = describe_problems(cluster, known.host, views)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     if known.json:
-        print(json.dumps({"reach": views, "problems": problems}))
+        console.print(json.dumps({"reach": views, "problems": problems}))
     else:
-        console = Console(highlight=False, soft_wrap=True)
         console.print(_table(cluster, views))
         for problem in problems:
             console.print(problem)
