@@ -166,6 +166,7 @@ class Coordinator(Role):
             "learner_steps": learner_steps,
             "ignored_ticks": self._counters.total("ignored_ticks"),
             "episodes": self._counters.total("episodes"),
+            "learner/duplicates": self._counters.total("duplicates"),
             **self._rates.update(now, environment_steps, learner_steps),
         }
         if self._episodes:

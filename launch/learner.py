@@ -15,8 +15,9 @@ from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
 from ..data import Priorities, Update, Version
 from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
+from .batches import distributed_batches
 from .checkpoints import Checkpoints
-from .devices import device_names, make_strategy
+from .devices import device_names, make_strategy, share_first_learners_state
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
@@ -93,6 +94,9 @@ class LearnerRole(LinkedRole):
             self._publish_first(policy.variables)
             if self._rank == 0:
                 self.context.tell("say", f"goes on from learner step {self._steps:,}")
+        if len(self._peers) > 1:
+            # On another host there may be no checkpoint.
+            share_first_learners_state(strategy, self._rank, self._modules)
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self._values = {"learner_steps": self._steps}
@@ -100,24 +104,16 @@ class LearnerRole(LinkedRole):
         if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
 
-        def make_iterable() -> Any:
-            def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-                self.dataset = agent.make_dataset(self._replay_handle, layout, input_context)
-                if len(self._peers) == 1:
-                    return self.dataset.dataset
-                # An end of the data would be agreed on by all learners before each batch; there is none.
-                endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-                return self.dataset.dataset.apply(endless)
-
-            return strategy.distribute_datasets_from_function(of_pipeline)
+        def make_batches() -> Any:
+            return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
 
         if self.context.cooperative:
             # The launcher asks for no batch that replay would not give out, but a sample may be lost on the way.
-            batches = make_iterable()
+            batches = make_batches()
             self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._replay_handle, self.context.stop)
-            self._reader = BatchReader(make_iterable, self.context.stop.is_set, self._replay_life)
+            self._reader = BatchReader(make_batches, self.context.stop.is_set, self._replay_life)
 
     def step(self) -> None:
         self.learn()
@@ -190,6 +186,9 @@ class LearnerRole(LinkedRole):
         workers = [peer.resolve() for peer in self._peers] if len(self._peers) > 1 else []
         return make_strategy(devices, workers, self._rank)
 
+    def _take_dataset(self, dataset: ReplayDataset) -> None:
+        self.dataset = dataset
+
     def _leave_when_told(self) -> None:
         """Ends the process of a learner that is not the first; it may be in a step that will never end, and has nothing
         to keep."""
@@ -203,12 +202,13 @@ class LearnerRole(LinkedRole):
         self._weights.offer(self._steps, variables)
 
     def collect(self) -> Report:
+        counts = {"duplicates": self._replay_handle.received.dropped()}
         if self._rank > 0:
-            return Report()
+            return Report(counts=counts)
         values = {**self._values, "learner_steps": self._steps}
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped
-        return Report(values=values)
+        return Report(counts=counts, values=values)
 
     def _send_priorities(self, priorities: Priorities) -> None:
         if self._priorities is None:

@@ -58,7 +58,7 @@ def queue_dataset(
     """Sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
 
     Items hold blocks of whole actor batches; they are concatenated, or cut, along B.  An item that arrives a second
-    time (a writer that lost its connection sends again what was not confirmed) is dropped.
+    time is dropped, also where the first one came to another dataset of the same handle: see `ReceivedItems`.
 
     Args:
       replay: where to read.
@@ -77,8 +77,13 @@ def queue_dataset(
         max_in_flight_samples_per_worker=blocks,
         num_workers_per_iterator=1,  # More would hand out the queue in any order.
     )
-    dataset = items.map(lambda item: item.data).filter(_first_time_filter())
-    dataset = dataset.map(lambda item: Sample(record=item.record, state=item.state))
+    replay.received.prepare()
+
+    @tf.autograph.experimental.do_not_convert
+    def first_time(item: Any) -> tf.Tensor:
+        return replay.received.first_time(item.data.identity)
+
+    dataset = items.filter(first_time).map(lambda item: Sample(record=item.data.record, state=item.data.state))
     if replica_batch % envs_per_item == 0:
         if blocks > 1:
             dataset = dataset.batch(blocks, drop_remainder=True).map(_concatenate_blocks)
@@ -86,19 +91,6 @@ def queue_dataset(
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut_block(sample, parts)).unbatch()
     return dataset.prefetch(1)
-
-
-def _first_time_filter() -> Any:
-    newest = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=-1)
-
-    def first_time(item: SequenceItem) -> tf.Tensor:
-        # A writer's numbers only grow, and a queue keeps their order.
-        writer, number = item.identity[0], item.identity[1]
-        known = newest.lookup(writer)
-        newest.insert(writer, tf.maximum(known, number))
-        return number > known
-
-    return first_time
 
 
 def _concatenate_blocks(sample: Sample) -> Sample:

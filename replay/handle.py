@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 
 import reverb
 
+from .received import ReceivedItems
+
 
 @dataclasses.dataclass(frozen=True)
 class ReplayHandle:
@@ -17,6 +19,8 @@ class ReplayHandle:
     """Gives the present `host:port` of every shard."""
     lives: Callable[[], Sequence[str]] | None = None
     """Gives what tells the present server of every shard from the one before it, where the address does not."""
+    received: ReceivedItems = dataclasses.field(default_factory=ReceivedItems)
+    """What those who read queues by this handle have received."""
 
     def address(self, shard: int = 0) -> str:
         return self.addresses()[shard]

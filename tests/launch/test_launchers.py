@@ -6,7 +6,13 @@ import signal
 import numpy as np
 import pytest
 
-LAUNCHERS = ("inline", "threads", "processes")
+LAUNCHERS = (
+    "inline",
+    "threads",
+    "processes",
+    pytest.param("hosts", marks=pytest.mark.slow),
+    pytest.param("ray", marks=pytest.mark.slow),
+)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)

@@ -138,30 +138,6 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
     writer.close()
 
 
-def test_an_item_that_arrives_twice_is_read_once(serve):
-    """As from a writer that lost its connection, and sends again what was not confirmed."""
-    layout = layout_of(numbered(0))
-    table, signature = big_queue(layout)
-    replay = serve([table])
-
-    def item(writer, number):
-        sample = tree.map_structure(lambda spec: np.zeros(spec.shape, spec.dtype.as_numpy_dtype), signature)
-        reward = np.full((LENGTH, ENVS), 10 * writer + number, np.float32)
-        return sample._replace(
-            record=sample.record._replace(reward=reward), identity=np.array([writer, number], np.int64)
-        )
-
-    sent = [(1, 0), (1, 0), (1, 1), (2, 0), (1, 1), (1, 2), (2, 0), (2, 1), (1, 2), (2, 2), (2, 3), (2, 4), (2, 5)]
-    with replay.client().trajectory_writer(1) as writer:
-        for identity in sent:
-            writer.append(item(*identity))
-            newest = tree.map_structure(lambda column: column[-1], writer.history)
-            writer.create_item("queue", 1.0, newest)
-            writer.flush()
-    samples = read_batches(queue_dataset(replay, "queue", signature, ENVS), 6)
-    assert [sample.record.reward[0, 0] for sample in samples] == [10, 11, 20, 12, 21, 22]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

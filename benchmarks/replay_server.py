@@ -1,0 +1,223 @@
+"""Stored transitions a second: a `ReplayServer`, against a Ray actor that stores transitions one at a time.
+
+From the root of the repository, with the extra `ray` installed:
+
+    python benchmarks/replay_server.py --output benchmarks/results/replay_server.json
+
+Both are written to from the same processes, in turns within every repeat.  A transition counts once its store has
+confirmed it.  The frames are noise, which does not compress.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf  # isort: skip  It must come before Ray.
+
+import numpy as np
+import ray
+import reverb
+from dm_env import specs as dm_specs
+
+from callboard import specs
+from callboard.data import Layout, Record
+from callboard.launch.ray_parts import ReplayServer, replay_handle
+from callboard.replay import SequenceWriter, WindowWriter, sequence_signature, window_signature
+
+OBSERVATIONS = {
+    "4 floats": dm_specs.Array((4,), np.float32, name="observation"),
+    "84x84 bytes": dm_specs.Array((84, 84, 1), np.uint8, name="observation"),
+}
+ENVIRONMENTS = 16
+LENGTH = 20
+CAPACITY = 6_400
+IN_FLIGHT = 200
+PATIENCE_SECONDS = 600.0
+WINDOWS, SEQUENCES, ONE_BY_ONE = "transitions", "sequences", "one at a time"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tables:
+    """As much of an agent as a `ReplayServer` needs: tables that take all that comes."""
+
+    def make_tables(self, layout: Layout) -> list[reverb.Table]:
+        def table(name: str, size: int, signature: Any) -> reverb.Table:
+            limiter = reverb.rate_limiters.MinSize(1)
+            uniform, oldest = reverb.selectors.Uniform(), reverb.selectors.Fifo()
+            return reverb.Table(name, uniform, oldest, size, limiter, signature=signature)
+
+        return [
+            table(WINDOWS, CAPACITY, window_signature(layout, 1)),
+            table(SEQUENCES, CAPACITY // (LENGTH * ENVIRONMENTS), sequence_signature(layout, LENGTH, ENVIRONMENTS)),
+        ]
+
+
+class Store:
+    """What one writes first: an actor that is given one transition a call."""
+
+    def __init__(self) -> None:
+        self._transitions: collections.deque[Any] = collections.deque(maxlen=CAPACITY)
+
+    def add(self, transition: Any) -> None:
+        self._transitions.append(transition)
+
+
+class Writer:
+    """Writes for some seconds, and gives the transitions a second that were stored."""
+
+    def __init__(self, layout: Layout):
+        self._layout = layout
+        self._ticks = ticks_of(layout)
+
+    def to_replay(self, server: Any, kind: str, seconds: float) -> float:
+        """As agents do: `transitions` like SAC's and Ape-X's, each an item, or `sequences` like IMPALA's and PPO's."""
+        replay = replay_handle([server])
+        writer: Any
+        if kind == WINDOWS:
+            writer, each = WindowWriter(replay, self._layout, WINDOWS, 1), 1
+        else:
+            writer, each = SequenceWriter(replay, self._layout, SEQUENCES, LENGTH, LENGTH), LENGTH * ENVIRONMENTS
+        begun, number = time.perf_counter(), 0
+        while time.perf_counter() - begun < seconds:
+            writer.append(self._ticks[number % len(self._ticks)], ())
+            number += 1
+            while not writer.ready(0.5):
+                pass
+        while not writer.ready(0.5, max_pending=0):
+            pass
+        rate = writer.items_written * each / (time.perf_counter() - begun)
+        writer.close()
+        return rate
+
+    def one_by_one(self, store: Any, seconds: float) -> float:
+        """One call to each transition, with a bounded number of calls on their way."""
+        transitions = [
+            (tick.observation[env], tick.action[env], tick.reward[env], tick.discount[env], tick.first[env])
+            for tick in self._ticks
+            for env in range(ENVIRONMENTS)
+        ]
+        pending: list[Any] = []
+        begun, number = time.perf_counter(), 0
+        while time.perf_counter() - begun < seconds:
+            pending.append(store.add.remote(transitions[number % len(transitions)]))
+            number += 1
+            if len(pending) == IN_FLIGHT:
+                _, pending = ray.wait(pending, num_returns=IN_FLIGHT // 2)
+        ray.get(pending)
+        return number / (time.perf_counter() - begun)
+
+
+class Row(NamedTuple):
+    """What a table shows: rates are medians over the repeats."""
+
+    observation: str
+    writers: int
+    written_as: str
+    replay_server: float
+    one_at_a_time: float
+    ratio: float
+    """Median of the repeats' ratios."""
+    least: float
+    largest: float
+
+
+def layout_of(observation: dm_specs.Array) -> Layout:
+    """Of environments that show `observation` and take one of two actions."""
+    spec = specs.EnvironmentSpec(observation, dm_specs.DiscreteArray(2, np.int32))
+    flag, number = tf.TensorSpec((), tf.bool), tf.TensorSpec((), tf.float32)
+    record = Record(
+        observation=specs.tensor_spec(observation),
+        first=flag,
+        last=flag,
+        action=tf.TensorSpec((), tf.int32),
+        reward=number,
+        discount=number,
+        extras=(),
+        version=tf.TensorSpec((2,), tf.int32),
+    )
+    return Layout(spec, ENVIRONMENTS, actors=2, shards=1, replicas=1, seed=0, max_steps=1, record=record, state=())
+
+
+def ticks_of(layout: Layout) -> list[Record]:
+    """Some ticks of noise, in which no episode ends."""
+    random, shape = np.random.default_rng(0), layout.spec.observation.shape
+    ticks = []
+    for _ in range(64):
+        observation = random.integers(0, 256, (ENVIRONMENTS, *shape)).astype(layout.spec.observation.dtype)
+        no, one = np.zeros(ENVIRONMENTS, bool), np.ones(ENVIRONMENTS, np.float32)
+        action, version = np.zeros(ENVIRONMENTS, np.int32), np.zeros((ENVIRONMENTS, 2), np.int32)
+        ticks.append(Record(observation, no, no, action, one, one, (), version))
+    return ticks
+
+
+def measure(name: str, repeats: int, seconds: float) -> list[Row]:
+    """All rates with observations of one kind."""
+    layout = layout_of(OBSERVATIONS[name])
+    server: Any = ReplayServer.remote(Tables(), layout)
+    store: Any = ray.remote(num_cpus=1)(Store).remote()
+    writers: list[Any] = [ray.remote(num_cpus=1)(Writer).remote(layout) for _ in range(2)]
+    rates: dict[tuple[str, int], list[float]] = collections.defaultdict(list)
+    for repeat in range(repeats + 1):
+        for count in (1, 2):
+            for kind in (WINDOWS, ONE_BY_ONE, SEQUENCES):
+                if kind == ONE_BY_ONE:
+                    calls = [writer.one_by_one.remote(store, seconds) for writer in writers[:count]]
+                else:
+                    calls = [writer.to_replay.remote(server, kind, seconds) for writer in writers[:count]]
+                rate = sum(ray.get(calls, timeout=PATIENCE_SECONDS))
+                if repeat:  # The first finds its way.
+                    rates[kind, count].append(rate)
+    for actor in (server, store, *writers):
+        ray.kill(actor)
+    return [row(name, count, kind, rates) for count in (1, 2) for kind in (WINDOWS, SEQUENCES)]
+
+
+def row(name: str, count: int, kind: str, rates: dict[tuple[str, int], list[float]]) -> Row:
+    blocks, single = rates[kind, count], rates[ONE_BY_ONE, count]
+    ratios = [mine / theirs for mine, theirs in zip(blocks, single, strict=True)]
+    return Row(
+        observation=name,
+        writers=count,
+        written_as=kind,
+        replay_server=round(statistics.median(blocks)),
+        one_at_a_time=round(statistics.median(single)),
+        ratio=round(statistics.median(ratios), 2),
+        least=round(min(ratios), 2),
+        largest=round(max(ratios), 2),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="JSON file")
+    settings = parser.parse_args()
+    ray.init(num_cpus=8, include_dashboard=False)
+    try:
+        rows = [row for name in OBSERVATIONS for row in measure(name, settings.repeats, settings.seconds)]
+    finally:
+        ray.shutdown()
+    result = {
+        "environments of a writer": ENVIRONMENTS,
+        "calls on their way": IN_FLIGHT,
+        "repeats": settings.repeats,
+        "seconds": settings.seconds,
+        "processors": os.cpu_count(),
+        "rows": [row._asdict() for row in rows],
+    }
+    settings.output.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

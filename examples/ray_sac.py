@@ -1,0 +1,117 @@
+"""SAC in a loop of one's own on Ray: rollouts and a learner are tasks, weights and replay are actors.
+
+From the root of the repository, with the extra `ray` installed:
+
+    python examples/ray_sac.py --num-workers 8 --num-learners 1
+
+It ends with exit code 0 once the policy reaches `--goal`, and with 1 if it does not within `--max-steps`.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf  # isort: skip  It must come before Ray.
+
+import ray
+
+from callboard.agents.acting import evaluate
+from callboard.agents.sac import Sac
+from callboard.agents.weights import WeightClient
+from callboard.data import CallboardError
+from callboard.launch.actor import compile_policy, make_environments
+from callboard.launch.experiment import Experiment
+from callboard.launch.ray_parts import Parts, RemoteWeights, rollout, start_parts, train
+
+EPISODES = 100
+
+
+class Evaluator:
+    """Plays episodes with the newest weights, without exploration."""
+
+    def __init__(self, parts: Parts):
+        experiment = parts.experiment
+        networks = experiment.agent.make_networks(parts.layout)
+        self._environment = make_environments(experiment, "evaluator", 0, EPISODES)
+        self._policy = compile_policy(experiment, parts.layout, networks, "evaluate", 0, EPISODES)
+        self._weights = WeightClient(RemoteWeights(parts.weights), self._policy.policy.variables)
+
+    def mean_return(self) -> float:
+        self._weights.fetch()
+        self._weights.apply()
+        episodes = evaluate(self._environment, self._policy, EPISODES, stopped=lambda: False)
+        return statistics.fmean(episode.episode_return for episode in episodes)
+
+
+def learn(experiment: Experiment, evaluate_every: int, goal: float) -> bool:
+    """Trains until an evaluation reaches the goal; False if none does."""
+    parts = start_parts(experiment)
+    evaluator = Evaluator(parts)
+    tasks = [train.remote(parts, rank) for rank in range(experiment.learners)]
+    tasks += [rollout.remote(parts, index) for index in range(experiment.actors)]
+    next_steps, score = evaluate_every, -float("inf")
+    while True:
+        # A task that has failed raises its error here.
+        done, _ = ray.wait(tasks, timeout=0.2)
+        ray.get(done)
+        totals = ray.get(parts.progress.totals.remote(), timeout=30)
+        if totals.environment_steps >= next_steps or totals.stopping:
+            next_steps = (totals.environment_steps // evaluate_every + 1) * evaluate_every
+            score = evaluator.mean_return()
+            steps = f"{totals.environment_steps:,} environment steps, {totals.learner_steps:,} learner steps"
+            print(f"{steps}: mean return {score:.1f} in {EPISODES} episodes", flush=True)
+        if score >= goal or totals.stopping:
+            break
+    ray.get(parts.progress.stop.remote(), timeout=30)
+    ray.get(tasks, timeout=300)
+    return score >= goal
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--num-workers", type=int, default=8, help="rollouts, each with an environment of its own")
+    parser.add_argument("--num-learners", type=int, default=1, help="learners, which share each batch")
+    parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--goal", type=float, default=-170.0, help="mean return at which training ends")
+    parser.add_argument("--max-steps", type=int, default=30_000, help="environment steps after which it ends anyway")
+    parser.add_argument("--evaluate-every", type=int, default=2_500, help="environment steps")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ray-address", help="of a Ray cluster, or auto; without it one is started here")
+    settings = parser.parse_args()
+    agent = Sac(
+        min_replay_size=1000,
+        replay_size=100_000,
+        actor_learning_rate=1e-3,
+        critic_learning_rate=1e-3,
+        temperature_learning_rate=1e-3,
+        hidden_sizes=(64, 64),
+    )
+    experiment = Experiment(
+        agent=agent,
+        env=settings.env,
+        seed=settings.seed,
+        actors=settings.num_workers,
+        envs_per_actor=1,
+        learners=settings.num_learners,
+        max_steps=settings.max_steps,
+    )
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    # One slot to each task and to replay, whatever this machine has; a cluster knows its own.
+    slots = settings.num_workers + settings.num_learners + 1
+    try:
+        ray.init(address=settings.ray_address, num_cpus=None if settings.ray_address else slots)
+        return 0 if learn(experiment, settings.evaluate_every, settings.goal) else 1
+    except CallboardError as error:
+        print(f"ray_sac: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
