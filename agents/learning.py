@@ -83,9 +83,12 @@ def make_optimizer(
       decay: of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
       epsilon: added to the denominator by Adam, and under its root by RMSProp, as in the IMPALA paper's.
     """
-    rate: Any = learning_rate
-    if decay_steps is not None:
-        rate = tf.keras.optimizers.schedules.PolynomialDecay(learning_rate, max(1, decay_steps), end_learning_rate=0.0)
+    # A schedule even where it is constant: a learning rate that is a variable would come back from a checkpoint, and a
+    # run that is resumed with another one would go on with the old.
+    last = learning_rate if decay_steps is None else 0.0
+    rate = tf.keras.optimizers.schedules.PolynomialDecay(
+        learning_rate, max(1, decay_steps or 1), end_learning_rate=last
+    )
     if name == "adam":
         return tf.keras.optimizers.Adam(rate, epsilon=epsilon, jit_compile=False)
     return tf.keras.optimizers.RMSprop(rate, rho=decay, epsilon=epsilon, jit_compile=False)

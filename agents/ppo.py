@@ -25,7 +25,7 @@ from ..replay import (
     sequence_signature,
 )
 from .agent import Agent, Mode, Pace
-from .learning import GradientLearner, make_optimizer
+from .learning import GradientLearner
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
@@ -397,7 +397,7 @@ class PpoLearner(GradientLearner):
         super().__init__(
             functools.partial(agent.loss, networks),
             networks.network.trainable_variables,
-            make_optimizer("adam", agent.learning_rate, None, 0.0, agent.optimizer_epsilon),
+            tf.keras.optimizers.Adam(agent.learning_rate, epsilon=agent.optimizer_epsilon, jit_compile=False),
             strategy,
             agent.max_gradient_norm,
         )

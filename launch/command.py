@@ -8,7 +8,7 @@ import pathlib
 import statistics
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -22,8 +22,10 @@ usage: callboard COMMAND ...
 commands:
   train AGENT --env NAME [options]     train an agent
   train --recipe NAME [options]        the same from a recipe, see `callboard list recipes`
+  tune AGENT --search KEY=RANGE ...    search settings, many runs at a time, on Ray Tune
   evaluate RUN [--episodes N]          play with the policy of a run
   export RUN DIR                       write the policy of a run as a SavedModel
+  cluster check FILE --host NAME       see which hosts of a cluster file reach each other
   graph AGENT --env NAME [options]     show the program graph of a run without starting it
   list agents|environments|recipes     what there is
   doctor                               check this machine and installation
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "train": _train,
         "evaluate": _evaluate,
         "export": _export,
+        "cluster": _cluster,
         "graph": _graph,
+        "tune": _tune,
         "list": _list,
         "doctor": _doctor,
     }
@@ -72,11 +76,21 @@ def _train(arguments: list[str]) -> int:
     parser = _agent_parser("train", "Trains an agent.")
     parser.add_argument("--launcher", default="processes", help="processes (default), threads, inline, hosts or ray")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --run-dir")
+    parser.add_argument(
+        "--private-network", action="store_true", help="a network of the run's own, into which nobody can connect"
+    )
     hosts = parser.add_argument_group("on several hosts (--launcher hosts)")
     hosts.add_argument("--cluster", type=pathlib.Path, help="the cluster file, see docs/hosts.md")
     hosts.add_argument("--host", help="the name of this host in it")
     hosts.add_argument("--allow-public", action="store_true", help="take hosts with public addresses")
+    on_ray = parser.add_argument_group("on a Ray cluster (--launcher ray)")
+    on_ray.add_argument("--ray-address", help="host:port, auto for one that runs here, or local for a new one")
+    on_ray.add_argument("--ray-cpus", action="append", metavar="KIND=N", help="processors of a node, as actor=0.5")
+    on_ray.add_argument("--ray-strategy", help="how nodes are placed: PACK (default), SPREAD, ...")
+    on_ray.add_argument("--ray-wait", type=int, help="seconds to wait for room, 60 by default")
     known, options = _parse_agent(parser, arguments)
+    if known.private_network and not known.help:
+        _begin_in_private_network(known.launcher, arguments)
     if known.launcher in ("processes", "hosts") and not known.help:
         # While this process reads the settings, another one already imports TensorFlow.
         start_forkserver()
@@ -86,7 +100,7 @@ def _train(arguments: list[str]) -> int:
     if known.help:
         return _help(parser, known.agent)
     experiment = _experiment(known, options, resume=known.resume)
-    launcher_options = _hosts_options(known, experiment, options)
+    launcher_options = _hosts_options(known, experiment, options) or _ray_options(known)
     monitor = make_monitor(experiment.max_steps)
     try:
         outcome = run(experiment, known.launcher, monitor, known.resume, launcher_options)
@@ -98,6 +112,17 @@ def _train(arguments: list[str]) -> int:
     else:
         Console(highlight=False, soft_wrap=True).print(f"The run is over: {outcome.reason}.")
     return outcome.exit_code
+
+
+def _begin_in_private_network(launcher: str, arguments: list[str]) -> NoReturn:
+    from .private_network import begin_again
+
+    if launcher in ("hosts", "ray"):
+        raise CallboardError(
+            f"--private-network is for runs on this machine alone, and the {launcher} launcher must be reached from "
+            "others: leave one of the two out"
+        )
+    begin_again(["train", *arguments])
 
 
 def _hosts_options(known: argparse.Namespace, experiment: Any, options: list[str]) -> Any:
@@ -120,9 +145,22 @@ def _hosts_options(known: argparse.Namespace, experiment: Any, options: list[str
     return HostsOptions(cluster, known.host)
 
 
+def _ray_options(known: argparse.Namespace) -> Any:
+    """How the ray launcher uses a cluster; None for the others, which take none of it."""
+    names = ("ray_address", "ray_cpus", "ray_strategy", "ray_wait")
+    if known.launcher == "ray":
+        from .launchers.ray import RayOptions
+
+        return RayOptions.parse(*(getattr(known, name) for name in names))
+    for name in names:
+        if getattr(known, name) is not None:
+            raise CallboardError(f"--{name.replace('_', '-')} is an option of --launcher ray")
+    return None
+
+
 def _evaluate(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("callboard evaluate", description="Plays with the policy of a run.")
-    parser.add_argument("run", type=pathlib.Path, help="the run directory")
+    parser.add_argument("run", help="the run directory, a path or a URL")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
     parser.add_argument("--video", action="store_true", help="record an episode as MP4 under RUN/videos")
@@ -131,12 +169,15 @@ def _evaluate(arguments: list[str]) -> int:
     if known.episodes < 1:
         raise CallboardError(f"--episodes must be at least 1, not {known.episodes}")
     from .evaluation import evaluate_run
-    from .run_directory import RunDirectory
     from .settings import read_experiment
+    from .storage import local_copy
 
-    run_directory = RunDirectory(known.run)
     experiment = read_experiment(known.run)
-    result = evaluate_run(experiment, run_directory, known.episodes, known.checkpoint, known.video)
+    with local_copy(known.run) as directory:
+        result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, known.video)
+    policy, video = (
+        path and f"{known.run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video)
+    )
     returns = [episode.episode_return for episode in result.episodes]
     summary: dict[str, Any] = {
         "mean": statistics.fmean(returns),
@@ -145,8 +186,8 @@ def _evaluate(arguments: list[str]) -> int:
         "max": max(returns),
         "episodes": len(returns),
         "mean_length": statistics.fmean(episode.length for episode in result.episodes),
-        "policy": str(result.policy),
-        "video": result.video and str(result.video),
+        "policy": policy,
+        "video": video,
     }
     if known.json:
         print(json.dumps({**summary, "returns": returns}))
@@ -156,27 +197,35 @@ def _evaluate(arguments: list[str]) -> int:
         f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
         f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
     )
-    if result.video:
-        print(f"video: {result.video}")
+    if video:
+        print(f"video: {video}")
     return 0
 
 
 def _export(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("callboard export", description="Writes the policy of a run as a SavedModel.")
-    parser.add_argument("run", type=pathlib.Path, help="the run directory")
+    parser.add_argument("run", help="the run directory, a path or a URL")
     parser.add_argument("directory", type=pathlib.Path, help="of the SavedModel, new or empty")
     parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
     known = parser.parse_args(arguments)
     from .export import export_run
-    from .run_directory import RunDirectory
     from .settings import read_experiment
+    from .storage import local_copy
 
-    exported = export_run(read_experiment(known.run), RunDirectory(known.run), known.directory, known.checkpoint)
-    print(f"{exported.policy} is now the SavedModel {known.directory}")
+    experiment = read_experiment(known.run)
+    with local_copy(known.run) as directory:
+        exported = export_run(experiment, directory, known.directory, known.checkpoint)
+    print(f"{known.run}/{exported.policy.relative_to(directory.path)} is now the SavedModel {known.directory}")
     for name in ("inputs", "outputs"):
         tensors = getattr(exported.signatures, name).items()
         print(f"{name}: " + ", ".join(f"{leaf} {spec.dtype.name}{spec.shape}" for leaf, spec in tensors))
     return 0
+
+
+def _cluster(arguments: list[str]) -> int:
+    from .cluster_check import cluster_command
+
+    return cluster_command(arguments)
 
 
 def _graph(arguments: list[str]) -> int:
@@ -193,6 +242,12 @@ def _graph(arguments: list[str]) -> int:
     run = Run(experiment, experiment.check(learners_here=0), RunDirectory(pathlib.Path("runs")))
     print(describe_graph(make_program(run)))
     return 0
+
+
+def _tune(arguments: list[str]) -> int:
+    from .tuning.tune import tune_command
+
+    return tune_command(arguments)
 
 
 def _list(arguments: list[str]) -> int:
@@ -261,7 +316,7 @@ def _experiment(known: argparse.Namespace, options: list[str], resume: bool = Fa
         run_dir = next((value for name, value in _pairs(options) if name == "--run-dir"), None)
         if run_dir is None:
             raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
-        return read_experiment(pathlib.Path(run_dir), options)
+        return read_experiment(run_dir, options)
     recipe = read_recipe(known.recipe) if known.recipe else {}
     return parse_experiment(known.agent, recipe, options)
 

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name
 from ..data import CallboardError
 from .experiment import Experiment
+from .run_directory import RunDirectory
+from .storage import Storage, is_url
 
 RECIPES = pathlib.Path(__file__).parent / "recipes"
 _AGENT = "agent"
@@ -109,13 +112,14 @@ def recipe_names() -> list[str]:
 def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
     """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment, in one atomic step."""
     draft = path.with_name(f"draft-{os.getpid()}-{path.name}")
-    draft.write_text(yaml.safe_dump({**_settings(experiment), "run_dir": str(path.parent)}, sort_keys=False))
+    run_dir = experiment.run_dir if is_url(experiment.run_dir) else str(path.parent)
+    draft.write_text(yaml.safe_dump({**experiment_settings(experiment), "run_dir": run_dir}, sort_keys=False))
     draft.replace(path)
 
 
 def settings_by_name(experiment: Experiment) -> dict[str, str]:
     """All settings but the run's directory as text, by the names of their options (`agent.learning_rate`)."""
-    settings = _settings(experiment)
+    settings = experiment_settings(experiment)
     agent = {f"{_AGENT}.{name}" if name != _NAME else _AGENT: value for name, value in settings.pop(_AGENT).items()}
     del settings["run_dir"]
     return {
@@ -124,16 +128,20 @@ def settings_by_name(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def read_experiment(run: pathlib.Path, options: Sequence[str] = ()) -> Experiment:
-    """The experiment of a run directory.
+def read_experiment(run: str | pathlib.Path, options: Sequence[str] = ()) -> Experiment:
+    """The experiment of a run directory, which may be a URL.
 
     Raises:
       CallboardError: there is no run in it.
     """
-    path = run / "experiment.yaml"
-    if not path.exists():
-        raise CallboardError(f"there is no run in {run}: it has no experiment.yaml")
-    return parse_experiment(None, {**read_recipe(str(path)), "run_dir": str(run)}, options)
+    with tempfile.TemporaryDirectory(prefix="callboard-") as local:
+        directory = RunDirectory(pathlib.Path(local if is_url(run) else run))
+        if is_url(run):
+            Storage(str(run)).fetch(directory.experiment.name, directory.path)
+        if not directory.experiment.exists():
+            raise CallboardError(f"there is no run in {run}: it has no experiment.yaml")
+        recipe = read_recipe(str(directory.experiment))
+    return parse_experiment(None, {**recipe, "run_dir": str(run)}, options)
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
@@ -142,7 +150,7 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def _settings(experiment: Experiment) -> dict[str, Any]:
+def experiment_settings(experiment: Experiment) -> dict[str, Any]:
     """An experiment as YAML can hold it."""
     agent: Any = experiment.agent
     settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}

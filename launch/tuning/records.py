@@ -1,0 +1,130 @@
+"""The trials of `callboard tune` as a user sees them: what each one tried, how well it did, and how it ended."""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from rich.table import Table
+
+from ..run_directory import RunDirectory
+from .search_space import Values
+
+Mode = Literal["max", "min"]
+State = Literal["unfinished", "done", "stopped early", "failed"]
+
+
+@dataclasses.dataclass
+class Trial:
+    """One trial: a run of its own, in a directory of its own.
+
+    Attributes:
+      number: from 0 on.
+      values: of the settings that are searched, as they are now.
+      state: a trial is done when its run has reached one of its limits.
+      environment_steps: as last reported.
+      reports: environment steps and metric of every report.
+      best: the best value of the metric.
+      best_steps: environment steps when it was first seen.
+      best_values: `values` at that time; later others may have taken their place, under `pbt`.
+      takeovers: whose weights it took over, at which of that trial's environment steps, under `pbt`.
+      ended: why its run is over.
+      error: the last line of what went wrong.
+    """
+
+    number: int
+    values: Values
+    state: State = "unfinished"
+    environment_steps: int = 0
+    reports: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    best: float | None = None
+    best_steps: int = 0
+    best_values: Values = dataclasses.field(default_factory=dict)
+    takeovers: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    ended: str = ""
+    error: str = ""
+
+    def report(self, steps: int, value: float, mode: Mode) -> None:
+        """Takes a value of the metric."""
+        self.environment_steps = steps
+        if (steps, value) not in self.reports:
+            self.reports.append((steps, value))
+        if math.isnan(value):
+            return
+        if self.best is None or (value > self.best if mode == "max" else value < self.best):
+            self.best, self.best_steps, self.best_values = value, steps, dict(self.values)
+
+
+class TuneDirectory:
+    """Where `callboard tune` keeps what."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path.absolute()
+        self.settings = self.path / "tune.yaml"
+        self.trials = self.path / "trials.json"
+        self.best = self.path / "best.yaml"
+        self.ray = self.path / "ray"
+        """Tune's own state and the checkpoints that it hands from one trial to another."""
+
+    def run(self, number: int) -> RunDirectory:
+        """The run directory of a trial."""
+        return RunDirectory(self.path / "trials" / f"{number:02d}")
+
+    def read_trials(self) -> dict[int, Trial]:
+        """The trials so far, by number."""
+        if not self.trials.exists():
+            return {}
+        trials = {}
+        for fields in json.loads(self.trials.read_text()):
+            for name in ("reports", "takeovers"):
+                fields[name] = [tuple(pair) for pair in fields[name]]
+            trials[fields["number"]] = Trial(**fields)
+        return trials
+
+    def write_trials(self, trials: Iterable[Trial]) -> None:
+        """Writes all trials, in one atomic step."""
+        draft = self.trials.with_name("draft-" + self.trials.name)
+        rows = [json.dumps(dataclasses.asdict(trial)) for trial in trials]
+        draft.write_text("[\n" + ",\n".join(rows) + "\n]\n")
+        os.replace(draft, self.trials)
+
+
+def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
+    """The trial with the best value; of equals the one that needed the fewest environment steps to reach it."""
+    sign = 1 if mode == "max" else -1
+    with_value = [(-sign * trial.best, trial.best_steps, trial.number) for trial in trials if trial.best is not None]
+    number = min(with_value)[2] if with_value else None
+    return next((trial for trial in trials if trial.number == number), None)
+
+
+def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
+    """The trials, the best one first."""
+    table = Table(box=None, pad_edge=False, title=f"{metric} ({mode})", title_justify="left")
+    table.add_column("trial", no_wrap=True)
+    keys = list(trials[0].values) if trials else []
+    for key in keys:
+        table.add_column(key.removeprefix("agent."), justify="right")
+    table.add_column("best", justify="right")
+    table.add_column("at step", justify="right")
+    table.add_column("steps", justify="right")
+    table.add_column("ended", no_wrap=True)
+    sign = 1 if mode == "max" else -1
+    order = sorted(trials, key=lambda t: (t.best is None, -sign * (t.best or 0.0), t.best_steps, t.number))
+    for trial in order:
+        took = f", weights of others {len(trial.takeovers)} x" if trial.takeovers else ""
+        table.add_row(
+            f"{trial.number:02d}",
+            *(_short(trial.values[key]) for key in keys),
+            "-" if trial.best is None else f"{trial.best:.1f}" if abs(trial.best) >= 10 else f"{trial.best:.4g}",
+            "-" if trial.best is None else f"{trial.best_steps:,}",
+            f"{trial.environment_steps:,}",
+            trial.state + took,
+        )
+    return table
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,296 @@
+"""The trials of `callboard tune` on Ray Tune: its schedulers, and what is told and written down about every trial."""
+
+import contextlib
+import functools
+import logging
+import math
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf  # noqa: F401  Before Ray begins.
+
+import ray  # isort: skip
+from ray import tune as ray_tune
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
+from rich.console import Console
+
+from ...data import CallboardError
+from ..launchers.outcome import stop_signals
+from .records import Trial, TuneDirectory
+from .search_space import Choice, SearchSpace, describe
+from .trial import AT_STEPS, ENDED, STEPS, TOTAL_STEPS, VALUES, number_of, origin_of, run_trial
+from .tune import Tuning
+
+_SOCKET_PATH_ROOM = 24
+"""Letters for the directory of Ray's own: Ray adds some seventy, and the path of a socket has at most 107."""
+_OBJECT_STORE_BYTES = 100 * 2**20
+_RAY_STARTS = 3
+_SIGNAL_SECONDS = 1.0
+_QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # The last report of a trial need not hold what schedulers look at.
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "5",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+}
+
+
+def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: str | None) -> int | None:
+    """Runs all trials, or those that are left, and keeps `directory.trials` up to date.
+
+    Returns:
+      The number of the signal that has ended it; None if it came to its end.
+    """
+    os.environ.update(_QUIET)
+    # Actors are not used again: each trial has a process of its own, and nothing of another one in it.
+    warnings.filterwarnings("ignore", message=".*reuse_actors.*")
+    with _ray(tuning, ray_address):
+        trainable = ray_tune.with_resources(
+            functools.partial(run_trial, tuning=tuning, directory=str(directory.path), working_directory=os.getcwd()),
+            {"cpu": tuning.cpus_per_trial, "gpu": tuning.gpus_per_trial},
+        )
+        if resume and any(directory.ray.glob("experiment_state-*.json")):
+            tuner = ray_tune.Tuner.restore(str(directory.ray), trainable, resume_errored=True)
+        else:
+            shutil.rmtree(directory.ray, ignore_errors=True)
+            tuner = ray_tune.Tuner(
+                trainable,
+                param_space={VALUES: ray_tune.grid_search(tuning.samples_of_all())},
+                tune_config=ray_tune.TuneConfig(
+                    metric=tuning.metric,
+                    mode=tuning.mode,
+                    scheduler=_make_scheduler(tuning, directory),
+                    # Under PBT the trials of a population that wait would count as running.
+                    max_concurrent_trials=tuning.trials_at_a_time if tuning.scheduler != "pbt" else None,
+                    trial_name_creator=_trial_name,
+                    trial_dirname_creator=_trial_name,
+                ),
+                run_config=ray_tune.RunConfig(
+                    name=directory.ray.name,
+                    storage_path=str(directory.path),
+                    # A trial may take over a checkpoint long after the trial that wrote it has others.
+                    checkpoint_config=ray_tune.CheckpointConfig(num_to_keep=None if tuning.scheduler == "pbt" else 2),
+                    callbacks=[Journal(directory.path, tuning)],
+                    verbose=0,
+                ),
+            )
+        signal_number = _fit(tuner)
+    for number in directory.read_trials():
+        # Tune ends trials where they stand.
+        shutil.rmtree(directory.run(number).temporary, ignore_errors=True)
+    return signal_number
+
+
+def _fit(tuner: Any) -> int | None:
+    received: list[tuple[int, float]] = []
+
+    def end(number: int) -> None:
+        now = time.monotonic()
+        if received and now - received[0][1] < _SIGNAL_SECONDS:
+            return
+        if received or signal.getsignal(signal.SIGUSR1) in (signal.SIG_DFL, None):
+            raise KeyboardInterrupt
+        received.append((number, now))
+        signal.raise_signal(signal.SIGUSR1)  # Tune's own sign to save its state and end.
+
+    before = signal.getsignal(signal.SIGUSR1)
+    with stop_signals(end):
+        try:
+            tuner.fit()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    return received[0][0] if received else None
+
+
+@contextlib.contextmanager
+def _ray(tuning: Tuning, address: str | None) -> Iterator[None]:
+    """A Ray cluster of this machine for as long as it lasts, or a connection to the one at `address`."""
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    parent = tempfile.gettempdir()
+    temporary = tempfile.mkdtemp(prefix="ray-", dir=parent if len(parent) <= _SOCKET_PATH_ROOM else "/tmp")
+    settings: dict[str, Any] = {"address": address}
+    if address is None:
+        settings = {
+            "num_cpus": math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial),
+            "include_dashboard": False,
+            "object_store_memory": _OBJECT_STORE_BYTES,
+            "_temp_dir": temporary,
+        }
+    try:
+        _connect(settings)
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _connect(settings: dict[str, Any]) -> None:
+    for attempt in range(1, _RAY_STARTS + 1):
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **settings)
+            return
+        except Exception as error:  # On a busy machine Ray gives up waiting for its own parts, with a bare one.
+            if attempt == _RAY_STARTS or "address" in settings:
+                what = f"reach Ray at {settings['address']}" if "address" in settings else "start Ray on this machine"
+                raise CallboardError(f"could not {what}: {str(error).strip().splitlines()[0]}") from error
+            ray.shutdown()
+
+
+def _trial_name(trial: Any) -> str:
+    return f"{number_of(trial.trial_id):02d}"
+
+
+def _make_scheduler(tuning: Tuning, directory: TuneDirectory) -> Any:
+    if tuning.scheduler == "asha":
+        return KeptAsha(
+            directory=str(directory.path),
+            max_t=tuning.max_steps,
+            grace_period=tuning.first_rung,
+            reduction_factor=tuning.reduction_factor,
+        )
+    if tuning.scheduler == "pbt":
+        space = tuning.space()
+        return PopulationBasedTraining(
+            time_attr=STEPS,
+            # Evaluations come a little after a multiple of `evaluate_every`: the nearest one to the interval counts.
+            perturbation_interval=tuning.perturbation_interval - tuning.evaluate_every / 2,
+            hyperparam_mutations={VALUES: _mutations(space, tuning.settings["seed"])},
+            custom_explore_fn=functools.partial(_into_ranges, space=space),
+            require_attrs=False,
+            log_config=False,
+        )
+    return FIFOScheduler()
+
+
+def _mutations(space: SearchSpace, seed: int) -> dict[str, Any]:
+    generator = np.random.default_rng([seed, 1])
+    return {
+        key: list(domain.options) if isinstance(domain, Choice) else functools.partial(domain.sample, generator)
+        for key, domain in space.domains.items()
+    }
+
+
+def _into_ranges(config: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
+    return {**config, VALUES: space.clip(config[VALUES])}
+
+
+class KeptAsha(ASHAScheduler):
+    """Asynchronous successive halving (Li et al. 2018, https://arxiv.org/abs/1810.05934).
+
+    A trial that is done before `max_t`, because it has reached `stop_return`, keeps its value for all rungs: others are
+    compared to it there.  When a search is resumed, the rungs know what was reported before.
+    """
+
+    def __init__(self, directory: str, max_t: int, grace_period: int, reduction_factor: int):
+        super().__init__(time_attr=STEPS, max_t=max_t, grace_period=grace_period, reduction_factor=reduction_factor)
+        self._directory = directory
+        self._rung_steps = [grace_period]
+        while self._rung_steps[-1] * reduction_factor < max_t:
+            self._rung_steps.append(self._rung_steps[-1] * reduction_factor)
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        super().on_trial_add(tune_controller, trial)
+        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id))
+        if known is None:
+            return
+        for steps, value in known.reports:
+            super().on_trial_result(tune_controller, trial, {STEPS: steps, self._metric: value})
+        if known.ended and known.reports:
+            self._keep_for_later_rungs(tune_controller, trial, known.reports[-1][1])
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        if ENDED not in result:
+            return super().on_trial_result(tune_controller, trial, result)
+        if self._metric in result:
+            self._keep_for_later_rungs(tune_controller, trial, result[self._metric])
+        return self.CONTINUE
+
+    def _keep_for_later_rungs(self, tune_controller: Any, trial: Any, value: float) -> None:
+        for steps in self._rung_steps:
+            super().on_trial_result(tune_controller, trial, {STEPS: steps, self._metric: value})
+
+
+class Journal(ray_tune.Callback):
+    """Writes down what happens to the trials, and tells it in a line each."""
+
+    def __init__(self, path: pathlib.Path, tuning: Tuning):
+        self._tuning = tuning
+        self._directory = TuneDirectory(path)
+        self._trials = self._directory.read_trials()
+        self._console = Console(highlight=False, soft_wrap=True, markup=False)
+
+    def __reduce__(self) -> tuple[Callable[..., "Journal"], tuple[Any, ...]]:
+        # Tune keeps its callbacks with its own state; this one has its state in `trials.json`.
+        return Journal, (self._directory.path, self._tuning)
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        values, number = trial.config[VALUES], number_of(trial.trial_id)
+        known = self._trials.get(number)
+        origin = None if trial.checkpoint is None else origin_of(trial.checkpoint)
+        if known is None or origin is None:
+            self._trials[number] = Trial(number, values)
+            self._say(number, f"begins: {describe(values)}")
+        elif origin[0] != number:
+            known.takeovers.append(origin)
+            self._say(number, f"goes on from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
+        else:
+            self._say(number, f"goes on from {origin[1]:,} steps")
+        known = self._trials[number]
+        known.values, known.state, known.ended, known.error = values, "unfinished", "", ""
+        self._write()
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        known = self._trials[number_of(trial.trial_id)]
+        metric, mode = self._tuning.metric, self._tuning.mode
+        if ENDED not in result:
+            known.report(result[STEPS], result[metric], mode)
+            self._say(known.number, f"at {result[STEPS]:,} steps: {metric} {result[metric]:.4g}")
+        else:
+            if metric in result:
+                known.report(result[AT_STEPS], result[metric], mode)
+            known.environment_steps, known.ended = result[TOTAL_STEPS], result[ENDED]
+        self._write()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        known = self._trials[number_of(trial.trial_id)]
+        known.state = "done" if known.ended else "stopped early"
+        best = "" if known.best is None else f", best {self._tuning.metric} {known.best:.4g}"
+        self._say(known.number, f"{known.state} at {known.environment_steps:,} steps{best}")
+        self._write()
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        number = number_of(trial.trial_id)
+        known = self._trials.setdefault(number, Trial(number, trial.config[VALUES]))
+        error = trial.get_error()
+        known.state, known.error = "failed", _last_line(error)
+        log = self._directory.run(number).log("error")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{error}\n")
+        self._say(number, f"failed: {known.error}")
+        self._write()
+
+    def _say(self, number: int, text: str) -> None:
+        self._console.print(f"trial {number:02d} {text}")
+
+    def _write(self) -> None:
+        self._directory.write_trials(self._trials[number] for number in sorted(self._trials))
+
+
+def _last_line(error: BaseException | None) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].removeprefix("callboard.data.CallboardError: ") if lines else type(error).__name__

@@ -1,0 +1,188 @@
+"""What `callboard tune` varies: settings, and where their values are drawn from.
+
+`--search agent.learning_rate=loguniform(1e-4,1e-2)` names a setting and one of four distributions, as in Ray Tune:
+
+- `uniform(low, high)` and `loguniform(low, high)`: a number between them, to four significant digits;
+- `randint(low, high)`: a whole number from low to high - 1;
+- `choice(a, b, ...)`: one of those; words need no quotes.
+"""
+
+import ast
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...data import CallboardError
+from ..settings import nearest
+
+Values = dict[str, Any]
+"""Values of the settings that are searched, by name, such as `agent.learning_rate`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`."""
+
+    kind: str
+    low: float
+    high: float
+
+    KINDS: ClassVar[Sequence[str]] = ("uniform", "loguniform", "randint")
+
+    def sample(self, generator: np.random.Generator) -> float | int:
+        if self.kind == "randint":
+            return int(generator.integers(int(self.low), int(self.high)))
+        if self.kind == "loguniform":
+            return self.clip(math.exp(generator.uniform(math.log(self.low), math.log(self.high))))
+        return self.clip(generator.uniform(self.low, self.high))
+
+    def clip(self, value: float | int) -> float | int:
+        """The value that is meant, inside the range."""
+        if self.kind == "randint":
+            return min(max(round(value), int(self.low)), int(self.high) - 1)
+        return min(max(float(f"{value:.4g}"), float(self.low)), float(self.high))
+
+    def extremes(self) -> list[float | int]:
+        """The values that are likeliest to be refused by whoever takes them."""
+        return [self.clip(self.low), self.clip(self.high)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of some values."""
+
+    options: tuple[Any, ...]
+
+    def sample(self, generator: np.random.Generator) -> Any:
+        return self.options[int(generator.integers(len(self.options)))]
+
+    def clip(self, value: Any) -> Any:
+        return value
+
+    def extremes(self) -> list[Any]:
+        return list(self.options)
+
+
+Domain = Range | Choice
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSpace:
+    """Settings by name, and where each one's values come from."""
+
+    domains: Mapping[str, Domain]
+
+    def samples(self, count: int, seed: int) -> list[Values]:
+        """The first `count` draws under a seed: always the same."""
+        generator = np.random.default_rng(seed)
+        return [{key: domain.sample(generator) for key, domain in self.domains.items()} for _ in range(count)]
+
+    def clip(self, values: Values) -> Values:
+        """Values that were moved, back inside their ranges."""
+        return {key: self.domains[key].clip(value) for key, value in values.items()}
+
+    def check(self, samples: Iterable[Values], build: Callable[[Values], Any]) -> None:
+        """Builds an experiment from every sample, and from the first one with each extreme in turn.
+
+        Raises:
+          CallboardError: what `build` has refused, and the values with which it did.
+        """
+        samples = list(samples)
+        for key, domain in self.domains.items():
+            samples += [{**samples[0], key: extreme} for extreme in domain.extremes()]
+        for values in samples:
+            try:
+                build(values)
+            except CallboardError as error:
+                raise CallboardError(f"{error} (tried with {describe(values)})") from error
+
+
+def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
+    """The space that some `--search` options make.
+
+    Args:
+      texts: for example `["agent.learning_rate=loguniform(1e-4,1e-2)"]`.
+      fixed: settings that cannot be searched, and why.
+
+    Raises:
+      CallboardError: one that is not understood, with what would be.
+    """
+    domains: dict[str, Domain] = {}
+    for text in texts:
+        name, _, distribution = text.partition("=")
+        key = name.strip().removeprefix("--").replace("-", "_")
+        if key in fixed:
+            raise CallboardError(f"--search {key} is not possible: {fixed[key]}")
+        if key in domains:
+            raise CallboardError(f"--search {key} is given twice")
+        domains[key] = _parse_domain(text, distribution.strip())
+    if not domains:
+        raise CallboardError("name what to vary: --search 'agent.learning_rate=loguniform(1e-4,1e-2)'")
+    return SearchSpace(domains)
+
+
+def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """Settings, as `read_recipe` gives them, with some values in place of theirs."""
+    result = dict(settings)
+    for key, value in values.items():
+        group, _, name = key.partition(".")
+        result[group] = {**(result.get(group) or {}), name: value} if name else value
+    return result
+
+
+def describe(values: Values) -> str:
+    """Values in a line."""
+    return ", ".join(f"{key} {value}" for key, value in values.items())
+
+
+def _parse_domain(text: str, distribution: str) -> Domain:
+    found = re.fullmatch(r"(\w+)\((.*)\)", distribution, re.DOTALL)
+    if not found:
+        raise CallboardError(
+            f"--search {text!r} is not understood: write KEY=DISTRIBUTION, such as "
+            "agent.learning_rate=loguniform(1e-4,1e-2)"
+        )
+    kind, arguments = found[1], _literals(text, found[2])
+    if kind == "choice":
+        if not arguments:
+            raise CallboardError(f"--search {text!r} has nothing to choose from")
+        return Choice(tuple(arguments))
+    if kind not in Range.KINDS:
+        kinds = (*Range.KINDS, "choice")
+        near = nearest(kind, kinds)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(kinds)}"
+        raise CallboardError(f"--search {text!r}: unknown distribution {kind!r}: {hint}")
+    whole = kind == "randint"
+    numbers = [value for value in arguments if isinstance(value, int if whole else (int, float))]
+    if len(numbers) != 2 or len(arguments) != 2 or any(isinstance(value, bool) for value in arguments):
+        what = "whole numbers" if whole else "numbers"
+        raise CallboardError(f"--search {text!r}: {kind} takes two {what}, the lowest and the highest")
+    low, high = numbers
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise CallboardError(f"--search {text!r}: {low} must be less than {high}")
+    if kind == "loguniform" and low <= 0:
+        raise CallboardError(f"--search {text!r}: loguniform needs numbers above 0, not {low}")
+    return Range(kind, low, high)
+
+
+def _literals(text: str, arguments: str) -> list[Any]:
+    """What stands between the parentheses: Python literals, and bare words as strings.  Nothing is executed."""
+    try:
+        parsed = ast.parse(f"({arguments},)" if arguments.strip() else "()", mode="eval")
+        return list(ast.literal_eval(_Words().visit(parsed)))
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
+        raise CallboardError(
+            f"--search {text!r}: {arguments!r} must be numbers, words, or lists of them, with commas between"
+        ) from error
+
+
+class _Words(ast.NodeTransformer):
+    """Turns names into strings, `true` and `false` into what they mean."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = {"true": True, "false": False}.get(node.id, node.id)
+        return ast.copy_location(ast.Constant(value), node)

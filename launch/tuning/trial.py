@@ -1,0 +1,177 @@
+"""One trial of `callboard tune`: a whole Callboard program in an actor of Ray's.
+
+It reports a value of the metric together with the learner's newest checkpoint.  Tune may stop it then, go on with it
+later from that checkpoint, or let another trial begin there.
+"""
+
+import dataclasses
+import json
+import logging
+import pathlib
+import shutil
+import sys
+import tempfile
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from ray import tune as ray_tune
+
+from ...data import CallboardError
+from ..checkpoints import Checkpoints
+from ..run import run
+from ..run_directory import RunDirectory
+from .records import TuneDirectory
+from .tune import Tuning
+
+STEPS = "environment_steps"
+"""Key of a report: environment steps when the metric was measured."""
+AT_STEPS = "at_environment_steps"
+"""Key of the last report, in place of `STEPS`; left out with the metric if there is no value that is new."""
+TOTAL_STEPS = "total_environment_steps"
+"""Key of the last report: environment steps of the whole run."""
+ENDED = "ended"
+"""Key of the last report: why the run is over."""
+VALUES = "values"
+"""Key of a trial's Tune configuration: the values of what is searched."""
+_ORIGIN = "trial.json"
+_CHECKPOINT_SECONDS = 1.0
+
+
+def number_of(trial_id: str) -> int:
+    """The number of a trial, from 0 on, from what Tune calls it."""
+    return int(trial_id.rpartition("_")[2])
+
+
+def origin_of(checkpoint: Any) -> tuple[int, int]:
+    """The trial that reported a checkpoint, and its environment steps then."""
+    with checkpoint.as_directory() as path:
+        fields = json.loads((pathlib.Path(path) / _ORIGIN).read_text())
+    return fields["trial"], fields[STEPS]
+
+
+def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_directory: str) -> dict[str, Any]:
+    """Runs one trial, from its beginning or from the checkpoint that Tune gives it.
+
+    Args:
+      config: Tune's; it holds the values of what is searched.
+      tuning: the settings of the whole search.
+      directory: of the whole search.
+      working_directory: of the command, where an agent of the user's own may lie.
+
+    Returns:
+      What is reported last.
+    """
+    if working_directory not in sys.path:
+        sys.path.insert(0, working_directory)
+    # As many as are its share; set before TensorFlow does anything.
+    tf.config.threading.set_intra_op_parallelism_threads(max(1, int(tuning.cpus_per_trial)))
+    number = number_of(ray_tune.get_context().get_trial_id())
+    run_directory = TuneDirectory(pathlib.Path(directory)).run(number)
+    experiment = tuning.experiment(config[VALUES], {"run_dir": str(run_directory.path)})
+    experiment = dataclasses.replace(experiment, checkpoint_every=min(experiment.checkpoint_every, _CHECKPOINT_SECONDS))
+    checkpoint = ray_tune.get_checkpoint()
+    if checkpoint is None:
+        shutil.rmtree(run_directory.path, ignore_errors=True)
+    else:
+        with checkpoint.as_directory() as path:
+            adopt_checkpoint(pathlib.Path(path), run_directory)
+    monitor = TrialMonitor(tuning, number, run_directory, goes_on=checkpoint is not None)
+    outcome = run(experiment, tuning.launcher, monitor, resume=checkpoint is not None)
+    if outcome.failed_node is not None:
+        raise RuntimeError(f"{outcome.failed_node} failed: {outcome.error}")
+    return monitor.last_report(outcome.reason)
+
+
+def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
+    """Puts a checkpoint, its own or another trial's, in place of those of a run, which can then be resumed."""
+    checkpoints = Checkpoints(run_directory)
+    while (old := checkpoints.latest()) is not None:
+        shutil.rmtree(old)
+    run_directory.create()
+    for step in source.iterdir():
+        if step.is_dir():
+            shutil.copytree(step, run_directory.checkpoints / step.name)
+    # `run` resumes nothing that it has not written; here another machine, or nobody, may have.
+    run_directory.experiment.touch()
+
+
+class _Due(NamedTuple):
+    """A value of the metric that is to be reported."""
+
+    value: float
+    steps: int
+    learner_step: int
+
+
+class TrialMonitor:
+    """Reports to Tune: every evaluation, or the metric every `evaluate_every` steps if it is not the evaluator's.
+
+    A report waits for the first checkpoint that the learner writes after the evaluated weights.
+
+    Args:
+      tuning: the settings of the whole search.
+      number: of the trial.
+      run_directory: of the trial.
+      goes_on: whether the run goes on from a checkpoint, with which a value has been reported.
+    """
+
+    def __init__(self, tuning: Tuning, number: int, run_directory: RunDirectory, goes_on: bool):
+        self._goes_on = goes_on
+        self._tuning = tuning
+        self._number = number
+        self._directory = run_directory
+        self._checkpoints = Checkpoints(run_directory)
+        self._seen_steps = -1
+        self._due: _Due | None = None
+        self._newest: _Due | None = None
+        self._status: dict[str, Any] = {}
+
+    def status(self, status: dict[str, Any]) -> None:
+        self._take(status)
+        latest = self._checkpoints.latest()
+        if self._due is not None and latest is not None and int(latest.name) >= self._due.learner_step:
+            due, self._due = self._due, None
+            self._report(due, latest)
+
+    def say(self, text: str) -> None:
+        logging.info("%s", text)
+
+    def last_report(self, reason: str) -> dict[str, Any]:
+        """What is reported when the run is over.
+
+        Raises:
+          CallboardError: there never was a value of the metric.
+        """
+        report: dict[str, Any] = {ENDED: reason, TOTAL_STEPS: self._status[STEPS]}
+        if self._newest is not None:
+            # Under another name than `STEPS`: a trial that is done shall not take over other weights.
+            return {**report, self._tuning.metric: self._newest.value, AT_STEPS: self._newest.steps}
+        if self._goes_on:
+            return report
+        there_are = sorted(name for name in self._status if "/" in name)
+        raise CallboardError(f"the run had no {self._tuning.metric} until its end; it had {', '.join(there_are)}")
+
+    def _take(self, status: dict[str, Any]) -> None:
+        self._status = status
+        metric = self._tuning.metric
+        if metric not in status:
+            return
+        if metric.startswith("evaluator/"):
+            steps, learner_step = status["evaluator/at_environment_steps"], status["evaluator/learner_step"]
+            new = steps != self._seen_steps
+        else:
+            steps, learner_step = status[STEPS], status["learner_steps"]
+            every = self._tuning.evaluate_every
+            new = steps // every > max(self._seen_steps, 0) // every
+        if new:
+            self._seen_steps = steps
+            self._due = self._newest = _Due(float(status[metric]), int(steps), int(learner_step))
+
+    def _report(self, due: _Due, checkpoint: pathlib.Path) -> None:
+        self._directory.temporary.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._directory.temporary) as copy:
+            shutil.copytree(checkpoint, pathlib.Path(copy) / checkpoint.name)
+            (pathlib.Path(copy) / _ORIGIN).write_text(json.dumps({"trial": self._number, STEPS: due.steps}))
+            ray_tune.report(
+                {self._tuning.metric: due.value, STEPS: due.steps}, checkpoint=ray_tune.Checkpoint.from_directory(copy)
+            )
