@@ -73,7 +73,7 @@ class ActorRole(LinkedRole):
         self._layout = trace_layout(agent, self._layout, networks)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), policy.policy.variables)
         self.begin_reports()
-        if not wait_for_weights(self._weights, self.context):
+        if not wait_for_weights(self._weights, self._learner, self.context):
             return
         if not self.link.wait_for(self._shard_name):
             return
@@ -148,11 +148,7 @@ class ActorRole(LinkedRole):
 
     def _fetch_for_ever(self) -> None:
         while not self.context.stop.wait(_FETCH_SECONDS):
-            try:
-                self._weights.fetch()
-            except Unreachable:
-                # The learner is being restarted; until it is back the actor goes on with what it has.
-                self._weights.reconnect(self._learner.client(_CALL_SECONDS))
+            fetch_weights(self._weights, self._learner)
 
     def collect(self) -> Report:
         episodes, self._episodes = self._episodes, []
@@ -188,12 +184,23 @@ def compile_policy(
     return CompiledPolicy(policy, layout, np.arange(first_slot, first_slot + count), experiment.seed)
 
 
-def wait_for_weights(weights: WeightClient, context: NodeContext) -> bool:
+def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:
+    """Asks the learner for newer weights; False if it does not answer.
+
+    It is being restarted then, perhaps elsewhere; until it is back, those who act go on with what they have.
+    """
+    try:
+        weights.fetch()
+    except Unreachable:
+        weights.reconnect(learner.client(_CALL_SECONDS))
+        return False
+    return True
+
+
+def wait_for_weights(weights: WeightClient, learner: RoleHandle, context: NodeContext) -> bool:
     """Waits for the first weights; False if the run stops before."""
     while not context.stop.is_set():
-        try:
-            weights.fetch()
-        except Unreachable:
+        if not fetch_weights(weights, learner):
             continue
         if weights.apply() or weights.version is not None:
             return True

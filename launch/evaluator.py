@@ -7,11 +7,11 @@ import numpy as np
 
 from ..agents.acting import evaluate
 from ..agents.weights import WeightClient
-from .actor import compile_policy, make_environments, wait_for_weights
+from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
 from .checkpoints import save_policy
 from .experiment import Run
 from .link import LinkedRole, Report
-from .role import NodeContext, RoleHandle, Unreachable
+from .role import NodeContext, RoleHandle
 
 _CALL_SECONDS = 5.0
 
@@ -53,12 +53,10 @@ class EvaluatorRole(LinkedRole):
             if not self.context.cooperative:
                 self.context.stop.wait(0.1)
             return
-        try:
-            self._weights.fetch()
-        except Unreachable:
+        if not fetch_weights(self._weights, self._learner):
             return
         self._weights.apply()
-        if self._weights.version is None and not wait_for_weights(self._weights, self.context):
+        if self._weights.version is None and not wait_for_weights(self._weights, self._learner, self.context):
             return
         self.evaluate()
 

@@ -36,7 +36,7 @@ class Experiment:
       checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`; not for agents
         that learn from what is new only (PPO).
       replay_checkpoint_every: seconds between two checkpoints of replay; another follows at the end of the run.
-      run_dir: directory of all that the run writes; None makes a new one under `runs/`.
+      run_dir: directory of all that the run writes, a path or a URL (`s3://...`); None makes a new one under `runs/`.
     """
 
     agent: Agent
@@ -57,7 +57,7 @@ class Experiment:
     checkpoint_every: float = 30.0
     checkpoint_replay: bool = False
     replay_checkpoint_every: float = 300.0
-    run_dir: pathlib.Path | None = None
+    run_dir: str | pathlib.Path | None = None
 
     def check(self, learners_here: int | None = None) -> Layout:
         """Refuses what cannot work, before anything starts.

@@ -10,6 +10,8 @@ import launchpad as lp
 from courier.python.client import StatusNotOk
 from launchpad.nodes import base as lp_base
 
+from .run_directory import RunDirectory
+
 Unreachable = StatusNotOk
 """What a call over Courier raises when the other side does not answer in time, or its method raised."""
 
@@ -150,6 +152,10 @@ class RoleNode(lp.PyClassNode):
 
     def create_handle(self) -> RoleHandle:
         return self._track_handle(RoleHandle(self.name, self.port_address))
+
+    def move_to(self, directory: RunDirectory) -> None:
+        """Lets the role write elsewhere; before it is made."""
+        self._arguments["run"] = self._arguments["run"]._replace(directory=directory)
 
     def make_role(self, context: NodeContext) -> Role:
         return self._role(context=context, **self._arguments)

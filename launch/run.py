@@ -22,6 +22,7 @@ from .launchers.outcome import Monitor, Outcome
 from .program import default_run_directory, make_program
 from .run_directory import RunDirectory
 from .settings import read_experiment, settings_by_name, write_experiment
+from .storage import Storage, fetch_run, is_url
 
 LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 
@@ -53,31 +54,48 @@ def run(
     _check_agent_is_found_again(experiment.agent)
     if launcher == "hosts":
         experiment = options.cluster.fit(experiment)
-    _check_launcher_can(launcher, experiment)
-    layout = experiment.check(learners_here={"hosts": options.learners, "ray": 0}.get(launcher) if options else None)
+    check_launcher_can(launcher, experiment)
+    # On other machines it shows when the learner starts.
+    learners_here = {"hosts": lambda: options.learners, "ray": lambda: 0}.get(launcher, lambda: None)()
+    layout = experiment.check(learners_here)
     if launcher in ("threads", "inline"):
         prepare_devices(device_names(experiment.learner_devices))
+    with _open_directory(experiment, launcher, resume, options) as directory:
+        # Of several hosts the first has the checkpoints; the others write nothing before they are let in.
+        begins = launcher != "hosts" or options.is_first
+        if begins and directory.experiment.exists():
+            if launcher not in ("threads", "inline"):
+                hide_gpus()  # They are the learners'.
+            _check_run_fits(experiment, layout, directory)
+        if begins:
+            directory.create()
+            write_experiment(experiment, directory.experiment)
+        if directory.url:
+            Storage(directory.url).store(directory.experiment.name, directory.path)
+        one_run = Run(experiment, layout, directory)
+        module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
+        arguments = [] if options is None else [options]
+        with _temporary_files_in(directory.temporary):
+            return module.run(make_program(one_run), one_run, monitor or LineMonitor(experiment.max_steps), *arguments)
+
+
+@contextlib.contextmanager
+def _open_directory(experiment: Experiment, launcher: str, resume: bool, options: Any) -> Iterator[RunDirectory]:
+    """The directory to run in, and a local one while the run goes on where it is kept at a URL."""
+    url = experiment.run_dir
     if launcher == "hosts":
-        directory = find_directory_on_host(experiment, resume, options)
+        yield find_directory_on_host(experiment, resume, options)
+    elif isinstance(url, str) and is_url(url):
+        with tempfile.TemporaryDirectory(prefix="callboard-") as local:
+            directory = RunDirectory(pathlib.Path(local), url=url)
+            fetch_run(Storage(url), directory)
+            _check_begun(directory, url, resume)
+            yield directory
     else:
-        directory = find_run_directory(experiment, resume)
-    # Of several hosts the first has the checkpoints; the others write nothing before they are let in.
-    begins = launcher != "hosts" or options.is_first
-    if begins and directory.experiment.exists():
-        if launcher not in ("threads", "inline"):
-            hide_gpus()  # They are the learners'.
-        _check_run_fits(experiment, layout, directory)
-    if begins:
-        directory.create()
-        write_experiment(experiment, directory.experiment)
-    one_run = Run(experiment, layout, directory)
-    module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
-    arguments = [] if options is None else [options]
-    with _temporary_files_in(directory.temporary):
-        return module.run(make_program(one_run), one_run, monitor or LineMonitor(experiment.max_steps), *arguments)
+        yield find_run_directory(experiment, resume)
 
 
-def _check_launcher_can(launcher: str, experiment: Experiment) -> None:
+def check_launcher_can(launcher: str, experiment: Experiment) -> None:
     if launcher == "inline" and experiment.replay_shards > 1:
         raise CallboardError(
             f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
@@ -91,6 +109,11 @@ def _check_launcher_can(launcher: str, experiment: Experiment) -> None:
     if launcher in ("hosts", "ray") and experiment.learner_devices == "all":
         raise CallboardError(
             "only the learner's machine knows how many devices are all: set learner_devices to their number"
+        )
+    if launcher != "ray" and is_url(experiment.run_dir):
+        raise CallboardError(
+            f"the {launcher} launcher needs a run directory that is a path, not {experiment.run_dir}: take a path, or "
+            "--launcher ray"
         )
 
 
@@ -108,11 +131,15 @@ def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
         name = agent_name(experiment.agent).rpartition(":")[2].lower()
         path = default_run_directory(experiment, name, now)
     directory = RunDirectory(pathlib.Path(path).absolute())
-    if resume and not directory.experiment.exists():
-        raise CallboardError(f"there is no run to resume in {path}: it has no experiment.yaml")
-    if not resume and directory.experiment.exists():
-        raise CallboardError(f"there is a run in {path} already: go on with it by --resume, or name another directory")
+    _check_begun(directory, path, resume)
     return directory
+
+
+def _check_begun(directory: RunDirectory, name: str | pathlib.Path, resume: bool) -> None:
+    if resume and not directory.experiment.exists():
+        raise CallboardError(f"there is no run to resume in {name}: it has no experiment.yaml")
+    if not resume and directory.experiment.exists():
+        raise CallboardError(f"there is a run in {name} already: go on with it by --resume, or name another directory")
 
 
 def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -> RunDirectory:

@@ -65,6 +65,8 @@ def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequ
     agent_values = {**vars(values.pop(_AGENT)), **vars(given.get(_AGENT) or jsonargparse.Namespace())}
     if not values.get("env"):
         raise CallboardError("name an environment: --env CartPole-v1")
+    if isinstance(values["run_dir"], str) and not is_url(values["run_dir"]):
+        values["run_dir"] = pathlib.Path(values["run_dir"])
     return Experiment(agent=recipe_class(**agent_values), **values)
 
 

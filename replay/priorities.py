@@ -139,6 +139,8 @@ class _ShardUpdater:
                 continue
             address = self._replay.address(self._shard)
             if sender is None or sender.address != address:
+                if sender is not None:
+                    sender.abandoned.set()
                 sender = _Sender(address, self._table)
             if sender.send(update, self._patience, self._stop):
                 self.sent += 1

@@ -73,7 +73,7 @@ class SequenceWriter:
         self._length = length
         self._period = period
         self._max_pending = max_pending
-        self._identity = random.SystemRandom().getrandbits(62)
+        self._identity = random.SystemRandom().getrandbits(56)
         self._ticks = 0
         self.items_written = 0
         self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=2 * length + 1)

@@ -1,21 +1,17 @@
 """The life of a node in a process of its own."""
 
-import logging
 import os
 import signal
 import sys
-import tempfile
 import threading
-import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import cloudpickle
 
-from ...data import CallboardError
 from ..role import NodeContext, RoleNode
-from .supervisor import Exit
+from .life import exit_by, prepare_process
 
 
 class ChildSettings(NamedTuple):
@@ -27,9 +23,7 @@ class ChildSettings(NamedTuple):
     log: str
     """Path of its log file."""
     temporary: str
-    """Directory for temporary files, which the launcher removes: a process that is killed cannot."""
-    uses_gpu: bool
-    tensorflow_threads: int
+    """Directory for temporary files."""
     environment: Mapping[str, str] = {}
     """Variables that differ from those of the launcher's start."""
 
@@ -45,23 +39,11 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
         os.environ.update(settings.environment)
-        _redirect_output(settings.log)
-        _keep_temporary_files(settings.temporary)
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
-        logging.getLogger("tensorflow").setLevel(logging.WARNING)
-        logging.info("%s begins, process %d", settings.node.name, os.getpid())
-        _limit_tensorflow(settings)
+        prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
         _run_node(settings, pipe)
         code = 0
-    except CallboardError as error:
-        _tell(pipe, "exit", Exit(clean=False, description=str(error), error=str(error), final=True))
     except BaseException as error:
-        traceback.print_exc()
-        _tell(
-            pipe,
-            "exit",
-            Exit(clean=False, description=f"{type(error).__name__}: {error}", error=traceback.format_exc()),
-        )
+        _tell(pipe, "exit", exit_by(error))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -107,26 +89,3 @@ def _tell(pipe: Connection, kind: str, content: Any) -> None:
         pipe.send((kind, content))
     except OSError:
         pass  # The launcher is gone, and this process will be in a moment.
-
-
-def _redirect_output(log: str) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-
-
-def _keep_temporary_files(directory: str) -> None:
-    os.makedirs(directory, exist_ok=True)
-    os.environ["TMPDIR"] = directory
-    tempfile.tempdir = directory
-
-
-def _limit_tensorflow(settings: ChildSettings) -> None:
-    if not settings.uses_gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    if settings.tensorflow_threads:
-        import tensorflow as tf
-
-        tf.config.threading.set_intra_op_parallelism_threads(settings.tensorflow_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(settings.tensorflow_threads)

@@ -45,8 +45,6 @@ class ProcessWorker:
             port=port,
             log=str(run_directory.log(node.name)),
             temporary=str(run_directory.temporary),
-            uses_gpu=node.policy.uses_gpu,
-            tensorflow_threads=node.policy.tensorflow_threads,
             environment=environment,
         )
         self._events = events

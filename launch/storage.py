@@ -1,0 +1,269 @@
+"""Run directories at a URL: object stores and other file systems that `fsspec` knows.
+
+Every node works in a local directory.  What it needs from earlier lives is fetched before it begins, and what it owns
+is stored every few seconds and when it ends.  A directory that is of use only as a whole, such as a checkpoint, is
+stored with an empty or real file `DONE` last, and counts as soon as that is there.
+"""
+
+import contextlib
+import logging
+import os
+import pathlib
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..data import CallboardError
+from .run_directory import RunDirectory
+
+_STORE_SECONDS = 5.0
+# Storing may take this part of the time, at most: what is large is stored less often.
+_STORE_SHARE = 0.2
+_TRIES = 3
+_KEEP = 2
+_DONE = "DONE"
+
+
+def is_url(path: str | os.PathLike[str] | None) -> bool:
+    """Whether a run directory is a URL, such as `s3://bucket/run`."""
+    return isinstance(path, str) and "://" in path
+
+
+class Storage:
+    """What a run keeps at a URL.
+
+    Args:
+      url: of the run directory.
+
+    Raises:
+      CallboardError: it cannot be reached that way, or a package is missing.
+    """
+
+    def __init__(self, url: str):
+        try:
+            import fsspec
+        except ImportError as error:
+            raise CallboardError(f"the run directory {url} needs the package fsspec: install callboard[ray]") from error
+        self.url = url
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError, OSError) as error:
+            raise CallboardError(f"the run directory {url} cannot be used: {error}") from error
+
+    def exists(self, name: str) -> bool:
+        self._files.invalidate_cache()
+        return bool(self._files.exists(self._at(name)))
+
+    def fetch(self, name: str, directory: pathlib.Path) -> bool:
+        """Brings a file into a local directory; False if there is none."""
+        if not self.exists(name):
+            return False
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        self._files.get_file(self._at(name), str(directory / name))
+        return True
+
+    def fetch_newest(self, folder: str, directory: pathlib.Path, only: Sequence[str] | None = None) -> None:
+        """Brings the newest whole directory in a folder, if there is one.
+
+        Args:
+          folder: for example `checkpoints`.
+          directory: the local run directory.
+          only: names of the files that are wanted; None brings all.
+        """
+        for attempt in range(_TRIES):
+            whole = self._whole(folder)
+            if not whole:
+                return
+            name = f"{folder}/{whole[-1]}"
+            try:
+                for path in self._files.find(self._at(name)):
+                    inner = path[len(self._at(name)) + 1 :]
+                    if only is None or inner in only or inner == _DONE:
+                        self.fetch(f"{name}/{inner}", directory)
+                return
+            except FileNotFoundError:
+                # A newer one has taken its place meanwhile.
+                shutil.rmtree(directory / name, ignore_errors=True)
+                if attempt == _TRIES - 1:
+                    raise
+
+    def store(self, name: str, directory: pathlib.Path) -> None:
+        """Stores a local file; others see the old one or the new one, never a part."""
+        self._store_as(name, directory / name)
+
+    def store_whole(self, name: str, directory: pathlib.Path) -> None:
+        """Stores a directory such as `checkpoints/000000000100`, and removes old ones beside it."""
+        folder = name.rpartition("/")[0]
+        # Links, because the node may remove its old checkpoints while they are stored.
+        with tempfile.TemporaryDirectory(dir=directory) as links:
+            kept = pathlib.Path(links) / "kept"
+            shutil.copytree(directory / name, kept, copy_function=os.link)
+            self._remove(f"{name}/{_DONE}")
+            for path in sorted(path for path in kept.rglob("*") if path.is_file() and path != kept / _DONE):
+                self._store_as(f"{name}/{path.relative_to(kept)}", path)
+            (kept / _DONE).touch()
+            self._store_as(f"{name}/{_DONE}", kept / _DONE)
+        for old in self._whole(folder)[:-_KEEP]:
+            self._remove(f"{folder}/{old}/{_DONE}")
+            self._files.rm(self._at(f"{folder}/{old}"), recursive=True)
+
+    def shards(self) -> list[int]:
+        """The replay shards that have kept something."""
+        self._files.invalidate_cache()
+        found = (path.rsplit("/", 2)[1] for path in self._files.glob(self._at("replay/*/settings.json")))
+        return sorted(int(name) for name in found if name.isdigit())
+
+    def _whole(self, folder: str) -> list[str]:
+        """Names of the whole directories in a folder, the newest last."""
+        self._files.invalidate_cache()
+        return sorted(path.rsplit("/", 2)[1] for path in self._files.glob(self._at(f"{folder}/*/{_DONE}")))
+
+    def _store_as(self, name: str, path: pathlib.Path) -> None:
+        self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
+        with path.open("rb") as local, self._files.transaction, self._files.open(self._at(name), "wb") as remote:
+            shutil.copyfileobj(local, remote, 2**20)
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm(self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+class Mirror:
+    """Stores what a node owns, from a thread of its own.
+
+    Args:
+      storage: where to.
+      node: its name, for example `learner/0`.
+      directory: where the node writes.
+    """
+
+    def __init__(self, storage: Storage, node: str, directory: RunDirectory):
+        self._storage = storage
+        self._directory = directory
+        self._label, _, self._number = node.partition("/")
+        self._log = str(directory.log(node).relative_to(directory.path))
+        self._stored: dict[str, Any] = {}
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._store_for_ever, name="storage", daemon=True)
+
+    def fetch(self) -> None:
+        """Brings what the node goes on from, and what it appends to."""
+        storage, path = self._storage, self._directory.path
+        storage.fetch(self._log, path)
+        if self._label == "learner":
+            storage.fetch("checkpoints/incarnation", path)
+            storage.fetch_newest("checkpoints", path)
+        elif self._label == "evaluator":
+            storage.fetch("checkpoints/best.npz", path)
+        elif self._label == "coordinator":
+            storage.fetch("metrics.jsonl", path)
+            storage.fetch_newest("checkpoints", path, only=["counters.json"])
+        elif self._label == "replay":
+            storage.fetch(f"replay/{self._number}/settings.json", path)
+            storage.fetch_newest(f"replay/{self._number}/checkpoints", path)
+        self._stored = {name: self._state(name) for name in [*self._owned_files(), *self._owned_wholes()]}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> bool:
+        """Stores what is new for the last time; whether that worked."""
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        return any(self._try_to_store() for _ in range(_TRIES))
+
+    def _store_for_ever(self) -> None:
+        pause = _STORE_SECONDS
+        while not self._wake.wait(pause):
+            begun = time.monotonic()
+            self._try_to_store()
+            pause = max(_STORE_SECONDS, (time.monotonic() - begun) / _STORE_SHARE)
+
+    def _try_to_store(self) -> bool:
+        try:
+            self._store_new()
+        except Exception as error:  # Every kind of storage raises its own errors; what it did not take, it may later.
+            logging.warning("%s did not take what is new: %s: %s", self._storage.url, type(error).__name__, error)
+            return False
+        return True
+
+    def _store_new(self) -> None:
+        for name in [*self._owned_wholes()[-1:], *self._owned_files()]:
+            state = self._state(name)
+            if state is None or self._stored.get(name) == state:
+                continue
+            if (self._directory.path / name).is_dir():
+                self._storage.store_whole(name, self._directory.path)
+            else:
+                self._storage.store(name, self._directory.path)
+            self._stored[name] = state
+
+    def _owned_files(self) -> list[str]:
+        named = {
+            "learner": ["checkpoints/incarnation"] if self._number == "0" else [],
+            "evaluator": ["checkpoints/best.npz"],
+            "coordinator": ["metrics.jsonl"],
+            "replay": [f"replay/{self._number}/settings.json"],
+        }
+        path = self._directory.path
+        owned = [*named.get(self._label, []), self._log]
+        if self._label == "coordinator":
+            owned += [str(file.relative_to(path)) for file in self._directory.tensorboard.rglob("*") if file.is_file()]
+        return [name for name in owned if (path / name).exists()]
+
+    def _owned_wholes(self) -> list[str]:
+        """Whole directories that the node owns, the newest last."""
+        path = self._directory.path
+        if self._label == "learner" and self._number == "0":
+            # These appear whole; a draft has another name.
+            found = [folder for folder in self._directory.checkpoints.glob("[0-9]*") if folder.name.isdigit()]
+        elif self._label == "replay":
+            found = [mark.parent for mark in self._directory.replay(int(self._number)).glob(f"checkpoints/*/{_DONE}")]
+        else:
+            found = []
+        return sorted(str(folder.relative_to(path)) for folder in found)
+
+    def _state(self, name: str) -> Any:
+        """Changes when a file, or a directory that was written anew, is another one; None if there is none."""
+        try:
+            found = (self._directory.path / name).stat()
+        except FileNotFoundError:
+            return None
+        if (self._directory.path / name).is_dir():
+            return found.st_ino
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
+    """A run directory to read from; of one at a URL, a copy of its experiment and policies, there while it is used.
+
+    Videos that are made in it are stored.
+    """
+    if not is_url(run):
+        yield RunDirectory(pathlib.Path(run))
+        return
+    storage = Storage(str(run))
+    with tempfile.TemporaryDirectory(prefix="callboard-") as path:
+        directory = RunDirectory(pathlib.Path(path), url=storage.url)
+        fetch_run(storage, directory)
+        yield directory
+        for video in directory.videos.glob("*"):
+            storage.store(str(video.relative_to(directory.path)), directory.path)
+
+
+def fetch_run(storage: Storage, directory: RunDirectory) -> None:
+    """Brings the experiment, its policies, and how its replay was made: enough to evaluate it and to check a resume."""
+    storage.fetch("experiment.yaml", directory.path)
+    storage.fetch("checkpoints/best.npz", directory.path)
+    storage.fetch_newest("checkpoints", directory.path, only=["policy.npz"])
+    for shard in storage.shards():
+        storage.fetch(f"replay/{shard}/settings.json", directory.path)
+        storage.fetch_newest(f"replay/{shard}/checkpoints", directory.path, only=[])

@@ -1,0 +1,267 @@
+"""The ray launcher on a cluster of several Ray nodes, of which some die."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import tempfile
+
+import psutil
+import pytest
+import ray
+import tensorflow  # noqa: F401  (must come before `ray.init`)
+from ray.cluster_utils import Cluster
+from ray.util.placement_group import placement_group_table
+
+from callboard.launch.command import main
+
+pytestmark = pytest.mark.slow
+
+NODES = ("coordinator/0", "replay/0", "learner/0", "actor/0", "actor/1", "evaluator/0")
+
+
+@contextlib.contextmanager
+def ray_cluster(machines, processors):
+    """A head without room for nodes, and some machines with so many processors each."""
+    # Sockets of Unix have short paths.
+    temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": temporary}
+    )
+    try:
+        for _ in range(machines):
+            cluster.add_node(num_cpus=processors)
+        cluster.wait_for_nodes()
+        yield cluster
+    finally:
+        processes = psutil.Process().children(recursive=True)
+        cluster.shutdown()
+        psutil.wait_procs(processes, timeout=10)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three machines, each with room for all nodes of a small run."""
+    with ray_cluster(machines=3, processors=6) as started:
+        yield started
+
+
+@pytest.fixture
+def train_on(train):
+    def start_training(cluster, *arguments, recipe="impala-cartpole"):
+        return train("--launcher", "ray", "--ray-address", cluster.address, *arguments, recipe=recipe)
+
+    return start_training
+
+
+def left_behind(cluster, run):
+    """Actors, placement groups and processes of a run that are still there."""
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        actors = ray.util.list_named_actors(all_namespaces=True)
+        groups = [group["state"] for group in placement_group_table().values() if group["state"] != "REMOVED"]
+    finally:
+        ray.shutdown()
+    logs = (run.run_dir / "logs").glob("*.log")
+    pids = [int(pid) for log in logs for pid in re.findall(r"begins, process (\d+)", log.read_text())]
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=10)
+    return actors + groups + alive + run.leftovers()
+
+
+def machine_of(cluster, run, node):
+    """The Ray node on which a node of the program lives now."""
+    log = run.run_dir / "logs" / f"{node.replace('/', '-')}.log"
+    (found,) = [
+        machine
+        for machine in cluster.list_all_nodes()
+        if machine.node_id == re.findall(r"on Ray node (\w+)", log.read_text())[-1]
+    ]
+    return found
+
+
+def lives(run, node):
+    return len(re.findall("begins, process", (run.run_dir / "logs" / f"{node.replace('/', '-')}.log").read_text()))
+
+
+def test_reaches_its_score_and_leaves_nothing(train_on, cluster):
+    run = train_on(cluster, "--ray-strategy", "SPREAD")
+    assert run.wait(timeout=400) == 0, run.text()
+    assert "has reached 475" in run.text().splitlines()[-1]
+    assert len({machine_of(cluster, run, node).node_id for node in NODES}) >= 3
+    assert (run.run_dir / "checkpoints" / "best.npz").exists()
+    assert left_behind(cluster, run) == []
+
+
+def test_ctrl_c_ends_the_run_with_a_checkpoint(train_on, cluster):
+    run = train_on(cluster, "--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert "Traceback" not in run.text()
+    assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
+    assert left_behind(cluster, run) == []
+
+
+def test_the_run_outlives_every_process_in_turn(train_on, cluster):
+    """Each comes back with a new address, which all others find."""
+    run = train_on(cluster, "--checkpoint-every", 2, "--max-steps", 10_000_000, "--stop-return", 501)
+
+    def goes_on():
+        before = run.rows()[-1]
+        names = ("learner_steps", "environment_steps")
+        run.wait_until(lambda: all(run.rows()[-1][name] > before[name] + 50 for name in names), timeout=100)
+
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
+    for node in ("replay/0", "learner/0", "coordinator/0", "actor/0"):
+        os.kill(run.pid_of(node), signal.SIGKILL)
+        run.wait_until(lambda node=node: lives(run, node) == 2, timeout=100)
+        goes_on()
+        assert f"{node}: its process or its machine has died; started again (1 of 3 within 60 s)" in run.text()
+    evaluations = [row["evaluator/learner_step"] for row in run.rows() if "evaluator/learner_step" in row]
+    run.wait_until(
+        lambda: any(row.get("evaluator/learner_step", 0) > max(evaluations, default=0) for row in run.rows())
+    )
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    assert left_behind(cluster, run) == []
+
+
+def test_learners_find_each_other_again(train_on, cluster):
+    run = train_on(cluster, "--learners", 2, "--checkpoint-every", 2, "--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
+    os.kill(run.pid_of("learner/1"), signal.SIGKILL)
+    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=200)
+    before = run.rows()[-1]["learner_steps"]
+    run.wait_until(lambda: run.rows()[-1]["learner_steps"] > before + 20, timeout=100)
+    run.interrupt()
+    assert run.wait(timeout=100) == 130, run.text()
+    assert left_behind(cluster, run) == []
+
+
+def test_a_cluster_of_its_own_ends_with_the_run(train):
+    before = set(pathlib.Path("/tmp/ray").glob("session_2*"))
+    run = train("--launcher", "ray", "--ray-address", "local", "--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
+    assert run.leftovers() == []
+    assert set(pathlib.Path("/tmp/ray").glob("session_2*")) <= before
+
+
+def test_nothing_outlives_a_driver_that_is_killed(train_on, cluster):
+    run = train_on(cluster, "--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
+    run.process.kill()
+    run.process.wait()
+    shutil.rmtree(run.run_dir / "tmp")
+    assert left_behind(cluster, run) == []
+
+
+def test_an_environment_that_fails_ends_the_run_with_its_traceback(train_on, cluster):
+    run = train_on(cluster, "--env", "broken_environments:RaisesOnReset", recipe=None)
+    assert run.wait(timeout=300) == 1
+    assert run.text().splitlines()[-1] == "RuntimeError: the simulator is not there"
+    assert "in reset" in run.text()
+    assert left_behind(cluster, run) == []
+
+
+def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
+    url = f"file://{tmp_path}/bucket/run"
+    stored = tmp_path / "bucket" / "run"
+    arguments = ["train", "--launcher", "ray", "--ray-address", cluster.address, "--run-dir", url]
+    fresh = ["--recipe", "impala-cartpole", "--checkpoint-every", 2, "--max-steps", 10_000_000, "--stop-return", 501]
+    run = start(*arguments, *fresh)
+    run.run_dir = stored
+    run.wait_until(lambda: len(list(stored.glob("checkpoints/0*/DONE"))) == 2, timeout=300)
+    # The node's own files are gone with its process: what it goes on from comes from the storage.
+    os.kill(run.pid_of("learner/0"), signal.SIGKILL)
+    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=100)
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    newest = max(stored.glob("checkpoints/0*/DONE")).parent
+    assert newest.name == f"{run.rows()[-1]['learner_steps']:012d}"
+    assert len(list(stored.glob("checkpoints/0*"))) <= 2
+    assert left_behind(cluster, run) == []
+
+    resumed = start(*arguments, "--resume", "--max-steps", run.rows()[-1]["environment_steps"] + 1500)
+    resumed.run_dir = stored
+    assert resumed.wait(timeout=300) == 0, resumed.text()
+    assert f"learner/0: goes on from learner step {int(newest.name):,}" in resumed.text()
+    steps = [row["environment_steps"] for row in resumed.rows()]
+    assert steps[-1] >= max(steps) > 1500
+    assert left_behind(cluster, resumed) == []
+    assert not list(pathlib.Path(tempfile.gettempdir()).glob("callboard-*"))
+
+    assert main(["evaluate", url, "--episodes", "4", "--checkpoint", "latest", "--json"]) == 0
+    evaluation = json.loads(capsys.readouterr().out)
+    assert len(evaluation["returns"]) == 4
+    newest = max(stored.glob("checkpoints/0*"))
+    assert evaluation["policy"] == f"{url}/checkpoints/{newest.name}/policy.npz"
+
+
+def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
+    run = train_on(cluster, "--actors", 30, "--ray-cpus", "learner=4", "--ray-wait", 2)
+    assert run.wait(timeout=60) == 2
+    last = run.text().splitlines()[-1]
+    assert "the Ray cluster has no room for the run: its 34 nodes need 36 CPU and 0 GPU (placed by PACK)" in last
+    assert "and 4 machine(s) have 18 CPU and 0 GPU, of which 18 CPU and 0 GPU are free: take fewer actors" in last
+    assert left_behind(cluster, run) == []
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--ray-address", "ray://head:10001"], "must run on a machine of the cluster, not reach it through ray://"),
+        (["--ray-cpus", "actors=1"], "--ray-cpus actors: there is no such kind of node, but actor, "),
+        (["--ray-cpus", "actor:1"], "--ray-cpus must be written like actor=0.5, not actor:1"),
+        (["--ray-cpus", "actor=1.5"], "--ray-cpus actor must be a part of 1, or a whole number, not 1.5"),
+        (["--ray-strategy", "random"], "--ray-strategy must be one of PACK, SPREAD, STRICT_PACK, STRICT_SPREAD"),
+        (["--launcher", "threads", "--ray-strategy", "PACK"], "--ray-strategy is an option of --launcher ray"),
+        (["--launcher", "inline", "--run-dir", "s3://bucket/run"], "the inline launcher needs a run directory that is"),
+        (["--run-dir", "s4://bucket/run"], "the run directory s4://bucket/run cannot be used: Protocol not known: s4"),
+        (["--learner-devices", "all"], "set learner_devices to their number"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--recipe", "impala-cartpole", "--launcher", "ray", *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_run_outlives_the_machines_of_an_actor_and_of_the_learner(train_on):
+    with ray_cluster(machines=3, processors=6) as cluster:
+        check_that_it_outlives_machines(train_on, cluster)
+
+
+def check_that_it_outlives_machines(train_on, cluster):
+    settings = ["--ray-strategy", "SPREAD", "--checkpoint-every", 2, "--max-steps", 10_000_000]
+    # Few environments, and a late first evaluation: the run shall not be over before its machines have died.
+    run = train_on(cluster, *settings, "--stop-return", 475, "--envs-per-actor", 4, "--evaluate-every", 250_000)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
+    learners = machine_of(cluster, run, "learner/0")
+    actors = [machine_of(cluster, run, node) for node in ("actor/0", "actor/1")]
+    nodes = [node for node in NODES if node != "learner/0"]
+    killed = next(machine for machine in actors if machine is not learners)
+    moving = [node for node in nodes if machine_of(cluster, run, node) is killed]
+    cluster.remove_node(killed, allow_graceful=False)
+    run.wait_until(lambda: all(lives(run, node) == 2 for node in moving), timeout=300)
+    before = run.rows()[-1]["learner_steps"]
+    run.wait_until(lambda: run.rows()[-1]["learner_steps"] > before + 20, timeout=100)
+    moving = [node for node in nodes if machine_of(cluster, run, node) is learners]
+    counts = {node: lives(run, node) for node in moving}
+    cluster.remove_node(learners, allow_graceful=False)
+    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=300)
+    assert run.wait(timeout=600) == 0, run.text()
+    assert "has reached 475" in run.text().splitlines()[-1]
+    assert all(lives(run, node) == counts[node] + 1 for node in moving)
+    assert machine_of(cluster, run, "learner/0") not in (killed, learners)
+    assert left_behind(cluster, run) == []
