@@ -1,6 +1,7 @@
 """Ports that are ours from before a node starts until after it has died for the last time."""
 
 import contextlib
+import random
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,6 +10,11 @@ from launchpad.address import AbstractAddressBuilder
 
 from ..program import nodes_of
 from ..role import RoleNode
+
+# Above those of Ray's workers (10002 to 19999), and below those that Linux gives to outgoing connections.
+RAY_PORTS = range(20_000, 32_768)
+
+_SHARING = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
 class FixedAddress(AbstractAddressBuilder):
@@ -24,25 +30,57 @@ class FixedAddress(AbstractAddressBuilder):
 class ReservedPort:
     """A port, kept for a node and for those that take its place when it is restarted.
 
-    The launcher holds a socket that is bound to the port but does not listen.  Both sides set SO_REUSEADDR, so a server
-    may bind the same port and listen on it, while the kernel gives the port to nobody who asks for any free one.
+    This process holds a socket that is bound to the port but does not listen.  It shares the port as servers do, so one
+    of them may bind it too and listen on it, while the kernel gives it to nobody who asks for any free one.
 
     Args:
-      port: which; 0 takes a free one.
+      bound: the socket.
+    """
+
+    def __init__(self, bound: socket.socket):
+        for option in _SHARING:
+            bound.setsockopt(socket.SOL_SOCKET, option, 1)
+        self._socket = bound
+        self.port: int = bound.getsockname()[1]
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+def reserve_any() -> ReservedPort:
+    """A free port.
+
+    Raises:
+      OSError: there is none.
+    """
+    return ReservedPort(_bound_socket(0))
+
+
+def reserve(port: int) -> ReservedPort:
+    """This port, also where another process has reserved it.
 
     Raises:
       OSError: somebody listens on it.
     """
+    # With all sharing allowed two servers could listen on it, each with half of the connections.
+    _bound_socket(port, socket.SO_REUSEADDR).close()
+    return ReservedPort(_bound_socket(port, *_SHARING))
 
-    def __init__(self, port: int = 0) -> None:
-        if port:
-            # The sharing that is allowed below would let two servers listen on it, each with half of the connections.
-            _bound_socket(port, shared=False).close()
-        self._socket = _bound_socket(port, shared=True)
-        self.port: int = self._socket.getsockname()[1]
 
-    def release(self) -> None:
-        self._socket.close()
+def reserve_among(ports: range) -> ReservedPort:
+    """One of some ports, which nobody else has reserved.
+
+    Raises:
+      OSError: all are taken.
+    """
+    # Not from the process's own generator: where that is seeded, all would try the same ports.
+    for port in random.SystemRandom().sample(ports, len(ports)):
+        try:
+            # It is shared only once it is bound: where two had asked for that from the start, both would get it.
+            return ReservedPort(_bound_socket(port))
+        except OSError:
+            continue
+    raise OSError(f"all ports from {ports[0]} to {ports[-1]} of this machine are taken: end what listens there")
 
 
 @contextlib.contextmanager
@@ -51,7 +89,7 @@ def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
     reserved: list[ReservedPort] = []
 
     def local_address() -> str:
-        reserved.append(ReservedPort())
+        reserved.append(reserve_any())
         return f"localhost:{reserved[-1].port}"
 
     try:
@@ -80,13 +118,12 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def _bound_socket(port: int, shared: bool) -> socket.socket:
+def _bound_socket(port: int, *options: int) -> socket.socket:
     bound = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        for option in options:
+            bound.setsockopt(socket.SOL_SOCKET, option, 1)
         bound.bind(("::", port))
     except OSError:
         bound.close()

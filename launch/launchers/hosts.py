@@ -21,7 +21,7 @@ from ..experiment import Run
 from ..program import nodes_of
 from ..settings import settings_by_name, write_experiment
 from ..versions import versions
-from .addresses import ReservedPort, bind_addresses, port_of
+from .addresses import ReservedPort, bind_addresses, port_of, reserve
 from .meeting import Attendance, Meeting
 from .outcome import Monitor, Outcome, stop_signals
 from .processes import run_nodes
@@ -147,7 +147,7 @@ class _Ports:
         deadline = time.monotonic() + _PORT_SECONDS
         while True:
             try:
-                self._reserved.append(ReservedPort(port_of(address)))
+                self._reserved.append(reserve(port_of(address)))
                 return
             except OSError as error:
                 if time.monotonic() > deadline:

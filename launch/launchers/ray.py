@@ -17,12 +17,11 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 import launchpad as lp
-import psutil
 
 from ...data import CallboardError
 from ..devices import device_count
@@ -33,12 +32,9 @@ from .addresses import addresses_of
 from .outcome import Monitor, Outcome
 from .supervisor import Event, Exit, Supervised, Supervisor
 
-try:
-    import ray
-except ImportError as error:
-    raise CallboardError("the ray launcher needs Ray: install callboard[ray]") from error
+from ..ray_connection import check_address, connected, wait_until  # isort: skip  It says where Ray is missing.
 
-from ray._private import services
+import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
@@ -73,11 +69,7 @@ class RayOptions:
     wait: int = 60
 
     def __post_init__(self) -> None:
-        if (self.address or "").startswith("ray://"):
-            raise CallboardError(
-                f"the launcher must run on a machine of the cluster, not reach it through {self.address}: log in "
-                "there, or use `ray job submit`, and take --ray-address auto"
-            )
+        check_address(self.address)
         for label, cpus in self.cpus.items():
             if label not in POLICIES:
                 raise CallboardError(f"--ray-cpus {label}: there is no such kind of node, but {', '.join(POLICIES)}")
@@ -163,7 +155,7 @@ class Crew:
         for actor in self.actors.values():
             ray.kill(actor, no_restart=True)
         names = {f"{self.name}:{name}" for name in self.actors}
-        _wait_until(lambda: names.isdisjoint(ray.util.list_named_actors()))
+        wait_until(lambda: names.isdisjoint(ray.util.list_named_actors()))
         if self.run.directory.url:
             self._remove_scratch()
 
@@ -290,48 +282,6 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | N
                 crew.dismiss()
 
 
-@contextlib.contextmanager
-def connected(address: str | None, processors: int) -> Iterator[None]:
-    """Joins a cluster, or starts one on this machine with as many processors, whether they are there or not.
-
-    Leaves it as it is where this process belongs to one already.
-
-    Raises:
-      CallboardError: there is no cluster at the address.
-    """
-    if ray.is_initialized():
-        yield
-        return
-    settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        found = None if address == "local" else services.canonicalize_bootstrap_address(address)
-    except ConnectionError as error:
-        raise CallboardError(
-            "no Ray cluster runs here: start one with `ray start`, or leave --ray-address out"
-        ) from error
-    with contextlib.ExitStack() as stack:
-        if found is None:
-            settings.update(num_cpus=processors, include_dashboard=False, _temp_dir=stack.enter_context(_ray_files()))
-        try:
-            ray.init(found or "local", **settings)
-        except Exception as error:  # Ray raises errors of all kinds here, `Exception` itself among them.
-            wish = f"join the Ray cluster at {found}" if found else "start Ray here"
-            raise CallboardError(f"cannot {wish}: {' '.join(str(error).split())}") from error
-        stack.callback(ray.shutdown)
-        yield
-
-
-@contextlib.contextmanager
-def _ray_files() -> Iterator[str]:
-    """A directory for a cluster on this machine, removed once its processes have ended."""
-    # Not among other temporary files: sockets in it may have 107 characters, and most of them are Ray's.
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as path:
-        try:
-            yield path
-        finally:
-            _wait_until(lambda: not any(path in " ".join(process.info["cmdline"] or ()) for process in _processes()))
-
-
 def bundles_of(
     program: lp.Program, experiment: Experiment, options: RayOptions, has_gpus: bool
 ) -> list[dict[str, float]]:
@@ -365,7 +315,7 @@ def _placed(bundles: Sequence[dict[str, float]], options: RayOptions, monitor: M
         yield group
     finally:
         remove_placement_group(group)
-        _wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED")
+        wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED")
 
 
 def _no_room(bundles: Sequence[Mapping[str, float]], options: RayOptions) -> str:
@@ -380,13 +330,3 @@ def _no_room(bundles: Sequence[Mapping[str, float]], options: RayOptions) -> str
         f"{of(ray.available_resources())} are free: take fewer actors, less for each (--ray-cpus actor=0.5), or add "
         "machines"
     )
-
-
-def _processes() -> Iterator[psutil.Process]:
-    return psutil.process_iter(["cmdline"])
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _END_SECONDS
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)

@@ -5,7 +5,6 @@ import logging
 import os
 import pathlib
 import queue
-import random
 import shutil
 import signal
 import socket
@@ -27,12 +26,10 @@ from ..experiment import Run
 from ..role import NodeContext, RoleNode
 from ..run_directory import RunDirectory
 from ..storage import Mirror, Storage
-from .addresses import addresses_of
+from .addresses import RAY_PORTS, ReservedPort, addresses_of, reserve_among
 from .life import exit_by, prepare_process
 from .supervisor import Exit
 
-# Above those of Ray's workers (10002 to 19999), and below those that Linux gives to outgoing connections.
-_PORTS = range(20_000, 32_768)
 _ADDRESS_SECONDS = 300.0
 _STOP_POLL_SECONDS = 0.2
 
@@ -135,7 +132,7 @@ class Node:
         self._newest_book: tuple[int, dict[str, list[str]]] = (0, {})
         self._stop = threading.Event()
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._ports: list[socket.socket] = []
+        self._ports: list[ReservedPort] = []
         self._identity = ""
 
     @ray.method(concurrency_group="control")
@@ -214,11 +211,11 @@ class Node:
         prepare_process(node.name, policy, str(directory.log(node.name)), str(temporary))
         logging.info("on Ray node %s, %s", ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address())
         try:
-            ports = [self._claim_port() for _ in addresses_of(node)]
-            own = [f"{ray.util.get_node_ip_address()}:{port}" for port in ports]
+            self._ports = [reserve_among(RAY_PORTS) for _ in addresses_of(node)]
+            own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]
             self._messages.put(("addresses", own))
             context = NodeContext(
-                name=node.name, identity=life.identity, stop=self._stop, tell=self._tell, port=ports[0]
+                name=node.name, identity=life.identity, stop=self._stop, tell=self._tell, port=self._ports[0].port
             )
             node.run_role(context)
         except NodeStopped:
@@ -229,22 +226,3 @@ class Node:
 
     def _tell(self, kind: str, content: Any) -> None:
         self._messages.put((kind, content))
-
-    def _claim_port(self) -> int:
-        """A port that no other process of this machine has, and that this one may listen on.
-
-        Bound alone first: where two had asked for sharing from the start, both would get it.
-        """
-        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
-            claim = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-            try:
-                claim.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-                claim.bind(("::", port))
-            except OSError:
-                claim.close()
-                continue
-            claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            self._ports.append(claim)
-            return port
-        raise OSError(f"all ports from {_PORTS.start} to {_PORTS.stop - 1} are taken")

@@ -1,7 +1,6 @@
 """Reaching the Ray actors: the interfaces of weights and replay over them, and calls that nobody waits for."""
 
 import contextlib
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,15 +13,12 @@ from ...agents.weights import Snapshot
 from ...data import CallboardError, Layout
 from ...replay import ReplayHandle
 from ..experiment import Experiment
-from ..launchers.addresses import ReservedPort
 
 CALL_SECONDS = 5.0
 REPORT_SECONDS = 0.2
 _START_SECONDS = 300.0
 _RETRY_SECONDS = 0.2
 _LOOKUP_SECONDS = 0.25
-# Ray's own workers take ports from 10002 to 19999, and the system gives those from 32768 on to whoever asks for any.
-_PORTS = range(20_001, 32_768)
 
 Answer = TypeVar("Answer")
 
@@ -124,21 +120,6 @@ def first_answer(call: "Callable[[], ray.ObjectRef[Any]]", actor: str) -> Any:
     raise CallboardError(
         f"{actor} has not answered for {_START_SECONDS:.0f} s: see by `ray status` whether it waits for resources"
     )
-
-
-def reserve_port() -> ReservedPort:
-    """A port of this host for a server of this process.
-
-    Raises:
-      CallboardError: there is none.
-    """
-    # Not from the process's own generator: where that is seeded, all would try the same ports.
-    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
-        try:
-            return ReservedPort(port)
-        except OSError:
-            continue
-    raise CallboardError(f"no port from {_PORTS[0]} to {_PORTS[-1]} is free on this host: end what listens there")
 
 
 def address_here(port: int) -> str:

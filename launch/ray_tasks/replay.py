@@ -7,7 +7,8 @@ import uuid
 from ...agents import Agent
 from ...data import Layout
 from ...replay import start_server
-from .clients import address_here, reserve_port
+from ..launchers.addresses import RAY_PORTS, reserve_among
+from .clients import address_here
 
 _INFO_SECONDS = 2
 
@@ -24,7 +25,7 @@ class ReplayServer:
 
     def __init__(self, agent: Agent, layout: Layout):
         self._life = uuid.uuid4().hex
-        self._port = reserve_port()
+        self._port = reserve_among(RAY_PORTS)
         # Nothing is kept in the directory: it need not be there any longer than the server takes to start.
         with tempfile.TemporaryDirectory() as directory:
             tables = agent.make_tables(layout)

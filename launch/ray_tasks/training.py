@@ -15,6 +15,7 @@ from ...data import Priorities, Update, Version
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from ..batches import distributed_batches
 from ..devices import device_names, make_strategy
+from ..launchers.addresses import RAY_PORTS, reserve_among
 from .clients import (
     CALL_SECONDS,
     REPORT_SECONDS,
@@ -24,7 +25,6 @@ from .clients import (
     address_here,
     first_answer,
     replay_handle,
-    reserve_port,
 )
 
 _PUBLISH_SECONDS = 0.05
@@ -154,7 +154,7 @@ def _meeting(parts: Parts, rank: int) -> Iterator[list[str]]:
     if learners == 1:
         yield []
         return
-    port = reserve_port()
+    port = reserve_among(RAY_PORTS)
     own, addresses = address_here(port.port), None
     try:
         while addresses is None:

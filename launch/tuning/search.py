@@ -1,6 +1,5 @@
 """The trials of `callboard tune` on Ray Tune: its schedulers, and what is told and written down about every trial."""
 
-import contextlib
 import functools
 import logging
 import math
@@ -8,31 +7,24 @@ import os
 import pathlib
 import shutil
 import signal
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf  # noqa: F401  Before Ray begins.
-
-import ray  # isort: skip
 from ray import tune as ray_tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 from rich.console import Console
 
-from ...data import CallboardError
 from ..launchers.outcome import stop_signals
+from ..ray_connection import connected
 from .records import Trial, TuneDirectory
 from .search_space import Choice, SearchSpace, describe
 from .trial import AT_STEPS, ENDED, STEPS, TOTAL_STEPS, VALUES, number_of, origin_of, run_trial
 from .tune import Tuning
 
-_SOCKET_PATH_ROOM = 24
-"""Letters for the directory of Ray's own: Ray adds some seventy, and the path of a socket has at most 107."""
-_OBJECT_STORE_BYTES = 100 * 2**20
-_RAY_STARTS = 3
 _SIGNAL_SECONDS = 1.0
 _QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -57,7 +49,8 @@ def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_addre
     os.environ.update(_QUIET)
     # Actors are not used again: each trial has a process of its own, and nothing of another one in it.
     warnings.filterwarnings("ignore", message=".*reuse_actors.*")
-    with _ray(tuning, ray_address):
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    with connected(ray_address, math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial)):
         trainable = ray_tune.with_resources(
             functools.partial(run_trial, tuning=tuning, directory=str(directory.path), working_directory=os.getcwd()),
             {"cpu": tuning.cpus_per_trial, "gpu": tuning.gpus_per_trial},
@@ -113,40 +106,6 @@ def _fit(tuner: Any) -> int | None:
         finally:
             signal.signal(signal.SIGUSR1, before)
     return received[0][0] if received else None
-
-
-@contextlib.contextmanager
-def _ray(tuning: Tuning, address: str | None) -> Iterator[None]:
-    """A Ray cluster of this machine for as long as it lasts, or a connection to the one at `address`."""
-    logging.getLogger("ray").setLevel(logging.CRITICAL)
-    parent = tempfile.gettempdir()
-    temporary = tempfile.mkdtemp(prefix="ray-", dir=parent if len(parent) <= _SOCKET_PATH_ROOM else "/tmp")
-    settings: dict[str, Any] = {"address": address}
-    if address is None:
-        settings = {
-            "num_cpus": math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial),
-            "include_dashboard": False,
-            "object_store_memory": _OBJECT_STORE_BYTES,
-            "_temp_dir": temporary,
-        }
-    try:
-        _connect(settings)
-        yield
-    finally:
-        ray.shutdown()
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _connect(settings: dict[str, Any]) -> None:
-    for attempt in range(1, _RAY_STARTS + 1):
-        try:
-            ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **settings)
-            return
-        except Exception as error:  # On a busy machine Ray gives up waiting for its own parts, with a bare one.
-            if attempt == _RAY_STARTS or "address" in settings:
-                what = f"reach Ray at {settings['address']}" if "address" in settings else "start Ray on this machine"
-                raise CallboardError(f"could not {what}: {str(error).strip().splitlines()[0]}") from error
-            ray.shutdown()
 
 
 def _trial_name(trial: Any) -> str:

@@ -75,7 +75,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     run = train("--launcher", launcher, "--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_for_steps(3000)
     run.interrupt()
-    assert run.wait(timeout=20) == 128 + signal.SIGINT
+    assert run.wait(timeout=60) == 128 + signal.SIGINT
     assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
     assert "Traceback" not in run.text()
     assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
@@ -85,7 +85,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launcher):
     run = train("--launcher", launcher, "--env", "broken_environments:RaisesOnReset", recipe=None)
-    assert run.wait(timeout=30) == 1
+    assert run.wait() == 1
     assert run.text().splitlines()[-1] == "RuntimeError: the simulator is not there"
     assert "actor/" in run.text() or "evaluator/" in run.text()
     assert "in reset" in run.text()
@@ -94,7 +94,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launch
 
 def test_an_observation_that_is_not_a_number_ends_the_run_with_one_line(train):
     run = train("--launcher", "processes", "--env", "broken_environments:GivesNaN", recipe=None)
-    assert run.wait(timeout=30) == 1
+    assert run.wait() == 1
     assert "Traceback" not in run.text()
     assert "the observation of environment 0 in the batch is NaN or infinite" in run.text().splitlines()[-1]
     assert run.leftovers() == []

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import socket
 import tempfile
 import time
 
@@ -10,7 +9,6 @@ import numpy as np
 import psutil
 import pytest
 import ray
-import reverb
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
@@ -74,29 +72,6 @@ def test_learners_meet_in_the_order_of_their_ranks():
     progress = servers.Progress()
     assert progress.meet(1, "b:2", 2) is None
     assert progress.meet(0, "a:1", 2) == ["a:1", "b:2"] == progress.meet(1, "b:2", 2)
-
-
-def test_ports_are_above_those_of_ray_and_can_be_listened_on():
-    reserved = [clients.reserve_port() for _ in range(3)]
-    assert all(20_000 < port.port < 32_768 for port in reserved)
-    server = reverb.Server([reverb.Table.queue("queue", 1)], port=reserved[0].port)
-    assert reverb.Client(f"localhost:{reserved[0].port}").server_info(timeout=5).keys() == {"queue"}
-    server.stop()
-    for port in reserved:
-        port.release()
-
-
-def test_a_port_on_which_somebody_listens_is_left_to_them(monkeypatch):
-    with socket.create_server(("", 0)) as listening:
-        taken = listening.getsockname()[1]
-        monkeypatch.setattr(clients, "_PORTS", range(taken - 20, taken + 20))
-        for _ in range(100):
-            port = clients.reserve_port()
-            assert port.port != taken
-            port.release()
-        monkeypatch.setattr(clients, "_PORTS", range(taken, taken + 1))
-        with pytest.raises(CallboardError, match=f"no port from {taken} to {taken}"):
-            clients.reserve_port()
 
 
 @pytest.fixture(scope="module")

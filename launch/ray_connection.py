@@ -1,0 +1,103 @@
+"""Joining a Ray cluster, or starting one on this machine for as long as it is needed."""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import tensorflow as tf  # noqa: F401  Before Ray begins.
+
+from ..data import CallboardError
+
+try:
+    import ray
+    from ray._private import services
+except ImportError as error:
+    raise CallboardError("Ray is not installed: install callboard[ray]") from error
+
+_STARTS = 3
+_OBJECT_STORE_BYTES = 100 * 2**20
+_END_SECONDS = 30.0
+
+
+def check_address(address: str | None) -> None:
+    """Refuses an address from which what runs here cannot be reached by the cluster."""
+    if (address or "").startswith("ray://"):
+        raise CallboardError(
+            f"the command must run on a machine of the cluster, not reach it through {address}: log in there, or use "
+            "`ray job submit`, and take --ray-address auto"
+        )
+
+
+@contextlib.contextmanager
+def connected(address: str | None, processors: int) -> Iterator[None]:
+    """Joins a cluster, or starts one on this machine with as many processors, whether they are there or not.
+
+    Leaves it as it is where this process belongs to one already.
+
+    Args:
+      address: of the cluster, `auto` for one that runs on this machine, or `local` for a new one; None takes
+        RAY_ADDRESS or one that runs on this machine, or else a new one.
+      processors: of a new one.
+
+    Raises:
+      CallboardError: there is no cluster at the address.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        found = None if address == "local" else services.canonicalize_bootstrap_address(address)
+    except ConnectionError as error:
+        raise CallboardError(
+            "no Ray cluster runs here: start one with `ray start`, or leave --ray-address out"
+        ) from error
+    with contextlib.ExitStack() as stack:
+        settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
+        if found is None:
+            settings.update(
+                num_cpus=processors,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=stack.enter_context(_ray_files()),
+            )
+        _connect(found, settings)
+        stack.callback(ray.shutdown)
+        yield
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits for half a minute at most."""
+    deadline = time.monotonic() + _END_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _connect(address: str | None, settings: dict[str, Any]) -> None:
+    for attempt in range(_STARTS):
+        try:
+            ray.init(address or "local", **settings)
+            return
+        except Exception as error:  # Ray raises errors of all kinds here, `Exception` itself among them.
+            ray.shutdown()
+            # On a busy machine Ray gives up waiting for its own parts.
+            if address is not None or attempt == _STARTS - 1:
+                wish = f"join the Ray cluster at {address}" if address else "start Ray here"
+                raise CallboardError(f"cannot {wish}: {' '.join(str(error).split())}") from error
+
+
+@contextlib.contextmanager
+def _ray_files() -> Iterator[str]:
+    """A directory for a cluster on this machine, removed once its processes have ended."""
+    # Not among other temporary files: sockets in it may have 107 characters, and most of them are Ray's.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as path:
+        try:
+            yield path
+        finally:
+            wait_until(lambda: not any(path in " ".join(process.info["cmdline"] or ()) for process in _processes()))
+
+
+def _processes() -> Iterator[psutil.Process]:
+    return psutil.process_iter(["cmdline"])
