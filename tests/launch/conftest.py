@@ -5,13 +5,22 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import psutil
 import pytest
+import yaml
+
+from callboard.launch.settings import read_recipe
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from host_network import HostNetwork, why_not
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 
@@ -19,16 +28,16 @@ ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 class CommandRun:
     """A `callboard` command in a session of its own, and all processes that it ever had."""
 
-    def __init__(self, arguments, directory):
+    def __init__(self, arguments, directory, prefix=(), run_dir=None, python_path=ENVIRONMENTS):
         self.directory = directory
         self.temporary = directory / "tmp"
         self.temporary.mkdir(exist_ok=True)
-        self.run_dir = directory / "run"
+        self.run_dir = run_dir or directory / "run"
         self.output = directory / "output.txt"
-        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(ENVIRONMENTS)}
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(python_path)}
         with self.output.open("a") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "callboard.launch.command", *map(str, arguments)],
+                [*prefix, sys.executable, "-m", "callboard.launch.command", *map(str, arguments)],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -46,12 +55,12 @@ class CommandRun:
         except psutil.NoSuchProcess:
             pass
 
-    def wait(self, timeout=120.0):
+    def wait(self, timeout=300.0):
         """Waits for the end, and gives the exit code."""
         self.wait_until(lambda: self.process.poll() is not None, timeout)
         return self.process.returncode
 
-    def wait_until(self, condition, timeout=120.0):
+    def wait_until(self, condition, timeout=300.0):
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, f"not in time; the output was:\n{self.text()}"
@@ -126,9 +135,99 @@ def train(start, tmp_path):
 
     def start_training(*arguments, recipe="impala-cartpole"):
         settings = ["--recipe", recipe] if recipe else ["impala"]
+        if "hosts" in arguments:
+            settings += ["--cluster", _cluster_of_this_machine(tmp_path, recipe), "--host", "here"]
+        if "ray" in arguments and "--ray-address" not in arguments:
+            settings += ["--ray-address", "local"]
         return start("train", *settings, "--run-dir", tmp_path / "run", *arguments)
 
     return start_training
+
+
+def _cluster_of_this_machine(directory, recipe):
+    """A cluster file with one host, which runs what the recipe says."""
+    actors = read_recipe(recipe).get("actors", 2) if recipe else 2
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    nodes = {"learner": ["here"], "replay": ["here"], "evaluator": ["here"], "actor": {"here": actors}}
+    path = directory / "cluster.yaml"
+    path.write_text(yaml.safe_dump({"hosts": {"here": "127.0.0.1"}, "ports": f"{port}-{port + 49}", **nodes}))
+    return path
+
+
+class Hosts:
+    """Hosts on which `callboard train --launcher hosts` runs, with one run directory or one to each host."""
+
+    def __init__(self, directory, names, share_directory):
+        self.network = HostNetwork(names)
+        self.runs = {}
+        self._directory = directory
+        self._share_directory = share_directory
+        self.cluster = directory / "cluster.yaml"
+
+    def write_cluster(self, **content):
+        """Writes the cluster file, with ports unless they are given."""
+        self.cluster.write_text(yaml.safe_dump({"hosts": self.network.addresses, "ports": "20000-20019", **content}))
+
+    def start(self, name, *arguments, recipe="impala-cartpole", agent=None, as_host=None, python_path=ENVIRONMENTS):
+        """Starts the command on a host, and gives its `CommandRun`; once more where it ran before."""
+        directory = self._directory / name
+        directory.mkdir(exist_ok=True)
+        run_dir = (self._directory if self._share_directory else directory) / "run"
+        command = ["train", agent] if agent else ["train", "--recipe", recipe]
+        command += ["--launcher", "hosts", "--cluster", self.cluster, "--host", as_host or name, "--run-dir", run_dir]
+        prefix = self.network.inside(name)
+        self.runs[name] = CommandRun([*command, *arguments], directory, prefix, run_dir, python_path)
+        return self.runs[name]
+
+    def start_all(self, *arguments, **settings):
+        return [self.start(name, *arguments, **settings) for name in self.network.addresses]
+
+    def wait_until(self, condition, timeout=240.0):
+        """Waits, while the command goes on on all hosts where it was started."""
+
+        def ended():
+            return {name: run.text() for name, run in self.runs.items() if run.process.poll() is not None}
+
+        next(iter(self.runs.values())).wait_until(lambda: ended() or condition(), timeout)
+        assert not ended(), ended()
+
+    def power_cut(self, name):
+        """Ends all that runs on a host at once; temporary files are gone too, as after a reboot."""
+        self.network.power_cut(name)
+        run = self.runs.pop(name)
+        assert run.wait(10) == -signal.SIGKILL
+        shutil.rmtree(run.temporary)
+
+    def leftovers(self):
+        """What still runs, listens or lies in temporary folders on any host."""
+        found = [line for run in self.runs.values() for line in run.leftovers()]
+        for name in self.network.addresses:
+            found += [f"process {pid} on {name}" for pid in self.network.processes(name)]
+            found += [f"port {port} of {name}" for port in self.network.listening(name)]
+        return found
+
+    def end(self):
+        for run in self.runs.values():
+            run.end()
+        self.network.close()
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """Makes hosts of the given names; they share one run directory, or have one each (`share_directory=False`)."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    made = []
+
+    def make(*names, share_directory=True):
+        made.append(Hosts(tmp_path, names, share_directory))
+        return made[-1]
+
+    yield make
+    for network in made:
+        network.end()
 
 
 @pytest.fixture(

@@ -1,0 +1,194 @@
+"""Several hosts, as network namespaces with links that can be cut: one run, one end, and nothing is learnt twice."""
+
+import collections
+import json
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PLACEMENT = dict(learner=["a"], replay=["a"], actor={"b": 1, "c": 1}, evaluator=["a"])
+ENDLESS = ["--max-steps", 100_000_000, "--stop-return", 501]
+
+
+def ends_everywhere(hosts, code=0, timeout=120):
+    for name, run in hosts.runs.items():
+        assert run.wait(timeout) == code, f"{name}: {run.text()}"
+    assert hosts.leftovers() == []
+
+
+def value(run, name):
+    """The newest value of a metric."""
+    return next((row[name] for row in reversed(run.rows()) if name in row), 0)
+
+
+def grows(hosts, name, by, timeout=60):
+    """Waits until a metric of host a has grown."""
+    before = value(hosts.runs["a"], name)
+    hosts.wait_until(lambda: value(hosts.runs["a"], name) >= before + by, timeout)
+
+
+def steps_of(run, node):
+    """Environment steps of a node in all of its lives, as in the newest checkpoint."""
+    checkpoints = sorted((run.run_dir / "checkpoints").glob("0*"))
+    sources = json.loads((checkpoints[-1] / "counters.json").read_text()) if checkpoints else {}
+    return sum(counts.get("environment_steps", 0) for name, counts in sources.items() if name.startswith(f"{node}#"))
+
+
+@pytest.mark.parametrize("share_directory", [True, False])
+def test_impala_reaches_its_score_on_three_hosts(hosts, share_directory):
+    hosts = hosts("a", "b", "c", share_directory=share_directory)
+    hosts.write_cluster(**PLACEMENT)
+    # In any order.
+    for name in ("c", "a", "b"):
+        hosts.start(name)
+    ends_everywhere(hosts, timeout=400)
+    for run in hosts.runs.values():
+        assert "has reached 475" in run.text().splitlines()[-1]
+    last = hosts.runs["a"].rows()[-1]
+    assert max(row.get("evaluator/return", 0) for row in hosts.runs["a"].rows()) >= 475
+    assert last["learner/duplicates"] == 0
+
+
+def test_apex_learns_from_a_shard_on_each_of_two_hosts(hosts):
+    hosts = hosts("a", "b", "c", share_directory=False)
+    hosts.write_cluster(learner=["a"], replay=["b", "c"], actor={"b": 1, "c": 1}, evaluator=["a"])
+    hosts.start_all("--stop-return", 150, "--evaluate-every", 5000, recipe="apex-cartpole")
+    ends_everywhere(hosts, timeout=400)
+    run = hosts.runs["a"]
+    assert max(row.get("evaluator/return", 0) for row in run.rows()) >= 150
+    assert min(value(run, f"replay/sampled_{shard}") for shard in (0, 1)) > 1000
+
+
+def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learnt_from_twice(hosts):
+    hosts = hosts("a", "b", "c", share_directory=False)
+    hosts.write_cluster(**{**PLACEMENT, "evaluator": None})
+    settings = ["--env", "numbered:Numbered", "--max-steps", 100_000_000, "--checkpoint-every", 2]
+    settings += ["--agent.unroll-length", 5, "--agent.batch-size", 16, "--agent.learning-rate", 1e-6]
+    hosts.start_all(*settings, agent="numbered:LearnsAndTells")
+    run = hosts.runs["a"]
+    hosts.wait_until(lambda: min(steps_of(run, "actor/0"), steps_of(run, "actor/1")) > 3000)
+    pid = hosts.runs["c"].pid_of("actor/1")
+    # What c sends now is taken, and it is not told so.
+    hosts.network.lose_answers_to("c")
+    time.sleep(1)
+    hosts.network.cut("c")
+    begun = time.monotonic()
+    grows(hosts, "learner_steps", 50, timeout=30)
+    cut_off = steps_of(run, "actor/1")
+    hosts.wait_until(lambda: time.monotonic() - begun > 15)
+    grows(hosts, "learner_steps", 50, timeout=30)
+    hosts.wait_until(lambda: time.monotonic() - begun > 30)
+    assert steps_of(run, "actor/1") <= cut_off + 500
+    hosts.network.restore("c")
+    hosts.wait_until(lambda: steps_of(run, "actor/1") > cut_off + 3000)
+    assert hosts.runs["c"].pid_of("actor/1") == pid
+    grows(hosts, "learner_steps", 100)
+    run.interrupt()
+    ends_everywhere(hosts, 130)
+    learnt = collections.Counter((hosts.runs["a"].directory / "learnt.txt").read_text().splitlines())
+    assert len(learnt) > 10_000
+    assert learnt.most_common(1)[0][1] == 1
+    assert value(run, "learner/duplicates") >= 1
+
+
+def test_the_host_of_the_learner_is_killed_and_started_again(hosts):
+    hosts = hosts("a", "b", "c")
+    hosts.write_cluster(**PLACEMENT)
+    command = ["--checkpoint-every", 2, "--max-steps", 300_000, "--stop-return", 501]
+    hosts.start_all(*command)
+    run = hosts.runs["a"]
+    hosts.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
+    hosts.wait_until(lambda: value(run, "environment_steps") >= 10_000)
+    before = run.rows()[-1]
+    hosts.power_cut("a")
+    hosts.start("a", *command)
+    ends_everywhere(hosts, timeout=300)
+    run = hosts.runs["a"]
+    assert "learner/0: goes on from learner step" in run.text()
+    for each in hosts.runs.values():
+        assert "environment steps are done" in each.text().splitlines()[-1]
+    after = run.rows()[-1]
+    assert after["environment_steps"] >= 300_000
+    assert after["learner_steps"] > before["learner_steps"]
+    steps = [row["environment_steps"] for row in run.rows()]
+    drops = [earlier - later for earlier, later in zip(steps, steps[1:], strict=False)]
+    assert max(drops) <= 6 * max(row["actor/steps_per_second"] for row in run.rows())
+
+
+def test_who_joins_late_takes_part(hosts):
+    hosts = hosts("a", "b", "c")
+    hosts.write_cluster(**PLACEMENT)
+    command = ["--checkpoint-every", 2, *ENDLESS]
+    for name in ("a", "b"):
+        hosts.start(name, *command)
+    run = hosts.runs["a"]
+    hosts.wait_until(lambda: value(run, "environment_steps") >= 20_000)
+    assert steps_of(run, "actor/1") == 0
+    hosts.start("c", *command)
+    hosts.wait_until(lambda: steps_of(run, "actor/1") > 2000)
+    assert "host c: joined the run" in run.text()
+    # And once more, after it was switched off.
+    hosts.power_cut("c")
+    grows(hosts, "learner_steps", 100)
+    hosts.start("c", *command)
+    hosts.wait_until(lambda: "host c: came back" in run.text())
+    # What it did before it died is in a checkpoint by now.
+    before = steps_of(run, "actor/1")
+    hosts.wait_until(lambda: steps_of(run, "actor/1") > before + 3000)
+    run.interrupt()
+    ends_everywhere(hosts, 130)
+
+
+@pytest.mark.parametrize(
+    "change, installed, names",
+    [
+        (["--seed", 2], {}, ["seed is 2 on b and 1 on a"]),
+        (["--agent.entropy-cost", 0.5], {}, ["agent.entropy_cost is 0.5 on b and 0.01 on a"]),
+        ([], {"gymnasium": "0.0.1"}, ["the version of gymnasium is 0.0.1 on b and 1."]),
+    ],
+)
+def test_a_host_with_other_settings_is_refused_by_name_and_the_others_go_on(hosts, tmp_path, change, installed, names):
+    hosts = hosts("a", "b", "c", share_directory=False)
+    hosts.write_cluster(**PLACEMENT)
+    for name in ("a", "c"):
+        hosts.start(name, *ENDLESS)
+    for package, version in installed.items():
+        # Not the package, but what says that it is installed.
+        metadata = tmp_path / "installed" / f"{package}-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    hosts.start("b", *ENDLESS, *change, python_path=tmp_path / "installed")
+    refused = hosts.runs.pop("b")
+    assert refused.wait(120) == 2, refused.text()
+    (line,) = [line for line in refused.text().splitlines() if line.startswith("callboard:")]
+    assert all(name in line for name in names), line
+    assert refused.text().splitlines()[-1] == line
+    run = hosts.runs["a"]
+    hosts.wait_until(lambda: value(run, "environment_steps") >= 5000)
+    (line,) = [line for line in run.text().splitlines() if "host b" in line and "refused" in line]
+    assert all(name in line for name in names), line
+    hosts.start("b", *ENDLESS)
+    hosts.wait_until(lambda: "host b: joined the run" in run.text())
+    run.interrupt()
+    ends_everywhere(hosts, 130)
+
+
+@pytest.mark.parametrize(
+    "content, host, says",
+    [
+        (dict(ports="20000-20002"), "a", "the nodes at host a need"),
+        ({}, "nobody", "names no host 'nobody': it has a, b, c"),
+        (dict(patience=4), "b", "the host a does not answer at"),
+        (dict(actor={"b": 1, "elsewhere": 1}), "a", "actor is placed on 'elsewhere'"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(hosts, content, host, says):
+    hosts = hosts("a", "b", "c")
+    hosts.write_cluster(**{**PLACEMENT, **content})
+    run = hosts.start("b" if host == "b" else "a", as_host=host)
+    assert run.wait(60) == 2, run.text()
+    line = run.text().splitlines()[-1]
+    assert line.startswith("callboard: ") and says in line and "Traceback" not in run.text()
+    assert hosts.leftovers() == []
