@@ -156,12 +156,12 @@ def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -
     if resume:
         if options.is_first:
             find_run_directory(experiment, resume)
-            directory.end_marker.unlink(missing_ok=True)
+            directory.resume()
         return directory
-    if directory.end_marker.exists():
+    if directory.end_of_run():
         raise CallboardError(
-            f"the run in {directory.path} has ended ({directory.end_marker.read_text().strip()}): go on with it by "
-            "--resume, or name another directory"
+            f"the run in {directory.path} has ended ({directory.end_of_run()}): go on with it by --resume, or name "
+            "another directory"
         )
     if directory.experiment.exists():
         before = settings_by_name(read_experiment(directory.path))

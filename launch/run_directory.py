@@ -29,11 +29,6 @@ class RunDirectory:
         return self.checkpoints / "best.npz"
 
     @property
-    def end_marker(self) -> pathlib.Path:
-        """Written by a run over several hosts that has reached its limit, so that no host begins it again."""
-        return self.path / "ended"
-
-    @property
     def metrics(self) -> pathlib.Path:
         return self.path / "metrics.jsonl"
 
@@ -61,6 +56,22 @@ class RunDirectory:
     def log(self, node: str) -> pathlib.Path:
         """The log file of a node such as `actor/0`."""
         return self.path / "logs" / f"{node.replace('/', '-')}.log"
+
+    def end_of_run(self) -> str:
+        """Why a run over several hosts has ended for good; empty if it has not, or may go on."""
+        return self._end_marker.read_text().strip() if self._end_marker.exists() else ""
+
+    def write_end_of_run(self, reason: str) -> None:
+        """Keeps other hosts from beginning the run again, until it is resumed."""
+        self._end_marker.write_text(f"{reason}\n")
+
+    def resume(self) -> None:
+        """Lets the run go on."""
+        self._end_marker.unlink(missing_ok=True)
+
+    @property
+    def _end_marker(self) -> pathlib.Path:
+        return self.path / "ended"
 
     def create(self) -> None:
         self.checkpoints.mkdir(parents=True, exist_ok=True)

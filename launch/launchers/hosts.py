@@ -79,7 +79,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
             server = courier.Server(port=port_of(cluster.meeting_address))
             server.Bind("attend", meeting.attend)
             server.Start()
-        attendance = Attendance(cluster, host, life, settings, groups, events, meeting)
+        attendance = Attendance(cluster, host, life, settings, groups, events, meeting, run.directory.end_of_run)
         try:
             for node in nodes:
                 for address in addresses[node.name]:
@@ -100,7 +100,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
             finally:
                 attendance.close()
             if options.is_first and outcome.exit_code == 0:
-                run.directory.end_marker.write_text(outcome.reason + "\n")
+                run.directory.write_end_of_run(outcome.reason)
             return outcome
         finally:
             if server is not None:

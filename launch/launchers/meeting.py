@@ -9,7 +9,7 @@ import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import courier
@@ -169,6 +169,7 @@ class Attendance:
       groups: the restart groups of its nodes.
       events: the queue of its supervisor.
       meeting: where it is served by this process.
+      end_of_run: gives why the run has ended, as far as the run directory tells, where hosts share it.
     """
 
     def __init__(
@@ -180,6 +181,7 @@ class Attendance:
         groups: set[str],
         events: "queue.SimpleQueue[Event]",
         meeting: Meeting | None,
+        end_of_run: Callable[[], str],
     ):
         self._cluster = cluster
         self._host = host
@@ -187,6 +189,7 @@ class Attendance:
         self._settings = dict(settings)
         self._events = events
         self._meeting = meeting
+        self._end_of_run = end_of_run
         self._client: Any = meeting or self._connect()
         self._stopped = -1
         self._deaths = {group: 0 for group in groups}
@@ -213,6 +216,8 @@ class Attendance:
             if answer is not None and answer.present:
                 self._take(answer)
                 return True
+            if answer is None and self._end_of_run():
+                raise CallboardError(f"the run has ended: {self._end_of_run()}")
             problem = (
                 f"another host calls itself {self._host}"
                 if answer is not None
@@ -265,7 +270,10 @@ class Attendance:
             answer = self._attend()
             now = time.monotonic()
             if answer is None:
-                if now - heard > self._cluster.patience:
+                if self._end_of_run():
+                    self._leaving = True
+                    self._events.put(Event("", "stop", self._end_of_run()))
+                elif now - heard > self._cluster.patience:
                     self._leaving = True
                     problem = f"it did not answer for {self._cluster.patience:.0f} s"
                     self._events.put(Event("", "failed", (f"host {self._cluster.first}", problem)))

@@ -24,7 +24,10 @@ SETTINGS = {"seed": "1", "agent.learning_rate": "0.1", "the version of numpy": "
 class Host:
     def __init__(self, name, meeting, life="1", **settings):
         self.events = queue.SimpleQueue()
-        self.attendance = Attendance(CLUSTER, name, life, {**SETTINGS, **settings}, {"learner"}, self.events, meeting)
+        self.end_of_run = ""
+        self.attendance = Attendance(
+            CLUSTER, name, life, {**SETTINGS, **settings}, {"learner"}, self.events, meeting, lambda: self.end_of_run
+        )
         self.said = []
 
     def say(self, text):
@@ -77,6 +80,14 @@ def test_a_first_host_that_does_not_answer_is_named():
     with pytest.raises(CallboardError, match="the host a does not answer at 10.9.0.1:20000, for 0 s"):
         host = Host("b", None)
         host.attendance._attend = lambda: None
+        host.join()
+
+
+def test_a_host_that_comes_after_the_end_does_not_wait_for_the_others():
+    host = Host("b", None)
+    host.attendance._attend = lambda: None
+    host.end_of_run = "90,000 environment steps are done"
+    with pytest.raises(CallboardError, match="the run has ended: 90,000 environment steps are done"):
         host.join()
 
 
