@@ -100,10 +100,10 @@ def _train(arguments: list[str]) -> int:
     if known.help:
         return _help(parser, known.agent)
     experiment = _experiment(known, options, resume=known.resume)
-    launcher_options = _hosts_options(known, experiment, options) or _ray_options(known)
+    hosts, ray = _hosts_options(known, experiment, options), _ray_options(known)
     monitor = make_monitor(experiment.max_steps)
     try:
-        outcome = run(experiment, known.launcher, monitor, known.resume, launcher_options)
+        outcome = run(experiment, known.launcher, monitor, known.resume, hosts or ray)
     finally:
         monitor.close()
     if outcome.failed_node is not None:
@@ -127,35 +127,34 @@ def _begin_in_private_network(launcher: str, arguments: list[str]) -> NoReturn:
 
 def _hosts_options(known: argparse.Namespace, experiment: Any, options: list[str]) -> Any:
     """What the hosts launcher must know; None for the others, which take none of it."""
+    names = ("cluster", "host", "allow_public")
     if known.launcher != "hosts":
-        for name in ("cluster", "host", "allow_public"):
-            if getattr(known, name):
-                raise CallboardError(f"--{name.replace('_', '-')} is an option of --launcher hosts")
-        return None
+        return _refuse_options(known, names, "hosts")
     if known.cluster is None or known.host is None:
         raise CallboardError("--launcher hosts needs the cluster file and this host's name in it: --cluster, --host")
     from .cluster import read_cluster
     from .launchers.hosts import HostsOptions
 
-    cluster = read_cluster(known.cluster)
-    cluster.check_host(known.host)
-    if not known.allow_public:
-        cluster.check_addresses()
-    cluster.fit(experiment, given=[name[2:].replace("-", "_") for name, _ in _pairs(options)])
-    return HostsOptions(cluster, known.host)
+    hosts = HostsOptions(read_cluster(known.cluster), known.host, known.allow_public)
+    hosts.check()
+    hosts.cluster.fit(experiment, given=[name[2:].replace("-", "_") for name, _ in _pairs(options)])
+    return hosts
 
 
 def _ray_options(known: argparse.Namespace) -> Any:
     """How the ray launcher uses a cluster; None for the others, which take none of it."""
     names = ("ray_address", "ray_cpus", "ray_strategy", "ray_wait")
-    if known.launcher == "ray":
-        from .launchers.ray import RayOptions
+    if known.launcher != "ray":
+        return _refuse_options(known, names, "ray")
+    from .launchers.ray import RayOptions
 
-        return RayOptions.parse(*(getattr(known, name) for name in names))
+    return RayOptions.parse(*(getattr(known, name) for name in names))
+
+
+def _refuse_options(known: argparse.Namespace, names: Sequence[str], launcher: str) -> None:
     for name in names:
-        if getattr(known, name) is not None:
-            raise CallboardError(f"--{name.replace('_', '-')} is an option of --launcher ray")
-    return None
+        if getattr(known, name) not in (None, False):
+            raise CallboardError(f"--{name.replace('_', '-')} is an option of --launcher {launcher}")
 
 
 def _evaluate(arguments: list[str]) -> int:

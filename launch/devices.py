@@ -120,7 +120,11 @@ def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modu
     def own_values() -> list[tf.Tensor]:
         # No sum is made of flags.
         values = [tf.cast(one, tf.int32) if one.dtype.is_bool else tf.identity(one) for one in variables]
-        return values if rank == 0 else [tf.zeros(value.shape, value.dtype) for value in values]
+        if rank > 0:
+            return [tf.zeros(value.shape, value.dtype) for value in values]
+        # Of the first learner's replicas one is enough.
+        is_first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
+        return [tf.where(is_first, value, tf.zeros(value.shape, value.dtype)) for value in values]
 
     @tf.function(autograph=False)
     def sums() -> list[tf.Tensor]:

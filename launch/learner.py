@@ -128,7 +128,8 @@ class LearnerRole(LinkedRole):
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
             if len(self._peers) > 1:
                 # Another learner has ended: the launcher is about to end this one too, and to say why.
-                self.context.stop.wait(_PEER_SECONDS)
+                if self.context.stop.wait(_PEER_SECONDS):
+                    return False
             raise
         if self._last_update is None:
             logging.info("first learner step done")

@@ -53,6 +53,7 @@ def run(
         raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
     _check_agent_is_found_again(experiment.agent)
     if launcher == "hosts":
+        options.check()
         experiment = options.cluster.fit(experiment)
     check_launcher_can(launcher, experiment)
     # On other machines it shows when the learner starts.
@@ -66,7 +67,7 @@ def run(
         if begins and directory.experiment.exists():
             if launcher not in ("threads", "inline"):
                 hide_gpus()  # They are the learners'.
-            _check_run_fits(experiment, layout, directory)
+            _check_run_fits(experiment, layout, directory, options.replay_shards if launcher == "hosts" else None)
         if begins:
             directory.create()
             write_experiment(experiment, directory.experiment)
@@ -84,7 +85,9 @@ def _open_directory(experiment: Experiment, launcher: str, resume: bool, options
     """The directory to run in, and a local one while the run goes on where it is kept at a URL."""
     url = experiment.run_dir
     if launcher == "hosts":
-        yield find_directory_on_host(experiment, resume, options)
+        # First of all, because nothing of a run that goes on here may be touched.
+        with options.alone_on_this_machine():
+            yield find_directory_on_host(experiment, resume, options)
     elif isinstance(url, str) and is_url(url):
         with tempfile.TemporaryDirectory(prefix="callboard-") as local:
             directory = RunDirectory(pathlib.Path(local), url=url)
@@ -156,7 +159,7 @@ def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -
     if resume:
         if options.is_first:
             find_run_directory(experiment, resume)
-            directory.resume()
+        directory.resume()
         return directory
     if directory.end_of_run():
         raise CallboardError(
@@ -198,8 +201,13 @@ def _check_agent_is_found_again(agent: Agent) -> None:
         raise CallboardError(f"the agent {name!r} cannot be imported by that name: define its class at a module's top")
 
 
-def _check_run_fits(experiment: Experiment, layout: Layout, directory: RunDirectory) -> None:
-    """Refuses to go on with networks, or with a replay, of other shapes than those in the last checkpoint."""
+def _check_run_fits(
+    experiment: Experiment, layout: Layout, directory: RunDirectory, shards_here: Sequence[int] | None
+) -> None:
+    """Refuses to go on with networks, or with a replay, of other shapes than those in the last checkpoint.
+
+    Of several hosts with disks of their own, each has kept its own shards, `shards_here`.
+    """
     agent = experiment.agent
     networks = agent.make_networks(layout)
     latest = Checkpoints(directory).latest()
@@ -208,8 +216,9 @@ def _check_run_fits(experiment: Experiment, layout: Layout, directory: RunDirect
     if not experiment.checkpoint_replay:
         return
     kept = [shard for shard in directory.replay_shards() if latest_checkpoint(directory.replay(shard))]
-    shards = len(directory.replay_shards())
-    if kept and shards != layout.shards:
+    found = directory.replay_shards()
+    shards = len(found)
+    if kept and shards != layout.shards and found != shards_here:
         raise CallboardError(
             f"the replay of the run was kept in {shards} shard(s): go on with replay_shards {shards}, or begin "
             f"with an empty replay by removing {directory.path / 'replay'}"

@@ -59,7 +59,10 @@ class RunDirectory:
 
     def end_of_run(self) -> str:
         """Why a run over several hosts has ended for good; empty if it has not, or may go on."""
-        return self._end_marker.read_text().strip() if self._end_marker.exists() else ""
+        try:
+            return self._end_marker.read_text().strip()
+        except OSError:
+            return ""
 
     def write_end_of_run(self, reason: str) -> None:
         """Keeps other hosts from beginning the run again, until it is resumed."""

@@ -4,6 +4,7 @@ Every host runs the same command with the same cluster file.  What runs where, a
 file alone.
 """
 
+import contextlib
 import dataclasses
 import os
 import queue
@@ -11,6 +12,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 
 import courier
 import launchpad as lp
@@ -21,13 +23,14 @@ from ..experiment import Run
 from ..program import nodes_of
 from ..settings import settings_by_name, write_experiment
 from ..versions import versions
-from .addresses import ReservedPort, bind_addresses, port_of, reserve
+from .addresses import bind_addresses, port_of, reserve
 from .meeting import Attendance, Meeting
 from .outcome import Monitor, Outcome, stop_signals
 from .processes import run_nodes
 from .supervisor import Event
 
 _PORT_SECONDS = 10.0
+_DIAL_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +40,12 @@ class HostsOptions:
     Attributes:
       cluster: the cluster file's content.
       host: the name of this host in it.
+      allow_public: whether hosts may have addresses that everybody can reach.
     """
 
     cluster: Cluster
     host: str
+    allow_public: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -51,6 +56,27 @@ class HostsOptions:
     def learners(self) -> int:
         """Learners that run here."""
         return list(self.cluster.placement["learner"]).count(self.host)
+
+    @property
+    def replay_shards(self) -> list[int]:
+        """The replay shards that are kept here."""
+        return [shard for shard, host in enumerate(self.cluster.placement["replay"]) if host == self.host]
+
+    def check(self) -> None:
+        """Refuses a host that the cluster file does not name, and public addresses."""
+        self.cluster.check_host(self.host)
+        if not self.allow_public:
+            self.cluster.check_addresses()
+
+    @contextlib.contextmanager
+    def alone_on_this_machine(self) -> Iterator[None]:
+        """Refuses a second start of this host as long as it lasts."""
+        with _locked(
+            f"{self.host} {self.cluster.ports.start}",
+            f"another callboard runs here as the host {self.host} with the same ports: end it first, or give one of "
+            f"them other ports than {self.cluster.ports.start}-{self.cluster.ports.stop - 1}",
+        ):
+            yield
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) -> Outcome:
@@ -75,6 +101,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
         meeting = None
         if options.is_first:
             ports.reserve(cluster.meeting_address)
+            _refuse_another_first_host(cluster)
             meeting = Meeting(cluster, settings, events)
             server = courier.Server(port=port_of(cluster.meeting_address))
             server.Bind("attend", meeting.attend)
@@ -87,10 +114,9 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
             outcome = _join(attendance, monitor)
             if outcome.ended:
                 return outcome
-            if not run.directory.experiment.exists():
+            if not options.is_first:
                 run.directory.create()
                 write_experiment(run.experiment, run.directory.experiment)
-            if not options.is_first:
                 names = ", ".join(node.name for node in nodes)
                 monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
             attendance.start()
@@ -127,37 +153,54 @@ class _Ports:
     def __init__(self, cluster: Cluster, host: str):
         self._cluster = cluster
         self._host = host
-        self._reserved: list[ReservedPort] = []
-        self._lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._reserved = contextlib.ExitStack()
 
     def __enter__(self) -> "_Ports":
-        # A name that the kernel forgets with the process, and that no other network namespace sees: reserved ports on
-        # which nobody listens yet would not be noticed by a second start.
-        try:
-            self._lock.bind(f"\0callboard-{self._host}-{self._cluster.ports.start}")
-        except OSError:
-            raise CallboardError(
-                f"another callboard runs here as the host {self._host} with the same ports: end it first, or give "
-                f"one of them other ports than {self._cluster.ports.start}-{self._cluster.ports.stop - 1}"
-            ) from None
         return self
 
     def reserve(self, address: str) -> None:
         """Reserves the port of an address.  What is left of a start that was killed has a moment to end."""
+        port = port_of(address)
+        advice = f"end what has it, or set other ports in {self._cluster.path}"
+        # A port that is reserved, but on which nobody listens yet, would be shared with another run.
+        self._reserved.enter_context(
+            _locked(f"port {port}", f"the port {port} of host {self._host} belongs to another run: {advice}")
+        )
         deadline = time.monotonic() + _PORT_SECONDS
         while True:
             try:
-                self._reserved.append(reserve(port_of(address)))
+                self._reserved.callback(reserve(port).release)
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise CallboardError(
-                        f"the port {port_of(address)} of host {self._host} cannot be bound ({error.strerror}): end "
-                        f"what listens there, or set other ports in {self._cluster.path}"
+                        f"the port {port} of host {self._host} cannot be bound ({error.strerror}): {advice}"
                     ) from error
                 time.sleep(0.2)
 
     def __exit__(self, *_: object) -> None:
-        for port in self._reserved:
-            port.release()
-        self._lock.close()
+        self._reserved.close()
+
+
+@contextlib.contextmanager
+def _locked(name: str, problem: str) -> Iterator[None]:
+    """Holds a name that the kernel forgets with the process, and that other network namespaces do not see."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+        try:
+            lock.bind(f"\0callboard {name}")
+        except OSError:
+            raise CallboardError(problem) from None
+        yield
+
+
+def _refuse_another_first_host(cluster: Cluster) -> None:
+    """Refuses to be the first host where that runs already, on the machine that the file means."""
+    host, port = cluster.hosts[cluster.first], cluster.ports.start
+    try:
+        socket.create_connection((host, port), timeout=_DIAL_SECONDS).close()
+    except OSError:
+        return
+    raise CallboardError(
+        f"somebody answers at {cluster.meeting_address} already: if that is the host {cluster.first}, this machine is "
+        "another one; else set other ports"
+    )

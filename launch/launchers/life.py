@@ -42,7 +42,8 @@ def exit_by(error: BaseException) -> Exit:
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()
-    return Exit(clean=False, description=f"{type(error).__name__}: {error}", error=traceback.format_exc())
+    first_line = (str(error).splitlines() or [""])[0]
+    return Exit(clean=False, description=f"{type(error).__name__}: {first_line}", error=traceback.format_exc())
 
 
 def _redirect_output(log: str) -> None:

@@ -40,8 +40,19 @@ class Answer(NamedTuple):
     """The highest stop order whose nodes may be told to end; -1 while the run goes on."""
     ending: dict[str, Any] | None
     """The fields of the `Outcome` with which the run ends."""
-    others: dict[str, dict[str, str]]
-    """What changes when a node of a restart group dies, or its host does: for every other host, by group."""
+    others: dict[str, dict[str, list[int]]]
+    """Of every other host that is heard, its `Generation` of each restart group."""
+    came_back: bool
+    """Whether the host has been here before, in another life."""
+
+
+class Generation(NamedTuple):
+    """How often a restart group had to begin again, as far as a host knows."""
+
+    wanted: int
+    """The highest number that it has heard of."""
+    ended: int
+    """All its nodes of the group's lives before this one have ended."""
 
 
 @dataclasses.dataclass
@@ -50,8 +61,9 @@ class _Attendant:
 
     life: str
     heard: float
+    came_back: bool = False
     stopped: int = -1
-    deaths: dict[str, int] = dataclasses.field(default_factory=dict)
+    generations: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     silent: bool = False
 
 
@@ -81,7 +93,7 @@ class Meeting:
         life: str,
         settings: dict[str, str],
         stopped: int,
-        deaths: dict[str, int],
+        generations: dict[str, list[int]],
         failure: list[str] | None,
     ) -> tuple[Any, ...]:
         """Takes the state of a host, and gives the fields of an `Answer`.
@@ -91,7 +103,7 @@ class Meeting:
           life: different at every start of it.
           settings: that it was started with.
           stopped: the highest stop order up to which all its nodes have ended; -1 while they run.
-          deaths: how often nodes of each restart group have died there.
+          generations: its `Generation` of each restart group that has nodes there.
           failure: the node that has failed for good and its error.
         """
         with self._lock:
@@ -100,7 +112,7 @@ class Meeting:
                 if host not in self._refused:
                     self._refused.add(host)
                     self._say(f"refused, because {differences}", host)
-                return tuple(Answer(differences, False, -1, None, {}))
+                return tuple(Answer(differences, False, -1, None, {}, False))
             now = time.monotonic()
             known = self._hosts.get(host)
             if known is None:
@@ -109,21 +121,21 @@ class Meeting:
                     self._say(f"joined the run, from {self._cluster.hosts[host]}", host)
             elif known.life != life:
                 if now - known.heard < _SILENT_SECONDS and known.stopped < _ALL_STOPPED:
-                    return tuple(Answer("", False, -1, None, {}))
+                    return tuple(Answer("", False, -1, None, {}, False))
                 self._say("came back", host)
-                self._hosts[host] = known = _Attendant(life, now)
+                self._hosts[host] = known = _Attendant(life, now, came_back=True)
             elif known.silent:
                 self._say("is heard again", host)
             known.heard, known.silent = now, False
-            known.stopped, known.deaths = max(known.stopped, stopped), deaths
-            if failure is not None and self._ending is None:
+            known.stopped, known.generations = max(known.stopped, stopped), generations
+            if failure is not None and (self._ending is None or self._ending["failed_node"] is None):
                 self._events.put(Event("", "failed", (f"{failure[0]} on {host}", failure[1])))
             others = {
-                name: {group: f"{attendant.life} {count}" for group, count in attendant.deaths.items()}
+                name: attendant.generations
                 for name, attendant in self._hosts.items()
-                if name != host
+                if name != host and now - attendant.heard < _SILENT_SECONDS
             }
-            return tuple(Answer("", True, self._turn(now), self._ending, others))
+            return tuple(Answer("", True, self._turn(now), self._ending, others, known.came_back))
 
     def end(self, outcome: Outcome) -> None:
         """Spreads how the run ends."""
@@ -192,8 +204,9 @@ class Attendance:
         self._end_of_run = end_of_run
         self._client: Any = meeting or self._connect()
         self._stopped = -1
-        self._deaths = {group: 0 for group in groups}
-        self._others: dict[str, dict[str, str]] = {}
+        self._generations = {group: Generation(0, 0) for group in groups}
+        self._others: dict[str, dict[str, list[int]]] = {}
+        self._generations_lock = threading.Lock()
         self._failure: list[str] | None = None
         self._turn = -1
         self._leaving = False
@@ -214,6 +227,11 @@ class Attendance:
             if answer is not None and answer.refusal:
                 raise CallboardError(answer.refusal)
             if answer is not None and answer.present:
+                if answer.came_back:
+                    # The nodes of other hosts were in touch with those of the life before.
+                    for group in self._generations:
+                        newest = max([0, *self._wanted_elsewhere(answer.others, group)])
+                        self._generations[group] = Generation(newest + 1, newest + 1)
                 self._take(answer)
                 return True
             if answer is None and self._end_of_run():
@@ -252,13 +270,27 @@ class Attendance:
         self._stopped = order
 
     def group_died(self, group: str) -> None:
-        self._deaths[group] += 1
+        with self._generations_lock:
+            wanted, ended = self._generations[group]
+            self._generations[group] = Generation(wanted + 1, ended)
+
+    def group_ended(self, group: str) -> None:
+        with self._generations_lock:
+            wanted, _ = self._generations[group]
+            self._generations[group] = Generation(wanted, wanted)
+
+    def may_start(self, group: str) -> bool:
+        with self._generations_lock:
+            wanted, ended = self._generations[group]
+            others = [Generation(*known[group]) for known in self._others.values() if group in known]
+        return ended == wanted and all(other.ended >= wanted for other in others)
 
     def ends(self, outcome: Outcome) -> None:
         if self._meeting is not None:
             self._meeting.end(outcome)
         elif outcome.failed_node is not None:
-            self._failure = [outcome.failed_node, outcome.error or ""]
+            if not self._leaving:
+                self._failure = [outcome.failed_node, outcome.error or ""]
         elif self._turn < 0:
             # It was this host alone that was asked to stop.
             self._leaving = True
@@ -269,45 +301,53 @@ class Attendance:
         while not self._ended.wait(_BEAT_SECONDS):
             answer = self._attend()
             now = time.monotonic()
-            if answer is None:
-                if self._end_of_run():
-                    self._leaving = True
-                    self._events.put(Event("", "stop", self._end_of_run()))
-                elif now - heard > self._cluster.patience:
-                    self._leaving = True
-                    problem = f"it did not answer for {self._cluster.patience:.0f} s"
-                    self._events.put(Event("", "failed", (f"host {self._cluster.first}", problem)))
-                elif now - heard > _SILENT_SECONDS and not silent:
-                    silent = True
-                    self._say(f"does not answer; waiting for up to {self._cluster.patience:.0f} s")
-                continue
-            if silent:
-                self._say("answers again")
-            heard, silent = now, False
-            if answer.refusal:
-                self._leaving = True
-                self._events.put(Event("", "failed", (f"host {self._host}", answer.refusal)))
-            elif answer.present:
+            if answer is not None:
+                if silent:
+                    self._say("answers again")
+                heard, silent = now, False
                 self._take(answer)
+            elif self._end_of_run():
+                self._leaving = True
+                self._events.put(Event("", "stop", self._end_of_run()))
+            elif now - heard > self._cluster.patience:
+                self._leave(self._cluster.first, f"it did not answer for {self._cluster.patience:.0f} s")
+            elif now - heard > _SILENT_SECONDS and not silent:
+                silent = True
+                self._say(f"does not answer; waiting for up to {self._cluster.patience:.0f} s")
 
     def _take(self, answer: Answer) -> None:
+        if answer.refusal or not answer.present:
+            self._leave(self._host, answer.refusal or "another machine has taken its place")
+            return
         self._turn = answer.turn
         if self._meeting is not None:
             self._meeting.look_round()
         elif answer.ending is not None:
             self._events.put(Event("", "outcome", Outcome(**answer.ending)))
-        before, self._others = self._others, {**self._others, **answer.others}
-        for group in self._deaths:
-            if any(group in known and known[group] != self._others[name].get(group) for name, known in before.items()):
-                self._events.put(Event("", "group", group))
+        with self._generations_lock:
+            self._others = answer.others
+            for group, (wanted, ended) in self._generations.items():
+                newest = max([0, *self._wanted_elsewhere(answer.others, group)])
+                if newest > wanted:
+                    self._generations[group] = Generation(newest, ended)
+                    self._events.put(Event("", "group", group))
+
+    def _leave(self, host: str, problem: str) -> None:
+        """Ends this host's part in the run."""
+        self._leaving = True
+        self._events.put(Event("", "failed", (f"host {host}", problem)))
+
+    @staticmethod
+    def _wanted_elsewhere(others: Mapping[str, Mapping[str, list[int]]], group: str) -> list[int]:
+        return [known[group][0] for known in others.values() if group in known]
 
     def _attend(self) -> Answer | None:
         """One call of the meeting; None if it does not answer."""
+        with self._generations_lock:
+            generations = {group: list(known) for group, known in self._generations.items()}
         try:
             return Answer(
-                *self._client.attend(
-                    self._host, self._life, self._settings, self._stopped, dict(self._deaths), self._failure
-                )
+                *self._client.attend(self._host, self._life, self._settings, self._stopped, generations, self._failure)
             )
         except StatusNotOk:
             self._client = self._connect()

@@ -44,7 +44,7 @@ class Outcome:
 
     def adopt(self, other: "Outcome") -> None:
         """Ends as the run has ended elsewhere."""
-        if not self.ended:
+        if not self.ended or (self.failed_node is None and other.failed_node is not None):
             self.reason, self.exit_code = other.reason, other.exit_code
             self.failed_node, self.error = other.failed_node, other.error
 

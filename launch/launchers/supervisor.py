@@ -62,8 +62,14 @@ class OtherHosts(Protocol):
     def group_died(self, group: str) -> None:
         """A node of a restart group has died here."""
 
+    def group_ended(self, group: str) -> None:
+        """All nodes of a restart group have ended here."""
+
+    def may_start(self, group: str) -> bool:
+        """Whether a restart group has ended everywhere, so that it may begin again."""
+
     def ends(self, outcome: Outcome) -> None:
-        """The run ends here, as far as this supervisor knows."""
+        """The run ends here, as far as this supervisor knows; called again where a failure is found on the way."""
 
 
 class Alone:
@@ -77,6 +83,12 @@ class Alone:
 
     def group_died(self, group: str) -> None:
         pass
+
+    def group_ended(self, group: str) -> None:
+        pass
+
+    def may_start(self, group: str) -> bool:
+        return True
 
     def ends(self, outcome: Outcome) -> None:
         pass
@@ -131,6 +143,9 @@ class Supervisor:
         self._last_signal = -math.inf
         self._ending_with_group: set[str] = set()
         """Nodes that were killed because another node of their restart group has died."""
+        self._waiting_groups: set[str] = set()
+        """Restart groups that have ended here and begin again once they have ended everywhere."""
+        self._ending = False
 
     def run(self) -> Outcome:
         """Runs all nodes until the run is over, then ends them."""
@@ -140,6 +155,8 @@ class Supervisor:
                     node.start()
                 while not self._outcome.ended:
                     self._handle(self._next_event(0.5))
+                    self._start_waiting_groups()
+                self._ending = True
                 self._others.ends(self._outcome)
                 self._stop_in_order()
             finally:
@@ -172,19 +189,19 @@ class Supervisor:
         elif event.kind == "outcome":
             self._outcome.adopt(event.content)
         elif event.kind == "failed":
-            self._outcome.failed(*event.content)
+            self._fail(*event.content)
         elif event.kind == "group" and not self._outcome.ended:
             self._restart_group(event.content)
 
     def _handle_exit(self, node: Supervised, how: Exit) -> None:
         node.worker = None
         if how.final:
-            self._outcome.failed(node.name, how.error or how.description)
+            self._fail(node.name, how.error or how.description)
         elif self._outcome.ended:
             if not how.clean:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
                 if node.policy.keeps and how.error:
-                    self._outcome.failed(node.name, how.error)
+                    self._fail(node.name, how.error)
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
             self._start_group(node.policy.restart_group)
@@ -199,7 +216,12 @@ class Supervisor:
             else:
                 node.start()
         else:
-            self._outcome.failed(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
+            self._fail(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
+
+    def _fail(self, node: str, error: str) -> None:
+        self._outcome.failed(node, error)
+        if self._ending:
+            self._others.ends(self._outcome)
 
     def _restart_group(self, group: str) -> None:
         """Kills the nodes of a restart group that live, and starts all once they have ended."""
@@ -213,11 +235,18 @@ class Supervisor:
         return [node for node in self._nodes.values() if node.policy.restart_group == group]
 
     def _start_group(self, group: str) -> None:
-        """Starts the nodes of a restart group, once all of them have ended."""
-        members = self._group(group)
-        if all(member.worker is None for member in members):
-            for member in members:
-                member.start()
+        """Starts the nodes of a restart group, once all of them have ended, on other hosts too."""
+        if all(member.worker is None for member in self._group(group)):
+            self._others.group_ended(group)
+            self._waiting_groups.add(group)
+            self._start_waiting_groups()
+
+    def _start_waiting_groups(self) -> None:
+        for group in list(self._waiting_groups):
+            if self._others.may_start(group):
+                self._waiting_groups.discard(group)
+                for member in self._group(group):
+                    member.start()
 
     def _stop_in_order(self) -> None:
         for order in range(1 + max((node.policy.stop_order for node in self._nodes.values()), default=-1)):

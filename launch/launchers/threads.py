@@ -3,17 +3,16 @@
 import functools
 import queue
 import threading
-import traceback
 import uuid
 from typing import Any
 
 import launchpad as lp
 
-from ...data import CallboardError
 from ..experiment import Run
 from ..program import nodes_of
 from ..role import NodeContext, RoleNode
 from .addresses import reserved_ports
+from .life import exit_by
 from .outcome import Monitor, Outcome
 from .supervisor import Event, Exit, Supervised, Supervisor
 
@@ -46,10 +45,8 @@ class ThreadWorker:
         try:
             self._node.run_role(self._context)
             how = Exit(clean=True, description="ended")
-        except CallboardError as error:
-            how = Exit(clean=False, description=str(error), error=str(error), final=True)
         except Exception as error:
-            how = Exit(clean=False, description=f"{type(error).__name__}: {error}", error=traceback.format_exc())
+            how = exit_by(error)
         # A node that failed has threads of its own, which shall not go on beside those of its next life.
         self._context.stop.set()
         self._tell("exit", how)

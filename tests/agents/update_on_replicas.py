@@ -164,10 +164,10 @@ def update(agent, spec, length, strategy, rank):
     with strategy.scope():
         networks = agent.make_networks(layout)
         learner = agent.make_learner(networks, strategy, layout)
-    if rank is not None:
+    if replicas > 1:
         for variable in networks.variables if rank else ():
             variable.assign(tf.ones_like(variable))
-        share_first_learners_state(strategy, rank, {"learner": learner, "networks": networks})
+        share_first_learners_state(strategy, rank or 0, {"learner": learner, "networks": networks})
     sample = random_sample(trace_layout(agent, layout, networks), length)
 
     def shares(context):

@@ -128,6 +128,36 @@ def test_a_failure_is_told_to_the_first_host(meeting, first_events):
     assert failures == [("actor/0 on b", "its traceback")]
 
 
+def test_a_failure_on_the_way_to_the_end_is_told_to_all(meeting, first_events):
+    a, b = local("a", meeting), local("b", meeting)
+    assert a.join() and b.join()
+    a.attendance.ends(Outcome(reason="enough"))
+    b.beat()
+    b.attendance.ends(Outcome("replay/1 failed", 1, "replay/1", "no space"))
+    b.beat()
+    failures = []
+    while not first_events.empty():
+        event = first_events.get()
+        failures += [event.content] if event.kind == "failed" else []
+    assert failures == [("replay/1 on b", "no space")]
+    a.attendance.ends(Outcome("replay/1 on b failed", 1, "replay/1 on b", "no space"))
+    b.beat()
+    ended = Outcome("enough")
+    for outcome in b.told("outcome"):
+        ended.adopt(outcome)
+    assert ended.failed_node == "replay/1 on b" and ended.exit_code == 1
+
+
+def test_a_host_whose_place_was_taken_leaves(meeting):
+    b = local("b", meeting)
+    assert b.join()
+    meeting._hosts["b"].heard -= 20
+    assert local("b", meeting, life="2").join()
+    b.beat()
+    assert b.told("failed") == [("host b", "another machine has taken its place")]
+    assert b.attendance.may_stop(3)
+
+
 def test_a_host_that_was_asked_to_stop_leaves_alone(meeting):
     a, b = local("a", meeting), local("b", meeting)
     assert a.join() and b.join()
@@ -137,13 +167,50 @@ def test_a_host_that_was_asked_to_stop_leaves_alone(meeting):
     assert not a.attendance.may_stop(0)
 
 
-def test_a_death_in_a_restart_group_reaches_the_other_hosts_once(meeting):
+def restart_is_awaited(host):
+    """What the supervisor does when it is told to restart the group: all nodes end, then it asks."""
+    host.attendance.group_ended("learner")
+    return not host.attendance.may_start("learner")
+
+
+def test_a_restart_group_begins_again_once_it_has_ended_on_all_hosts(meeting):
     a, b = local("a", meeting), local("b", meeting)
     assert a.join() and b.join()
     for host in (a, b, a):
         host.beat()
     assert a.told("group") == [] and b.told("group") == []
     b.attendance.group_died("learner")
-    for host in (b, a, b, a):
+    assert restart_is_awaited(b)
+    for host in (b, a, b):
         host.beat()
     assert a.told("group") == ["learner"] and b.told("group") == []
+    assert not b.attendance.may_start("learner")
+    a.attendance.group_ended("learner")
+    assert a.attendance.may_start("learner")
+    for host in (a, b, a, b):
+        host.beat()
+    assert b.attendance.may_start("learner")
+    assert a.told("group") == [] and b.told("group") == []
+
+
+def test_nodes_that_die_together_are_restarted_once(meeting):
+    a, b = local("a", meeting), local("b", meeting)
+    assert a.join() and b.join()
+    for host in (a, b):
+        host.attendance.group_died("learner")
+        host.attendance.group_ended("learner")
+    for host in (a, b, a, b):
+        host.beat()
+    assert a.attendance.may_start("learner") and b.attendance.may_start("learner")
+    assert a.told("group") == [] and b.told("group") == []
+
+
+def test_a_host_that_comes_back_restarts_the_group_elsewhere(meeting):
+    a, b = local("a", meeting), local("b", meeting)
+    assert a.join() and b.join()
+    meeting._hosts["b"].heard -= 20
+    again = local("b", meeting, life="2")
+    assert again.join()
+    for host in (again, a):
+        host.beat()
+    assert a.told("group") == ["learner"] and again.told("group") == []
