@@ -13,6 +13,7 @@ from .role import NodeContext, RoleHandle
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0
+_START_SECONDS = 60.0
 
 
 class ReplayRole(LinkedRole):
@@ -43,7 +44,7 @@ class ReplayRole(LinkedRole):
         tables = agent.make_tables(layout)
         self._server = start_server(tables, self.context.port, self._directory, restore=self._keeps)
         self._client = self._server.localhost_client()
-        self.tables_at_start = self.tables()
+        self.tables_at_start = self._first_tables()
         items = sum(info.current_size for info in self.tables_at_start.values())
         if items:
             self.context.tell("say", f"goes on with {items:,} items")
@@ -72,6 +73,15 @@ class ReplayRole(LinkedRole):
         """Reverb's `TableInfo` of every table, by name."""
         # From the server, because the tables that it restores are others than those that it was given.
         return self._client.server_info(timeout=_INFO_SECONDS)
+
+    def _first_tables(self) -> dict[str, Any]:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                return self.tables()
+            except Exception:  # As in `collect`: on a busy machine the server may need a while to answer.
+                if time.monotonic() > deadline:
+                    raise
 
     def collect(self) -> Report:
         try:
