@@ -5,6 +5,7 @@ itself, so that after a moment every host knows of all of them.  The answers are
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import socket
@@ -69,8 +70,7 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
                 dial.start()
             for dial in dials:
                 dial.join()
-            whole = len(views) == len(cluster.hosts)
-            all_reached = whole and all(found == _REACHED for row in views.values() for found in row.values())
+            all_reached = all(found == _REACHED for _, _, found in _findings(cluster, views))
             if all_reached or time.monotonic() >= deadline:
                 # The others still want to hear what was found last.
                 time.sleep(2 * _POLL_SECONDS)
@@ -79,15 +79,15 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
 
 
 def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """One line for every host that cannot be reached, or that was not heard of."""
+    """One line for every host that cannot be reached, or that has not told; none if all reach all others."""
     problems = [
-        f"{one} cannot reach {other} at {cluster.hosts[other]}:{_port(cluster, other)}: {found}"
-        for one, row in views.items()
-        for other, found in row.items()
-        if found not in (_REACHED, _UNKNOWN)
+        f"{one} has not told whether it reaches {other}"
+        if found == _UNKNOWN
+        else f"{one} cannot reach {other} at {cluster.hosts[other]}:{_port(cluster, other)}: {found}"
+        for one, other, found in _findings(cluster, views)
+        # Whoever cannot be called has told nothing: that it cannot be called says enough.
+        if found != _REACHED and (one in views or views[host][one] == _REACHED)
     ]
-    silent = [other for other in cluster.hosts if other not in views and views[host][other] == _REACHED]
-    problems += [f"{other} has not told whom it reaches" for other in silent]
     if not _is_local(cluster.hosts[host]):
         problems.append(f"{cluster.hosts[host]} is not an address of this machine, which calls itself {host}")
     return problems
@@ -148,7 +148,15 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
         found = (error.strerror or str(error)).lower()
     except (ValueError, KeyError, TypeError, AttributeError):
         found = "another program answers at that port"
-    views[host][other] = found
+    # Who has been reached once, and has ended its check since, can be reached all the same.
+    if views[host][other] != _REACHED:
+        views[host][other] = found
+
+
+def _findings(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """What is known of every host and every other; `?` of what a host has not told."""
+    pairs = itertools.permutations(cluster.hosts, 2)
+    return [(one, other, views.get(one, {}).get(other, _UNKNOWN)) for one, other in pairs]
 
 
 def _read_all(connection: socket.socket) -> bytes:

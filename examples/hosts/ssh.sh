@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs one command on all hosts of a cluster file over SSH.
 #
-#   ssh.sh start cluster.yaml runs/x impala --env CartPole-v1     begins the run, or goes on with it
+#   ssh.sh start cluster.yaml runs/x impala --env CartPole-v1     begins the run, or goes on with it; leaves hosts alone
+#                                                                 on which it runs already
 #   ssh.sh stop cluster.yaml runs/x                               asks the first host to end it, with a checkpoint
 #   ssh.sh log cluster.yaml runs/x                                shows what each host has said last
 #
@@ -21,29 +22,37 @@ print(*sorted(cluster.hosts, key=lambda host: host != cluster.first))
 PYTHON
 )
 
+# The same once more, for the shells of the other machines.
+here=$(printf %q "$PWD") at=$(printf %q "$run") command=$(printf %q "$CALLBOARD")
+file=$(printf %q "$cluster") folder=$(printf %q "$(dirname "$cluster")")
+
 on() {  # host, command
-    ssh -o BatchMode=yes "$1" "cd $(printf %q "$PWD") && $2"
+    ssh -o BatchMode=yes "$1" "cd $here || exit; $2"
 }
 
 case $action in
 start)
     options=$(printf '%q ' "$@" --launcher hosts --cluster "$cluster" --run-dir "$run")
     for host in $hosts; do
-        on "$host" "mkdir -p $(dirname "$cluster")"
-        scp -q -o BatchMode=yes "$cluster" "$host:$cluster"
-        on "$host" "mkdir -p $run; nohup $CALLBOARD train $options --host $host \
-            > $run/$host.out 2>&1 < /dev/null & echo \$! > $run/$host.pid"
+        if on "$host" "{ kill -0 \$(cat $at/$host.pid); } 2> /dev/null"; then
+            echo "$host: runs already"
+            continue
+        fi
+        # By another name first: it may be the very same file, on this machine or on storage that all share.
+        on "$host" "mkdir -p $folder $at && cat > $file.new && mv $file.new $file" < "$cluster"
+        on "$host" "nohup $command train $options --host $host >> $at/$host.out 2>&1 < /dev/null & \
+            echo \$! > $at/$host.pid"
         echo "$host: started"
     done
     ;;
 stop)
     first=${hosts%% *}
-    on "$first" "kill -TERM \$(cat $run/$first.pid)"
+    on "$first" "kill -TERM \$(cat $at/$first.pid)"
     ;;
 log)
     for host in $hosts; do
         echo "== $host"
-        on "$host" "tail -n 5 $run/$host.out"
+        on "$host" "tail -n 5 $at/$host.out"
     done
     ;;
 *)

@@ -1,11 +1,16 @@
 """The cluster file, and what every host derives from it."""
 
+import contextlib
 import json
 import os
 import pathlib
+import runpy
+import signal
 import socket
 import subprocess
+import sys
 import threading
+import time
 
 import pytest
 import yaml
@@ -128,6 +133,21 @@ def test_public_addresses_are_refused_by_name(cluster, address):
 
 
 @pytest.fixture
+def stand_ins(tmp_path):
+    """Writes programs that stand in for others, and gives a `PATH` that begins with them."""
+
+    def write(**programs):
+        folder = tmp_path / "stand ins"
+        folder.mkdir()
+        for name, text in programs.items():
+            (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+            (folder / name).chmod(0o755)
+        return f"{folder}:{os.environ['PATH']}"
+
+    return write
+
+
+@pytest.fixture
 def local(cluster):
     """A cluster whose hosts are all this machine, with ports that nobody uses."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -161,10 +181,38 @@ def test_a_host_that_cannot_be_reached_is_named(local, capsys):
     assert "the host is up, but the check does not run there" in problems[1]
 
 
-def _greet(stranger):
+def _greet(stranger, answer=b"SSH-2.0\r\n"):
     connection, _ = stranger.accept()
     with connection:
-        connection.sendall(b"SSH-2.0\r\n")
+        connection.sendall(answer)
+
+
+def test_a_host_whose_check_has_ended_was_reached_and_what_it_has_not_tried_is_told(local, monkeypatch):
+    monkeypatch.setattr("callboard.launch.cluster_check._POLL_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", local.ports[1])) as cpu_0:
+
+        def answer_once():
+            _greet(cpu_0, json.dumps({"callboard": "cpu-0", "reach": {"gpu-0": "yes", "cpu-1": "?"}}).encode())
+            cpu_0.close()
+
+        threading.Thread(target=answer_once, daemon=True).start()
+        # Long enough to call again.
+        views = check_reach(local, "gpu-0", seconds=0.3)
+    assert views["gpu-0"]["cpu-0"] == "yes"
+    assert [line.partition(" at ")[0] for line in describe_problems(local, "gpu-0", views)] == [
+        "gpu-0 cannot reach cpu-1",
+        "cpu-0 has not told whether it reaches cpu-1",
+    ]
+
+
+def test_only_a_yes_for_every_pair_of_hosts_is_no_problem(local):
+    everybody = {one: {other: "yes" for other in local.hosts if other != one} for one in local.hosts}
+    for one, row in everybody.items():
+        for other in row:
+            silent = {name: {**known} for name, known in everybody.items()}
+            del silent[one][other]
+            expected = [f"{one} has not told whether it reaches {other}"]
+            assert describe_problems(local, "gpu-0", silent) == expected
 
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "hosts"
@@ -180,20 +228,95 @@ def test_the_examples_for_ssh_and_kubernetes_can_be_read(tmp_path):
     assert list(read_cluster(path).hosts) == [f"callboard-{number}" for number in range(pods["replicas"])]
 
 
-def test_the_example_for_slurm_writes_a_cluster_file(tmp_path):
-    """`scontrol` and `srun` belong to SLURM: here they are two lines of shell that do what the script asks of them."""
-    for name, text in {"scontrol": "printf 'n1\\nn2\\nn3\\n'", "srun": 'echo "$RUN"'}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+def test_the_example_for_slurm_writes_a_cluster_file_and_starts_every_host(tmp_path, stand_ins):
+    """`scontrol` and `srun` belong to SLURM: here they are lines of shell that do what the script asks of them."""
+    path = stand_ins(
+        scontrol="printf 'n1\\nn2\\nn3\\n'",
+        srun="""while [[ $1 == --* ]]; do echo "$1"; shift; done; SLURMD_NODENAME=n2 exec "$@" """,
+    )
     environment = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PATH": path,
+        "CALLBOARD": "echo",
         "SLURM_SUBMIT_DIR": str(tmp_path),
         "SLURM_JOB_NODELIST": "n[1-3]",
         "SLURM_JOB_ID": "7",
+        "SLURM_CPUS_PER_TASK": "16",
     }
     command = ["bash", EXAMPLES / "slurm.sbatch"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{tmp_path}/runs/slurm"
+    *options, started = done.stdout.splitlines()
+    assert options == ["--kill-on-bad-exit=0", "--cpus-per-task=16"]
+    assert started == (
+        f"train --recipe impala-cartpole --launcher hosts --cluster {tmp_path}/cluster-7.yaml --host n2 "
+        f"--run-dir {tmp_path}/runs/slurm"
+    )
     written = read_cluster(tmp_path / "cluster-7.yaml")
     assert written.first == "n1"
     assert list(written.placement["actor"]) == ["n2"] * 14 + ["n3"] * 14
+
+
+def test_the_example_for_ssh_starts_every_host_once_and_ends_the_first(tmp_path, stand_ins, monkeypatch, capsys):
+    """`ssh` stands for this machine, and `callboard` for a run that tells its command and waits to be ended."""
+    path = stand_ins(
+        ssh="""[[ "$1 $2" == "-o BatchMode=yes" ]] || exit 255; shift 3; exec bash -c "$*" """,
+        python=f"""cat > {tmp_path}/hosts.py; printf %s "$2" > {tmp_path}/argument; echo cpu-0 gpu-0 cpu-1""",
+        callboard="""sleep 60 & trap 'kill $!; echo ended; exit' TERM; IFS=,; echo "$*"; wait""",
+    )
+    here = tmp_path / "one folder"
+    here.mkdir()
+    file, run = here / "cluster.yaml", here / "runs" / "x y"
+    file.write_text(yaml.safe_dump({**CONTENT, "learner": ["cpu-0"]}, sort_keys=False))
+    content = file.read_text()
+    environment = {"PATH": path, "CALLBOARD": str(tmp_path / "stand ins" / "callboard")}
+
+    def example(action, *arguments):
+        command = ["bash", EXAMPLES / "ssh.sh", action, "cluster.yaml", "runs/x y", *arguments]
+        return subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=True).stdout
+
+    def said_by(host, lines):
+        deadline = time.monotonic() + 20.0
+        path = run / f"{host}.out"
+        while not path.exists() or len(path.read_text().splitlines()) < lines:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return path.read_text().splitlines()
+
+    train = f"train,apex,--env,A B,--launcher,hosts,--cluster,{file},--run-dir,runs/x y,--host"
+    started = ("start", "apex", "--env", "A B")
+    try:
+        assert example(*started) == "cpu-0: started\ngpu-0: started\ncpu-1: started\n"
+        for host in CONTENT["hosts"]:
+            assert said_by(host, 1) == [f"{train},{host}"]
+        assert file.read_text() == content
+        pids = {path: path.read_text() for path in run.glob("*.pid")}
+        assert example(*started) == "cpu-0: runs already\ngpu-0: runs already\ncpu-1: runs already\n"
+        assert {path: path.read_text() for path in run.glob("*.pid")} == pids
+        assert example("log") == "".join(f"== {h}\n{train},{h}\n" for h in ("cpu-0", "gpu-0", "cpu-1"))
+        example("stop")
+        assert said_by("cpu-0", 2)[1] == "ended"
+        (run / "cpu-0.pid").unlink()
+        assert example(*started) == "cpu-0: started\ngpu-0: runs already\ncpu-1: runs already\n"
+        assert said_by("cpu-0", 3) == [f"{train},cpu-0", "ended", f"{train},cpu-0"]
+        assert said_by("gpu-0", 1) == [f"{train},gpu-0"]
+    finally:
+        for pid in run.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid.read_text()), signal.SIGTERM)
+    # What the script asks of Python: here, since a process of its own would import everything once more.
+    monkeypatch.setattr(sys, "argv", ["-", (tmp_path / "argument").read_text()])
+    runpy.run_path(str(tmp_path / "hosts.py"))
+    assert capsys.readouterr().out == "cpu-0 gpu-0 cpu-1\n"
+
+
+def test_a_pod_of_a_run_that_has_ended_can_be_told_to_end(stand_ins):
+    parts = yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())
+    (pods,) = [part["spec"]["template"]["spec"] for part in parts if part["kind"] == "StatefulSet"]
+    path = stand_ins(callboard="exit 0", sleep="echo $$; exec /bin/sleep 60")
+    command = [*pods["containers"][0]["command"], *pods["containers"][0]["args"]]
+    with subprocess.Popen(command, env={"PATH": path, "POD_NAME": "x"}, stdout=subprocess.PIPE, text=True) as pod:
+        sleeps = int(pod.stdout.readline())
+        pod.terminate()
+        try:
+            assert pod.wait(20.0) == 0
+        finally:
+            os.kill(sleeps, signal.SIGKILL)
