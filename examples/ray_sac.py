@@ -102,7 +102,7 @@ def main() -> int:
     # One slot to each task and to replay, whatever this machine has; a cluster knows its own.
     slots = settings.num_workers + settings.num_learners + 1
     try:
-        ray.init(address=settings.ray_address, num_cpus=None if settings.ray_address else slots)
+        ray.init(address=settings.ray_address or "local", num_cpus=None if settings.ray_address else slots)
         return 0 if learn(experiment, settings.evaluate_every, settings.goal) else 1
     except CallboardError as error:
         print(f"ray_sac: {error}", file=sys.stderr)

@@ -1,7 +1,10 @@
 """Joining a Ray cluster, or starting one on this machine for as long as it is needed."""
 
 import contextlib
+import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,10 +35,10 @@ def check_address(address: str | None) -> None:
 
 
 @contextlib.contextmanager
-def connected(address: str | None, processors: int) -> Iterator[None]:
+def connected(address: str | None, processors: int) -> Iterator[bool]:
     """Joins a cluster, or starts one on this machine with as many processors, whether they are there or not.
 
-    Leaves it as it is where this process belongs to one already.
+    Leaves it as it is where this process belongs to one already.  Gives whether there was one before.
 
     Args:
       address: of the cluster, `auto` for one that runs on this machine, or `local` for a new one; None takes
@@ -46,13 +49,19 @@ def connected(address: str | None, processors: int) -> Iterator[None]:
       CallboardError: there is no cluster at the address.
     """
     if ray.is_initialized():
-        yield
+        yield True
         return
+    address = address or os.environ.get("RAY_ADDRESS")
+    check_address(address)
     try:
         found = None if address == "local" else services.canonicalize_bootstrap_address(address)
     except ConnectionError as error:
         raise CallboardError(
             "no Ray cluster runs here: start one with `ray start`, or leave --ray-address out"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise CallboardError(
+            f"{address!r} is no address of a Ray cluster: write HOST:PORT, auto or local ({_in_a_line(error)})"
         ) from error
     with contextlib.ExitStack() as stack:
         settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
@@ -65,7 +74,7 @@ def connected(address: str | None, processors: int) -> Iterator[None]:
             )
         _connect(found, settings)
         stack.callback(ray.shutdown)
-        yield
+        yield found is not None
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -78,14 +87,31 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def _connect(address: str | None, settings: dict[str, Any]) -> None:
     for attempt in range(_STARTS):
         try:
-            ray.init(address or "local", **settings)
+            with _own_signals():
+                ray.init(address or "local", **settings)
             return
         except Exception as error:  # Ray raises errors of all kinds here, `Exception` itself among them.
             ray.shutdown()
             # On a busy machine Ray gives up waiting for its own parts.
             if address is not None or attempt == _STARTS - 1:
                 wish = f"join the Ray cluster at {address}" if address else "start Ray here"
-                raise CallboardError(f"cannot {wish}: {' '.join(str(error).split())}") from error
+                raise CallboardError(f"cannot {wish}: {_in_a_line(error)}") from error
+        except BaseException:
+            ray.shutdown()
+            raise
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray ends the process with 15 at SIGTERM, whatever was to be done then: what was there before comes back."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread() and before is not None:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 @contextlib.contextmanager

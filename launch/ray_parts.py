@@ -9,8 +9,6 @@ They are made of what the program graph is made of, so every agent runs on them 
 Import TensorFlow before `ray.init()`.  Transitions travel in chunks to a Reverb server, never through Ray.
 """
 
-import contextlib
-
 import ray
 import tensorflow as tf
 
@@ -18,10 +16,10 @@ from ..agents.acting import trace_layout
 from .devices import hide_gpus
 from .experiment import Experiment
 from .ray_tasks import replay, servers
-from .ray_tasks.clients import CALL_SECONDS, UNREACHABLE, Parts, RemoteWeights, first_answer, replay_handle
+from .ray_tasks.clients import Parts, RemoteWeights, first_answer, replay_handle, tell_for_certain
 from .ray_tasks.rollout import Rollout
 from .ray_tasks.servers import Totals
-from .ray_tasks.training import Training, train_beside_the_first
+from .ray_tasks.training import StoppedBeforehand, Training, train_beside_the_first
 
 __all__ = [
     "ParameterServer",
@@ -103,9 +101,11 @@ def train(parts: Parts, rank: int = 0, steps: int | None = None) -> int:
         return train_beside_the_first(parts, rank)
     try:
         return Training(parts, rank).run(steps)
+    except StoppedBeforehand:
+        return 0
     finally:
-        with contextlib.suppress(*UNREACHABLE):
-            ray.get([parts.progress.end_learning.remote(), parts.progress.stop.remote()], timeout=CALL_SECONDS)
+        tell_for_certain(parts.progress.end_learning.remote)
+        tell_for_certain(parts.progress.stop.remote)
 
 
 def _prepare_tensorflow() -> None:

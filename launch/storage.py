@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..data import CallboardError
@@ -23,6 +23,7 @@ _STORE_SECONDS = 5.0
 # Storing may take this part of the time, at most: what is large is stored less often.
 _STORE_SHARE = 0.2
 _TRIES = 3
+_RETRY_SECONDS = 1.0
 _KEEP = 2
 _DONE = "DONE"
 
@@ -106,9 +107,17 @@ class Storage:
                 self._store_as(f"{name}/{path.relative_to(kept)}", path)
             (kept / _DONE).touch()
             self._store_as(f"{name}/{_DONE}", kept / _DONE)
-        for old in self._whole(folder)[:-_KEEP]:
-            self._remove(f"{folder}/{old}/{_DONE}")
-            self._files.rm(self._at(f"{folder}/{old}"), recursive=True)
+        self._remove_old(folder, name.rpartition("/")[2])
+
+    def _remove_old(self, folder: str, newest: str) -> None:
+        """Removes all but the newest whole directories, and what was never whole: who stored that has died."""
+        whole = self._whole(folder)
+        for entry in self._files.ls(self._at(folder), detail=True):
+            old = entry["name"].rstrip("/").rpartition("/")[2]
+            half = entry["type"] == "directory" and old not in whole and old < newest
+            if half or old in whole[:-_KEEP]:
+                self._remove(f"{folder}/{old}/{_DONE}")
+                self._files.rm(self._at(f"{folder}/{old}"), recursive=True)
 
     def shards(self) -> list[int]:
         """The replay shards that have kept something."""
@@ -122,9 +131,19 @@ class Storage:
         return sorted(path.rsplit("/", 2)[1] for path in self._files.glob(self._at(f"{folder}/*/{_DONE}")))
 
     def _store_as(self, name: str, path: pathlib.Path) -> None:
-        self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
+        folder, _, last = self._at(name).rpartition("/")
+        self._files.makedirs(folder, exist_ok=True)
+        if "file" in self._protocols():
+            # fsspec's transactions would copy it from the temporary files, so that others could see a part.
+            shutil.copyfile(path, f"{folder}/draft-{last}")
+            os.replace(f"{folder}/draft-{last}", f"{folder}/{last}")
+            return
         with path.open("rb") as local, self._files.transaction, self._files.open(self._at(name), "wb") as remote:
             shutil.copyfileobj(local, remote, 2**20)
+
+    def _protocols(self) -> Sequence[str]:
+        protocols = self._files.protocol
+        return (protocols,) if isinstance(protocols, str) else protocols
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -141,13 +160,18 @@ class Mirror:
       storage: where to.
       node: its name, for example `learner/0`.
       directory: where the node writes.
+      say: is told, in a line, when storing begins to fail.
     """
 
-    def __init__(self, storage: Storage, node: str, directory: RunDirectory):
+    def __init__(
+        self, storage: Storage, node: str, directory: RunDirectory, say: Callable[[str], None] = lambda text: None
+    ):
         self._storage = storage
         self._directory = directory
         self._label, _, self._number = node.partition("/")
         self._log = str(directory.log(node).relative_to(directory.path))
+        self._say = say
+        self._failing = False
         self._stored: dict[str, Any] = {}
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._store_for_ever, name="storage", daemon=True)
@@ -177,7 +201,12 @@ class Mirror:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-        return any(self._try_to_store() for _ in range(_TRIES))
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_RETRY_SECONDS)
+            if self._try_to_store():
+                return True
+        return False
 
     def _store_for_ever(self) -> None:
         pause = _STORE_SECONDS
@@ -190,20 +219,32 @@ class Mirror:
         try:
             self._store_new()
         except Exception as error:  # Every kind of storage raises its own errors; what it did not take, it may later.
-            logging.warning("%s did not take what is new: %s: %s", self._storage.url, type(error).__name__, error)
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            logging.warning("%s did not take what is new: %s", self._storage.url, what)
+            if not self._failing:
+                self._say(f"{self._storage.url} did not take what is new, and is tried again: {what}")
+            self._failing = True
             return False
+        self._failing = False
         return True
 
     def _store_new(self) -> None:
+        """Stores all that it can.  Raises the first error, once everything has been tried."""
+        first_error: Exception | None = None
         for name in [*self._owned_wholes()[-1:], *self._owned_files()]:
             state = self._state(name)
             if state is None or self._stored.get(name) == state:
                 continue
-            if (self._directory.path / name).is_dir():
-                self._storage.store_whole(name, self._directory.path)
-            else:
-                self._storage.store(name, self._directory.path)
-            self._stored[name] = state
+            try:
+                if (self._directory.path / name).is_dir():
+                    self._storage.store_whole(name, self._directory.path)
+                else:
+                    self._storage.store(name, self._directory.path)
+                self._stored[name] = state
+            except Exception as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
     def _owned_files(self) -> list[str]:
         named = {

@@ -29,7 +29,7 @@ from ..experiment import Experiment, Run
 from ..program import POLICIES, nodes_of
 from ..role import RoleNode
 from .addresses import addresses_of
-from .outcome import Monitor, Outcome
+from .outcome import Monitor, Outcome, stop_signals
 from .supervisor import Event, Exit, Supervised, Supervisor
 
 from ..ray_connection import check_address, connected, wait_until  # isort: skip  It says where Ray is missing.
@@ -49,6 +49,8 @@ _SOME_MEMORY = 2**20
 _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.3
 _END_SECONDS = 30.0
+# A life takes a quarter of a minute to begin: within the minute that is usual, nobody could die too often.
+_RESTART_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +181,7 @@ class RayWorker:
     def __init__(self, node: RoleNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
         self._node = node
         self._crew = crew
-        self._actor = crew.actors[node.name]
+        self._actor: Any = crew.actors[node.name]
         self._events = events
         self._told_to_stop = threading.Event()
         self._killed = threading.Event()
@@ -208,7 +210,11 @@ class RayWorker:
         if not self._wait_for_process():
             return Exit(clean=True, description="ended before it began")
         identity = uuid.uuid4().hex
-        for reference in self._actor.run.remote(identity, self._crew.life(self._node, identity)):
+        messages = self._actor.run.remote(identity, self._crew.life(self._node, identity))
+        if self._killed.is_set():
+            # Told since the process was found to be free: that kill may have come before this life.
+            ray.kill(self._actor, no_restart=False)
+        for reference in messages:
             kind, content = ray.get(reference)
             if kind == "exit":
                 return content
@@ -266,20 +272,44 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | N
       CallboardError: there is no such cluster, or it has not enough room.
     """
     options = options or RayOptions()
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    outcome = Outcome()
+
+    def leave(signal_number: int) -> None:
+        # Once the run is over there is nothing left but to clear up.
+        if not outcome.ended:
+            outcome.interrupted(signal_number)
+            raise KeyboardInterrupt
+
     processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, options, has_gpus=False))
-    with connected(options.address, math.ceil(processors)):
-        bundles = bundles_of(program, run.experiment, options, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
-        with _placed(bundles, options, monitor) as group:
-            crew = Crew(program, run, bundles, group)
-            try:
-                nodes = [
-                    Supervised(node.name, node.policy, functools.partial(RayWorker, node, crew, events))
-                    for _, node in nodes_of(program)
-                ]
-                return Supervisor(nodes, events, monitor).run()
-            finally:
-                crew.dismiss()
+    try:
+        # While the nodes live, the supervisor takes the signals.
+        with stop_signals(leave), connected(options.address, math.ceil(processors)):
+            bundles = bundles_of(program, run.experiment, options, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
+            with _placed(bundles, options, monitor) as group:
+                outcome.adopt(_supervise(program, run, monitor, bundles, group))
+    except KeyboardInterrupt:
+        if not outcome.ended:
+            raise
+    return outcome
+
+
+def _supervise(
+    program: lp.Program, run: Run, monitor: Monitor, bundles: Sequence[Mapping[str, float]], group: Any
+) -> Outcome:
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    crew = Crew(program, run, bundles, group)
+    try:
+        nodes = [
+            Supervised(
+                node.name,
+                dataclasses.replace(node.policy, restart_window=_RESTART_SECONDS),
+                functools.partial(RayWorker, node, crew, events),
+            )
+            for _, node in nodes_of(program)
+        ]
+        return Supervisor(nodes, events, monitor).run()
+    finally:
+        crew.dismiss()
 
 
 def bundles_of(
@@ -310,8 +340,11 @@ def _placed(bundles: Sequence[dict[str, float]], options: RayOptions, monitor: M
     try:
         if not group.wait(1):
             monitor.say(f"waits up to {options.wait} s for room in the cluster")
-            if not group.wait(options.wait):
-                raise CallboardError(_no_room(bundles, options))
+            deadline = time.monotonic() + options.wait
+            # Second by second: signals are heard only in between.
+            while not group.wait(1):
+                if time.monotonic() > deadline:
+                    raise CallboardError(_no_room(bundles, options))
         yield group
     finally:
         remove_placement_group(group)

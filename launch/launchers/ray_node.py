@@ -194,15 +194,20 @@ class Node:
         shutil.rmtree(path, ignore_errors=True)
         directory = RunDirectory(path, url=url)
         directory.create()
-        mirror = Mirror(Storage(url), name, directory)
+        mirror = Mirror(Storage(url), name, directory, lambda text: self._tell("say", text))
         mirror.fetch()
         mirror.start()
         life.node.move_to(directory)
         how = self._run(life, directory, directory.temporary)
-        if not mirror.close() and how.clean:
-            how = Exit(clean=False, description=f"what it wrote last could not be stored at {url}")
-        shutil.rmtree(path, ignore_errors=True)
-        return how
+        if mirror.close():
+            shutil.rmtree(path, ignore_errors=True)
+            return how
+        # The only copy: out of the way of later lives, and of the launcher, which removes what is left of the run.
+        kept = path.parent.with_name(f"callboard-kept-{path.name}-{life.identity[:8]}")
+        path.rename(kept)
+        error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
+        self._tell("say", error)
+        return Exit(clean=False, description="could not store what it wrote last", error=error) if how.clean else how
 
     def _run(self, life: Life, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
         node = life.node

@@ -18,6 +18,7 @@ CALL_SECONDS = 5.0
 REPORT_SECONDS = 0.2
 _START_SECONDS = 300.0
 _RETRY_SECONDS = 0.2
+_TELL_SECONDS = 60.0
 _LOOKUP_SECONDS = 0.25
 
 Answer = TypeVar("Answer")
@@ -120,6 +121,16 @@ def first_answer(call: "Callable[[], ray.ObjectRef[Any]]", actor: str) -> Any:
     raise CallboardError(
         f"{actor} has not answered for {_START_SECONDS:.0f} s: see by `ray status` whether it waits for resources"
     )
+
+
+def tell_for_certain(call: "Callable[[], ray.ObjectRef[Any]]") -> None:
+    """Makes a call until it is answered, for a minute at most: its actor may be on its way up."""
+    deadline = time.monotonic() + _TELL_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(*UNREACHABLE):
+            ray.get(call(), timeout=CALL_SECONDS)
+            return
+        time.sleep(_RETRY_SECONDS)
 
 
 def address_here(port: int) -> str:

@@ -10,6 +10,7 @@ import ray
 
 from ...agents.acting import Actor
 from ...agents.weights import WeightClient
+from ...data import Version
 from ...replay import Heartbeat
 from ..actor import compile_policy, make_environments
 from ..pacing import Pacer
@@ -19,6 +20,7 @@ _FETCH_SECONDS = 0.1
 _READY_SECONDS = 0.5
 _POLL_SECONDS = 0.05
 _HOLD_SECONDS = 0.005
+_QUESTION_SECONDS = 1.0
 
 
 class Rollout:
@@ -47,6 +49,7 @@ class Rollout:
         self._actor: Actor | None = None
         self._identity = f"{index}/{uuid.uuid4().hex}"
         self._returns: list[float] = []
+        self._short_of_data: Repeated[float] | None = None
         self._told_to_stop = Repeated(self._report, first=False, every=REPORT_SECONDS)
 
     def run(self, ticks: int | None) -> int:
@@ -84,14 +87,27 @@ class Rollout:
         assert self._weights.version is not None
         actor.version = self._weights.version
         if pacer is not None and complete:
-            if not pacer.may_begin(actor.version):
+            if not self._may_begin(pacer, actor.version):
                 time.sleep(_HOLD_SECONDS)
                 return False
             pacer.begin()
+            self._short_of_data = None
         self._returns += [episode.episode_return for episode in actor.step()]
         if pacer is not None and pacer.tick():
             actor.end_sequence()
         return True
+
+    def _may_begin(self, pacer: Pacer, version: Version) -> bool:
+        """Whether the agent's pace allows another sequence, or the learner waits for one that another actor owes."""
+        if pacer.may_begin(version):
+            return True
+        if pacer.seconds_waited < pacer.patience:
+            return False
+        if self._short_of_data is None:
+            # A new one for each sequence: an answer from before says nothing.
+            question = self._parts.progress.seconds_short_of_data.remote
+            self._short_of_data = Repeated(question, first=0.0, every=_QUESTION_SECONDS)
+        return self._short_of_data.newest() >= pacer.patience
 
     def _make_writer(self) -> Any:
         agent, layout = self._parts.experiment.agent, self._parts.layout

@@ -4,6 +4,7 @@ Nothing here needs TensorFlow, so that the processes of the Ray actors that `ray
 """
 
 import collections
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ...agents.weights import Snapshot
 
 _EPISODES = 100
+_SILENCE_SECONDS = 60.0
 
 
 class ParameterServer:
@@ -66,7 +68,8 @@ class Totals(NamedTuple):
 class Progress:
     """Adds up what rollouts and learners have done, and tells them when to stop.
 
-    Tasks report what they have done since they started, so a report that is lost, or comes twice, does no harm.
+    Tasks report what they have done since they started, so a report that is lost, or comes twice, does no harm.  A
+    learner that has reported, and then does not for a minute, has died: all others stop.
 
     Args:
       max_steps: environment steps of all rollouts after which they shall stop; None leaves it to `stop`.
@@ -79,7 +82,10 @@ class Progress:
         self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
         self._learner_steps = 0
         self._metrics: dict[str, float] = {}
-        self._learners: dict[int, str] = {}
+        self._short_of_data = 0.0
+        self._learner_heard: float | None = None
+        self._learners: dict[int, tuple[str, str]] = {}
+        self._met: dict[int, tuple[str, str]] = {}
         self._stopping = False
         self._learner_ended = False
 
@@ -96,26 +102,47 @@ class Progress:
         self._returns.extend(returns)
         if self._max_steps is not None and sum(self._steps.values()) >= self._max_steps:
             self._stopping = True
+        return self._stopping or self.learning_has_ended()
+
+    def report_learner(self, steps: int, metrics: Mapping[str, float], short_of_data: float = 0.0) -> bool:
+        """Takes the first learner's report; True if it shall stop.
+
+        Args:
+          steps: so far.
+          metrics: the newest.
+          short_of_data: seconds for which it has been waiting for a batch by now.
+        """
+        self._learner_steps, self._metrics, self._short_of_data = steps, dict(metrics), short_of_data
+        self._learner_heard = time.monotonic()
         return self._stopping
 
-    def report_learner(self, steps: int, metrics: Mapping[str, float]) -> bool:
-        """Takes the first learner's report, of its steps so far and its newest metrics; True if it shall stop."""
-        self._learner_steps, self._metrics = steps, dict(metrics)
-        return self._stopping
+    def seconds_short_of_data(self) -> float:
+        """How long the first learner has been waiting for a batch, as it has reported; 0 while it learns."""
+        return self._short_of_data
 
-    def meet(self, rank: int, address: str, learners: int) -> list[str] | None:
-        """Where all learners can be reached by each other, in the order of their ranks; None until all have come."""
-        self._learners[rank] = address
-        if len(self._learners) < learners:
-            return None
-        return [self._learners[rank] for rank in range(learners)]
+    def meet(self, rank: int, identity: str, address: str, learners: int) -> list[str] | None:
+        """Where all learners can be reached by each other, in the order of their ranks; None until all have come.
+
+        Args:
+          rank: of the learner that asks.
+          identity: different at every start of it; those who come after a meeting have one of their own.
+          address: where it can be reached.
+          learners: how many there are.
+        """
+        if self._met.get(rank) != (identity, address):
+            self._learners[rank] = (identity, address)
+            if len(self._learners) < learners:
+                return None
+            self._met, self._learners = self._learners, {}
+        return [self._met[rank][1] for rank in range(learners)]
 
     def end_learning(self) -> None:
         """The first learner has ended: no other can make a step any more."""
         self._learner_ended = True
 
     def learning_has_ended(self) -> bool:
-        return self._learner_ended
+        silent = self._learner_heard is not None and time.monotonic() - self._learner_heard > _SILENCE_SECONDS
+        return self._learner_ended or silent
 
     def stop(self) -> None:
         """All tasks shall stop."""
@@ -129,5 +156,5 @@ class Progress:
             episodes=self._episodes,
             episode_return=sum(self._returns) / len(self._returns) if self._returns else None,
             metrics=self._metrics,
-            stopping=self._stopping,
+            stopping=self._stopping or self.learning_has_ended(),
         )

@@ -4,6 +4,7 @@ import contextlib
 import math
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import ray
 import tensorflow as tf
 
-from ...data import Priorities, Update, Version
+from ...data import CallboardError, Priorities, Update, Version
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from ..batches import distributed_batches
 from ..devices import device_names, make_strategy
@@ -30,6 +31,11 @@ from .clients import (
 _PUBLISH_SECONDS = 0.05
 _POLL_SECONDS = 0.05
 _PEER_SECONDS = 5.0
+_MEETING_SECONDS = 300.0
+
+
+class StoppedBeforehand(Exception):
+    """Raised where a learner is told to stop while it waits for the others."""
 
 
 class Training:
@@ -38,6 +44,10 @@ class Training:
     Args:
       parts: the servers.
       rank: of the learner.
+
+    Raises:
+      StoppedBeforehand: all tasks were told to stop before all learners had come.
+      CallboardError: they have not come within five minutes.
     """
 
     def __init__(self, parts: Parts, rank: int):
@@ -48,6 +58,7 @@ class Training:
         self._steps = 0
         self._update: Update | None = None
         self._dataset: ReplayDataset | None = None
+        self._reader: BatchReader | None = None
         self._priorities: PriorityUpdater | None = None
         self._told_to_stop = Repeated(self._report, first=False, every=REPORT_SECONDS)
         self._published = Repeated(self._publish, first=None, every=_PUBLISH_SECONDS)
@@ -67,7 +78,9 @@ class Training:
     def run(self, steps: int | None) -> int:
         """Makes so many steps, or goes on until told to stop; gives their number."""
         Heartbeat(self._replay, self._ended)
-        reader = BatchReader(self._make_batches, self._stopped, self._replay_life)
+        self._reader = reader = BatchReader(self._make_batches, self._stopped, self._replay_life)
+        if self._rank == 0:
+            threading.Thread(target=self._report_for_ever, name="reports", daemon=True).start()
         try:
             while (steps is None or self._steps < steps) and not self._stopped():
                 self._learn(reader)
@@ -114,13 +127,19 @@ class Training:
         self._published.newest()
         return self._told_to_stop.newest()
 
+    def _report_for_ever(self) -> None:
+        """Also while a step takes long, as the first one does: a learner that is silent is taken for dead."""
+        while not self._ended.wait(REPORT_SECONDS):
+            self._told_to_stop.newest()
+
     def _publish(self) -> "ray.ObjectRef[Any]":
         version = Version(self._incarnation, self._steps)
         return self._parts.weights.publish.remote(tuple(version), [variable.numpy() for variable in self._variables])
 
     def _report(self) -> "ray.ObjectRef[Any]":
         metrics = {} if self._update is None else {name: float(value) for name, value in self._update.metrics.items()}
-        return self._parts.progress.report_learner.remote(self._steps, metrics)
+        waited = 0.0 if self._reader is None else self._reader.seconds_waited
+        return self._parts.progress.report_learner.remote(self._steps, metrics, waited)
 
 
 def train_beside_the_first(parts: Parts, rank: int) -> int:
@@ -129,7 +148,9 @@ def train_beside_the_first(parts: Parts, rank: int) -> int:
 
     def learn() -> None:
         try:
-            Training(parts, rank).run(None)
+            done.set_result(Training(parts, rank).run(None))
+        except StoppedBeforehand:
+            done.set_result(0)
         except BaseException as error:
             done.set_exception(error)
 
@@ -155,10 +176,18 @@ def _meeting(parts: Parts, rank: int) -> Iterator[list[str]]:
         yield []
         return
     port = reserve_among(RAY_PORTS)
-    own, addresses = address_here(port.port), None
+    identity, own, addresses = uuid.uuid4().hex, address_here(port.port), None
+    deadline = time.monotonic() + _MEETING_SECONDS
     try:
         while addresses is None:
-            addresses = first_answer(lambda: parts.progress.meet.remote(rank, own, learners), "Progress")
+            addresses = first_answer(lambda: parts.progress.meet.remote(rank, identity, own, learners), "Progress")
+            if addresses is None and first_answer(parts.progress.totals.remote, "Progress").stopping:
+                raise StoppedBeforehand
+            if addresses is None and time.monotonic() > deadline:
+                raise CallboardError(
+                    f"not all of {learners} learners have come within {_MEETING_SECONDS:.0f} s: start `train` for each "
+                    "rank, and see by `ray status` whether one waits for resources"
+                )
             time.sleep(_POLL_SECONDS)
         yield addresses
     finally:

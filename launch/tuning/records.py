@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+import yaml
 from rich.table import Table
 
 from ..run_directory import RunDirectory
@@ -68,6 +69,11 @@ class TuneDirectory:
         self.best = self.path / "best.yaml"
         self.ray = self.path / "ray"
         """Tune's own state and the checkpoints that it hands from one trial to another."""
+
+    def create(self, settings: dict[str, Any]) -> None:
+        """Writes down what is searched."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.settings.write_text(yaml.safe_dump(settings, sort_keys=False))
 
     def run(self, number: int) -> RunDirectory:
         """The run directory of a trial."""

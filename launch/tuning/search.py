@@ -1,5 +1,6 @@
 """The trials of `callboard tune` on Ray Tune: its schedulers, and what is told and written down about every trial."""
 
+import dataclasses
 import functools
 import logging
 import math
@@ -14,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf  # noqa: F401  Before Ray begins.
+from ray import nodes
 from ray import tune as ray_tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 from rich.console import Console
 
+from ...data import CallboardError
 from ..launchers.outcome import stop_signals
 from ..ray_connection import connected
 from .records import Trial, TuneDirectory
@@ -50,41 +53,80 @@ def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_addre
     # Actors are not used again: each trial has a process of its own, and nothing of another one in it.
     warnings.filterwarnings("ignore", message=".*reuse_actors.*")
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    with connected(ray_address, math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial)):
-        trainable = ray_tune.with_resources(
-            functools.partial(run_trial, tuning=tuning, directory=str(directory.path), working_directory=os.getcwd()),
-            {"cpu": tuning.cpus_per_trial, "gpu": tuning.gpus_per_trial},
-        )
-        if resume and any(directory.ray.glob("experiment_state-*.json")):
-            tuner = ray_tune.Tuner.restore(str(directory.ray), trainable, resume_errored=True)
-        else:
-            shutil.rmtree(directory.ray, ignore_errors=True)
-            tuner = ray_tune.Tuner(
-                trainable,
-                param_space={VALUES: ray_tune.grid_search(tuning.samples_of_all())},
-                tune_config=ray_tune.TuneConfig(
-                    metric=tuning.metric,
-                    mode=tuning.mode,
-                    scheduler=_make_scheduler(tuning, directory),
-                    # Under PBT the trials of a population that wait would count as running.
-                    max_concurrent_trials=tuning.trials_at_a_time if tuning.scheduler != "pbt" else None,
-                    trial_name_creator=_trial_name,
-                    trial_dirname_creator=_trial_name,
-                ),
-                run_config=ray_tune.RunConfig(
-                    name=directory.ray.name,
-                    storage_path=str(directory.path),
-                    # A trial may take over a checkpoint long after the trial that wrote it has others.
-                    checkpoint_config=ray_tune.CheckpointConfig(num_to_keep=None if tuning.scheduler == "pbt" else 2),
-                    callbacks=[Journal(directory.path, tuning)],
-                    verbose=0,
-                ),
+    received: list[int] = []
+
+    def leave(number: int) -> None:
+        if not received:
+            received.append(number)
+            raise KeyboardInterrupt
+
+    try:
+        with (
+            stop_signals(leave),
+            connected(ray_address, math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial)) as joined,
+        ):
+            _check_cluster(tuning, joined)
+            directory.create(dataclasses.asdict(tuning))
+            signal_number = _fit(
+                _make_tuner(tuning, directory, resume, tuning.concurrent if joined else tuning.trials_at_a_time)
             )
-        signal_number = _fit(tuner)
+    except KeyboardInterrupt:
+        if not received:
+            raise
+        signal_number = received[0]
     for number in directory.read_trials():
         # Tune ends trials where they stand.
         shutil.rmtree(directory.run(number).temporary, ignore_errors=True)
     return signal_number
+
+
+def _check_cluster(tuning: Tuning, joined: bool) -> None:
+    if joined and tuning.scheduler == "pbt" and tuning.concurrent is not None:
+        raise CallboardError(
+            "under pbt the Ray cluster decides how many trials run at a time: leave out --concurrent, or set "
+            "--cpus-per-trial"
+        )
+    machines = [machine["Resources"] for machine in nodes() if machine["Alive"]]
+    needs = {"CPU": tuning.cpus_per_trial, "GPU": tuning.gpus_per_trial}
+    if not any(all(machine.get(name, 0.0) >= amount for name, amount in needs.items()) for machine in machines):
+        have = ", ".join(f"{machine.get('CPU', 0.0):g} and {machine.get('GPU', 0.0):g}" for machine in machines)
+        raise CallboardError(
+            f"no machine of the Ray cluster has the {needs['CPU']:g} CPU and {needs['GPU']:g} GPU of a trial, but "
+            f"{have}: lower --cpus-per-trial or --gpus-per-trial"
+        )
+
+
+def _make_tuner(tuning: Tuning, directory: TuneDirectory, resume: bool, concurrent: int | None) -> Any:
+    trainable = ray_tune.with_resources(
+        functools.partial(run_trial, tuning=tuning, directory=str(directory.path), working_directory=os.getcwd()),
+        {"cpu": tuning.cpus_per_trial, "gpu": tuning.gpus_per_trial},
+    )
+    if resume and any(directory.ray.glob("experiment_state-*.json")):
+        tuner = ray_tune.Tuner.restore(str(directory.ray), trainable, resume_errored=True)
+    else:
+        shutil.rmtree(directory.ray, ignore_errors=True)
+        tuner = ray_tune.Tuner(
+            trainable,
+            param_space={VALUES: ray_tune.grid_search(tuning.samples_of_all())},
+            tune_config=ray_tune.TuneConfig(
+                metric=tuning.metric,
+                mode=tuning.mode,
+                scheduler=_make_scheduler(tuning, directory),
+                # Under PBT the trials of a population that wait would count as running.
+                max_concurrent_trials=concurrent if tuning.scheduler != "pbt" else None,
+                trial_name_creator=_trial_name,
+                trial_dirname_creator=_trial_name,
+            ),
+            run_config=ray_tune.RunConfig(
+                name=directory.ray.name,
+                storage_path=str(directory.path),
+                # A trial may take over a checkpoint long after the trial that wrote it has others.
+                checkpoint_config=ray_tune.CheckpointConfig(num_to_keep=None if tuning.scheduler == "pbt" else 2),
+                callbacks=[Journal(directory.path, tuning)],
+                verbose=0,
+            ),
+        )
+    return tuner
 
 
 def _fit(tuner: Any) -> int | None:
@@ -122,7 +164,8 @@ def _make_scheduler(tuning: Tuning, directory: TuneDirectory) -> Any:
         )
     if tuning.scheduler == "pbt":
         space = tuning.space()
-        return PopulationBasedTraining(
+        return KeptPbt(
+            directory=str(directory.path),
             time_attr=STEPS,
             # Evaluations come a little after a multiple of `evaluate_every`: the nearest one to the interval counts.
             perturbation_interval=tuning.perturbation_interval - tuning.evaluate_every / 2,
@@ -150,11 +193,12 @@ class KeptAsha(ASHAScheduler):
     """Asynchronous successive halving (Li et al. 2018, https://arxiv.org/abs/1810.05934).
 
     A trial that is done before `max_t`, because it has reached `stop_return`, keeps its value for all rungs: others are
-    compared to it there.  When a search is resumed, the rungs know what was reported before.
+    compared to it there.  When a search is resumed, the rungs know what was reported before.  A trial
+    that has reached `max_t` is left to end by itself: it is done, and not stopped early.
     """
 
     def __init__(self, directory: str, max_t: int, grace_period: int, reduction_factor: int):
-        super().__init__(time_attr=STEPS, max_t=max_t, grace_period=grace_period, reduction_factor=reduction_factor)
+        super().__init__(STEPS, max_t=max_t, grace_period=grace_period, reduction_factor=reduction_factor)
         self._directory = directory
         self._rung_steps = [grace_period]
         while self._rung_steps[-1] * reduction_factor < max_t:
@@ -172,7 +216,8 @@ class KeptAsha(ASHAScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         if ENDED not in result:
-            return super().on_trial_result(tune_controller, trial, result)
+            decision = super().on_trial_result(tune_controller, trial, result)
+            return self.CONTINUE if result[STEPS] >= self._max_t else decision
         if self._metric in result:
             self._keep_for_later_rungs(tune_controller, trial, result[self._metric])
         return self.CONTINUE
@@ -180,6 +225,37 @@ class KeptAsha(ASHAScheduler):
     def _keep_for_later_rungs(self, tune_controller: Any, trial: Any, value: float) -> None:
         for steps in self._rung_steps:
             super().on_trial_result(tune_controller, trial, {STEPS: steps, self._metric: value})
+
+
+class KeptPbt(PopulationBasedTraining):
+    """Population based training (Jaderberg et al. 2017, https://arxiv.org/abs/1711.09846).
+
+    When a search is resumed, each trial's last decision is known, and the score and the checkpoint that others may
+    take.
+    """
+
+    def __init__(self, directory: str, **settings: Any):
+        super().__init__(**settings)
+        self._directory = directory
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        super().on_trial_add(tune_controller, trial)
+        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id))
+        if known is None:
+            return
+        state, before = self._trial_state[trial], 0
+        for steps, value in known.reports:
+            taken = [at for _, at in known.takeovers if at <= steps]
+            # One that has taken over weights is where they were, which may be further back.
+            since = max([0 if steps < before else state.last_perturbation_time, *taken])
+            before = steps
+            if steps - since >= self._perturbation_interval:
+                state.last_perturbation_time = state.last_train_time = steps
+                state.last_score = self._metric_op * value
+            else:
+                state.last_perturbation_time = since
+        if state.last_score is not None:
+            state.last_checkpoint = trial.checkpoint
 
 
 class Journal(ray_tune.Callback):
@@ -203,7 +279,9 @@ class Journal(ray_tune.Callback):
             self._trials[number] = Trial(number, values)
             self._say(number, f"begins: {describe(values)}")
         elif origin[0] != number:
-            known.takeovers.append(origin)
+            # A search that is resumed starts it once more where it took over the weights.
+            if known.takeovers[-1:] != [origin]:
+                known.takeovers.append(origin)
             self._say(number, f"goes on from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
         else:
             self._say(number, f"goes on from {origin[1]:,} steps")
@@ -235,11 +313,12 @@ class Journal(ray_tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = number_of(trial.trial_id)
         known = self._trials.setdefault(number, Trial(number, trial.config[VALUES]))
-        error = trial.get_error()
+        # Tune's own copy of the text is not there yet: it looks in the storage, which is brought up to date later.
+        error = pathlib.Path(trial.error_file).read_text()
         known.state, known.error = "failed", _last_line(error)
         log = self._directory.run(number).log("error")
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"{error}\n")
+        log.write_text(error)
         self._say(number, f"failed: {known.error}")
         self._write()
 
@@ -250,6 +329,6 @@ class Journal(ray_tune.Callback):
         self._directory.write_trials(self._trials[number] for number in sorted(self._trials))
 
 
-def _last_line(error: BaseException | None) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].removeprefix("callboard.data.CallboardError: ") if lines else type(error).__name__
+def _last_line(error: str) -> str:
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return lines[-1].removeprefix("callboard.data.CallboardError: ") if lines else "without a word"

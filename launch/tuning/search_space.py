@@ -115,6 +115,11 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
     for text in texts:
         name, _, distribution = text.partition("=")
         key = name.strip().removeprefix("--").replace("-", "_")
+        if not re.fullmatch(r"[^\s.]+(\.[^\s.]+)*", key):
+            raise CallboardError(
+                f"--search {text!r} names no setting: write KEY=DISTRIBUTION, such as "
+                "agent.learning_rate=loguniform(1e-4,1e-2)"
+            )
         if key in fixed:
             raise CallboardError(f"--search {key} is not possible: {fixed[key]}")
         if key in domains:
@@ -126,10 +131,16 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
 
 
 def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """Settings, as `read_recipe` gives them, with some values in place of theirs."""
+    """Settings, as `read_recipe` gives them, with some values in place of theirs.
+
+    Raises:
+      CallboardError: a key such as `actors.x`, where `actors` has no fields.
+    """
     result = dict(settings)
     for key, value in values.items():
         group, _, name = key.partition(".")
+        if name and not isinstance(result.get(group) or {}, Mapping):
+            raise CallboardError(f"--search {key}: {group} is one value and has no fields, so name {group} itself")
         result[group] = {**(result.get(group) or {}), name: value} if name else value
     return result
 

@@ -7,6 +7,7 @@ later from that checkpoint, or let another trial begin there.
 import dataclasses
 import json
 import logging
+import os
 import pathlib
 import shutil
 import sys
@@ -70,12 +71,14 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
     experiment = tuning.experiment(config[VALUES], {"run_dir": str(run_directory.path)})
     experiment = dataclasses.replace(experiment, checkpoint_every=min(experiment.checkpoint_every, _CHECKPOINT_SECONDS))
     checkpoint = ray_tune.get_checkpoint()
+    reported = None
     if checkpoint is None:
         shutil.rmtree(run_directory.path, ignore_errors=True)
     else:
+        _, reported = origin_of(checkpoint)
         with checkpoint.as_directory() as path:
             adopt_checkpoint(pathlib.Path(path), run_directory)
-    monitor = TrialMonitor(tuning, number, run_directory, goes_on=checkpoint is not None)
+    monitor = TrialMonitor(tuning, number, run_directory, reported)
     outcome = run(experiment, tuning.launcher, monitor, resume=checkpoint is not None)
     if outcome.failed_node is not None:
         raise RuntimeError(f"{outcome.failed_node} failed: {outcome.error}")
@@ -95,6 +98,13 @@ def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     run_directory.experiment.touch()
 
 
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)  # Not every file system has links.
+
+
 class _Due(NamedTuple):
     """A value of the metric that is to be reported."""
 
@@ -112,26 +122,32 @@ class TrialMonitor:
       tuning: the settings of the whole search.
       number: of the trial.
       run_directory: of the trial.
-      goes_on: whether the run goes on from a checkpoint, with which a value has been reported.
+      reported: environment steps of the report with whose checkpoint the run goes on; None if it begins anew.
     """
 
-    def __init__(self, tuning: Tuning, number: int, run_directory: RunDirectory, goes_on: bool):
-        self._goes_on = goes_on
+    def __init__(self, tuning: Tuning, number: int, run_directory: RunDirectory, reported: int | None):
+        self._goes_on = reported is not None
         self._tuning = tuning
         self._number = number
         self._directory = run_directory
         self._checkpoints = Checkpoints(run_directory)
-        self._seen_steps = -1
+        self._seen_steps = -1 if reported is None else reported
         self._due: _Due | None = None
         self._newest: _Due | None = None
         self._status: dict[str, Any] = {}
 
     def status(self, status: dict[str, Any]) -> None:
         self._take(status)
-        latest = self._checkpoints.latest()
-        if self._due is not None and latest is not None and int(latest.name) >= self._due.learner_step:
-            due, self._due = self._due, None
-            self._report(due, latest)
+        if self._due is None:
+            return
+        self._directory.temporary.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._directory.temporary) as folder:
+            copy = pathlib.Path(folder)
+            if self._copy_checkpoint(self._due.learner_step, copy):
+                due, self._due = self._due, None
+                (copy / _ORIGIN).write_text(json.dumps({"trial": self._number, STEPS: due.steps}))
+                report = {self._tuning.metric: due.value, STEPS: due.steps}
+                ray_tune.report(report, checkpoint=ray_tune.Checkpoint.from_directory(folder))
 
     def say(self, text: str) -> None:
         logging.info("%s", text)
@@ -167,11 +183,18 @@ class TrialMonitor:
             self._seen_steps = steps
             self._due = self._newest = _Due(float(status[metric]), int(steps), int(learner_step))
 
-    def _report(self, due: _Due, checkpoint: pathlib.Path) -> None:
-        self._directory.temporary.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._directory.temporary) as copy:
-            shutil.copytree(checkpoint, pathlib.Path(copy) / checkpoint.name)
-            (pathlib.Path(copy) / _ORIGIN).write_text(json.dumps({"trial": self._number, STEPS: due.steps}))
-            ray_tune.report(
-                {self._tuning.metric: due.value, STEPS: due.steps}, checkpoint=ray_tune.Checkpoint.from_directory(copy)
-            )
+    def _copy_checkpoint(self, learner_step: int, folder: pathlib.Path) -> bool:
+        """Takes the newest checkpoint; False if none of this step or later is there."""
+        latest = self._checkpoints.latest()
+        if latest is None or int(latest.name) < learner_step:
+            return False
+        try:
+            # Links, so that what is begun is soon done: the learner removes old checkpoints meanwhile.
+            shutil.copytree(latest, folder / latest.name, copy_function=_link)
+        except (shutil.Error, FileNotFoundError):
+            if latest.exists():
+                raise
+            # It has just done so; there is a newer one at the next status.
+            shutil.rmtree(folder / latest.name, ignore_errors=True)
+            return False
+        return True

@@ -19,10 +19,13 @@ from ..experiment import Experiment
 from ..program import default_run_directory
 from ..run import check_launcher_can
 from ..settings import experiment_settings, make_parser, nearest, parse_experiment, read_recipe
+from ..storage import is_url
 from .records import Mode, Trial, TuneDirectory, best_trial, trials_table
 from .search_space import SearchSpace, Values, describe, parse_search, with_values
 
 _FIXED = {
+    "agent": "trials of different agents cannot be compared; name a field of it, such as agent.learning_rate",
+    "agent.name": "trials of different agents cannot be compared",
     "run_dir": "every trial has a directory of its own",
     "env": "trials on different environments cannot be compared",
     "max_steps": "trials are compared by their environment steps",
@@ -61,7 +64,8 @@ class Tuning:
       reduction_factor: under `asha`, one of so many trials goes on from one rung to the next, which is so many times
         higher.
       perturb_every: environment steps between two decisions of `pbt` on a trial; None takes `grace_steps`.
-      concurrent: trials at a time; None takes as many as there are processors for, and under `pbt` all of them.
+      concurrent: trials at a time; None takes as many as this machine, or a Ray cluster that was joined, has room for,
+        and under `pbt` all of them.
       cpus_per_trial: processors that Ray sets aside for each; TensorFlow uses as many threads for one operation.
       gpus_per_trial: GPUs, likewise.
     """
@@ -214,11 +218,21 @@ def _parser() -> argparse.ArgumentParser:
     add("--concurrent", type=int, help="trials at a time (as many as there are processors for; all under pbt)")
     add("--cpus-per-trial", type=float, help="processors for each trial (1)")
     add("--gpus-per-trial", type=float, help="GPUs for each trial (0)")
-    add("--run-dir", type=pathlib.Path, help="directory of all trials; a new one under runs/ if not given")
+    add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
     add("--resume", action="store_true", help="go on with the search in --run-dir")
-    add("--ray-address", help="of a Ray cluster that runs already, or auto; one of this machine if not given")
+    add(
+        "--ray-address",
+        help="of a Ray cluster, auto for one that runs here, or local; otherwise RAY_ADDRESS, one that runs here, "
+        "or a new one",
+    )
     add("-h", "--help", action="store_true", help="show this help")
     return parser
+
+
+def _local_path(text: str) -> pathlib.Path:
+    if is_url(text):
+        raise CallboardError(f"--run-dir of a search must be a path, not {text}: take storage that all machines share")
+    return pathlib.Path(text)
 
 
 def _new(
@@ -241,11 +255,6 @@ def _new(
     if (directory.path / "experiment.yaml").exists():
         raise CallboardError(f"there is a run in {path} already: name another directory")
     tuning.check()
-    if known.ray_address is not None and tuning.scheduler == "pbt" and tuning.concurrent is not None:
-        raise CallboardError(
-            "under pbt the Ray cluster decides how many trials run at a time: leave out --concurrent, or set "
-            "--cpus-per-trial"
-        )
     return directory, tuning
 
 
@@ -294,8 +303,6 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if not console.is_terminal:
         console.width = _WIDE
-    directory.path.mkdir(parents=True, exist_ok=True)
-    directory.settings.write_text(yaml.safe_dump(dataclasses.asdict(tuning), sort_keys=False))
     signal_number = None
     trials = directory.read_trials()
     if len(trials) < tuning.samples or any(trial.state in ("unfinished", "failed") for trial in trials.values()):
@@ -319,9 +326,9 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
         )
         console.print(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}")
     if signal_number is not None:
-        console.print(
-            f"stopped; go on: callboard tune --resume --run-dir {shlex.quote(os.path.relpath(directory.path))}"
-        )
+        again = f"; go on: callboard tune --resume --run-dir {shlex.quote(os.path.relpath(directory.path))}"
+        # Where it was stopped before it had found its machines, there is nothing to go on with.
+        console.print(f"stopped{again if directory.settings.exists() else ''}")
         return 128 + signal_number
     return 0 if any(state != "failed" for state in states) else 1
 

@@ -70,8 +70,30 @@ def test_progress_stops_without_a_limit_only_when_told_to():
 
 def test_learners_meet_in_the_order_of_their_ranks():
     progress = servers.Progress()
-    assert progress.meet(1, "b:2", 2) is None
-    assert progress.meet(0, "a:1", 2) == ["a:1", "b:2"] == progress.meet(1, "b:2", 2)
+    assert progress.meet(1, "second", "b:2", 2) is None
+    assert progress.meet(0, "first", "a:1", 2) == ["a:1", "b:2"] == progress.meet(1, "second", "b:2", 2)
+    # An answer may be lost, and asked for again; those who are started later wait for each other.
+    assert progress.meet(0, "first", "a:1", 2) == ["a:1", "b:2"]
+    assert progress.meet(0, "third", "a:1", 2) is None
+    assert progress.meet(1, "fourth", "c:3", 2) == ["a:1", "c:3"] == progress.meet(0, "third", "a:1", 2)
+
+
+def test_a_learner_that_falls_silent_ends_the_others(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(servers.time, "monotonic", lambda: now)
+    progress = servers.Progress()
+    # A learner of one's own need not report.
+    now += 1000.0
+    assert not progress.report_rollout("0/a", 1, []) and not progress.learning_has_ended()
+    assert not progress.report_learner(3, {}, short_of_data=2.5)
+    assert progress.seconds_short_of_data() == 2.5
+    now += 59.0
+    assert not progress.report_rollout("0/a", 1, []) and not progress.learning_has_ended()
+    progress.report_learner(3, {})
+    now += 59.0
+    assert not progress.report_rollout("0/a", 1, []) and progress.seconds_short_of_data() == 0.0
+    now += 2.0
+    assert progress.report_rollout("0/a", 1, []) and progress.learning_has_ended() and progress.totals().stopping
 
 
 @pytest.fixture(scope="module")

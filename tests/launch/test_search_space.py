@@ -88,6 +88,11 @@ def test_values_take_the_place_of_settings_and_leave_the_others():
     assert settings["agent"] == {"name": "impala", "discount": 0.9}
 
 
+def test_a_setting_of_one_value_has_no_fields():
+    with pytest.raises(CallboardError, match="--search actors.x: actors is one value and has no fields"):
+        with_values({"actors": 2}, {"actors.x": 1})
+
+
 def test_every_sample_and_every_extreme_is_tried():
     space = parse_search(["a=uniform(1, 2)", "b=choice(x, y, z)"], {})
     tried = []
@@ -108,6 +113,9 @@ def test_every_sample_and_every_extreme_is_tried():
     [
         ("agent.x", "write KEY=DISTRIBUTION"),
         ("agent.x=0.1", "write KEY=DISTRIBUTION"),
+        ("=choice(1, 2)", "names no setting: write KEY=DISTRIBUTION"),
+        ("agent.=choice(1, 2)", "names no setting: write KEY=DISTRIBUTION"),
+        (".x=choice(1, 2)", "names no setting: write KEY=DISTRIBUTION"),
         ("agent.x=uniform(1)", "uniform takes two numbers"),
         ("agent.x=uniform(1, 2, 3)", "uniform takes two numbers"),
         ("agent.x=uniform(low, 2)", "uniform takes two numbers"),

@@ -1,5 +1,6 @@
 """Run directories at a URL: what is stored, what is fetched, and what half a checkpoint is taken for: none."""
 
+import os
 import pathlib
 
 import pytest
@@ -136,16 +137,50 @@ def test_a_run_that_is_not_there_is_an_empty_copy(tmp_path, storage):
     assert not directory.path.exists()
 
 
-def test_storage_that_fails_is_tried_again(tmp_path, bucket, storage):
+def test_storage_that_fails_is_tried_again(tmp_path, bucket, storage, monkeypatch):
+    monkeypatch.setattr("callboard.launch.storage._RETRY_SECONDS", 0.0)
     directory = directory_of(tmp_path, "learner/0")
     write_checkpoint(directory, 100)
-    bucket.parent.mkdir()
-    bucket.write_text("in the way")
-    mirror = Mirror(storage, "learner/0", directory)
+    bucket.mkdir(parents=True)
+    (bucket / "checkpoints").write_text("in the way")
+    said = []
+    mirror = Mirror(storage, "learner/0", directory, said.append)
     assert not mirror.close()
-    bucket.unlink()
+    # One line for all tries, and what could be stored is there.
+    (line,) = said
+    assert line.startswith(f"{storage.url} did not take what is new, and is tried again: ") and "\n" not in line
+    assert stored_in(bucket) == ["checkpoints", "logs/learner-0.log"]
+    (bucket / "checkpoints").unlink()
     assert mirror.close()
     assert f"checkpoints/{100:012d}/DONE" in stored_in(bucket)
+
+
+def test_half_checkpoints_of_those_who_died_are_removed_and_newer_ones_left(tmp_path, bucket, storage):
+    directory = directory_of(tmp_path, "learner/0")
+    for step in (50, 150):
+        half = bucket / "checkpoints" / f"{step:012d}"
+        half.mkdir(parents=True)
+        (half / "policy.npz").write_text("half")
+    write_checkpoint(directory, 100)
+    assert Mirror(storage, "learner/0", directory).close()
+    assert sorted(path.name for path in (bucket / "checkpoints").iterdir()) == [f"{step:012d}" for step in (100, 150)]
+
+
+def test_a_local_file_is_never_there_in_part(tmp_path, bucket, storage, monkeypatch):
+    directory = directory_of(tmp_path, "actor/0")
+    storage.store("logs/actor-0.log", directory.path)
+    directory.log("actor/0").write_text("another one\n")
+    replaced = []
+
+    def replace(source, target):
+        replaced.append((os.path.dirname(source) == os.path.dirname(target), pathlib.Path(target).read_text()))
+        rename(source, target)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", replace)
+    storage.store("logs/actor-0.log", directory.path)
+    assert replaced == [(True, "begins\n")]
+    assert (bucket / "logs" / "actor-0.log").read_text() == "another one\n"
 
 
 def test_what_is_a_url():

@@ -1,9 +1,11 @@
 """`callboard tune`: what it refuses, what it tells at the end, and searches that are run for real."""
 
+import dataclasses
 import json
 import shutil
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -12,9 +14,12 @@ import yaml
 from rich.console import Console
 
 from callboard.agents.learning import make_optimizer
+from callboard.data import CallboardError
 from callboard.launch.command import main
+from callboard.launch.run_directory import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
 from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial, trials_table
+from callboard.launch.tuning.tune import Tuning
 
 RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
 
@@ -35,6 +40,13 @@ RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
         (["CARTPOLE", "--search", "run_dir=choice(a,b)"], "every trial has a directory of its own"),
         (["CARTPOLE", "--search", "max-steps=choice(5,6)"], "trials are compared by their environment steps"),
         (["CARTPOLE", "--search", "learners=choice(1,2)"], "needs its own: set learners to 1"),
+        (["CARTPOLE", "--search", "agent=choice(impala,ppo)"], "name a field of it, such as agent.learning_rate"),
+        (["CARTPOLE", "--search", "agent.name=choice(impala,ppo)"], "trials of different agents cannot be compared"),
+        (["CARTPOLE", "--search", "actors.x=randint(1,3)"], "actors is one value and has no fields"),
+        (["CARTPOLE", "--search", "agent.=choice(1,2)"], "names no setting"),
+        (["CARTPOLE", "--search", RATE, "--run-dir", "s3://bucket/x"], "must be a path, not s3://bucket/x"),
+        (["CARTPOLE", "--search", RATE, "--ray-address", "ray://head:10001"], "must run on a machine of the cluster"),
+        (["CARTPOLE", "--search", RATE, "--ray-address", "nonsense"], "'nonsense' is no address of a Ray cluster"),
         (["CARTPOLE", "--search", "actors"], "write KEY=DISTRIBUTION"),
         (["CARTPOLE", "--search"], "expected one argument"),
         (["CARTPOLE", "--search", RATE, "--sampels", "3"], "unknown option --sampels: did you mean --samples?"),
@@ -168,6 +180,113 @@ def test_a_checkpoint_brings_back_adam_s_moments_and_steps_but_not_its_learning_
     rate = 1e-2 if decay_steps is None else 1e-2 * (1 - 1 / 10)
     expected = -rate * (m / (1 - 0.9**2)) / (np.sqrt(v / (1 - 0.999**2)) + 1e-8)
     np.testing.assert_allclose(step(second, restored, [-1.0]), expected, rtol=1e-4)
+
+
+STEPS = "environment_steps"
+
+
+class TunesTrial(types.SimpleNamespace):
+    """A trial as Tune's schedulers see it."""
+
+    def __hash__(self):
+        return id(self)
+
+
+def add_trial(scheduler, number, checkpoint=None):
+    manager = types.SimpleNamespace(checkpoint_config=types.SimpleNamespace(num_to_keep=None))
+    added = TunesTrial(
+        trial_id=f"x_{number:05d}",
+        config={"values": {}},
+        checkpoint=checkpoint,
+        run_metadata=types.SimpleNamespace(checkpoint_manager=manager),
+        experiment_tag="",
+        is_finished=lambda: False,
+    )
+    scheduler.on_trial_add(types.SimpleNamespace(search_alg=None), added)
+    return added
+
+
+def test_asha_compares_with_what_was_reported_before_it_was_resumed(tmp_path):
+    pytest.importorskip("ray")
+    from callboard.launch.tuning.search import KeptAsha
+
+    # Trial 0 has reached `stop_return` before the second rung, and keeps its value there.
+    solved = trial(0, [(1000, 500.0)], ended="it has reached 475", state="done")
+    TuneDirectory(tmp_path).write_trials([solved, trial(1, [(1000, 30.0)])])
+    scheduler = KeptAsha(str(tmp_path), max_t=8000, grace_period=1000, reduction_factor=4)
+    scheduler.set_search_properties("return", "max")
+    trials = [add_trial(scheduler, number) for number in range(3)]
+
+    def decision(number, steps, value):
+        return scheduler.on_trial_result(None, trials[number], {STEPS: steps, "return": value})
+
+    # The best quarter of 500 and 30 begins at 382.5; of 500 alone at 500.
+    assert decision(2, 1000, 380.0) == "STOP"
+    assert decision(2, 1000, 20.0) == "CONTINUE"  # Decided once for each rung.
+    assert decision(1, 4000, 499.0) == "STOP"
+    # It has done all its steps: how good it is changes nothing any more.
+    assert decision(2, 8000, 1.0) == "CONTINUE"
+
+
+def test_pbt_knows_its_last_decisions_when_it_is_resumed(tmp_path):
+    pytest.importorskip("ray")
+    from callboard.launch.tuning.search import KeptPbt
+
+    TuneDirectory(tmp_path).write_trials(
+        [
+            trial(0, [(500, 1.0), (1000, 5.0), (1500, 7.0)]),
+            # From 2000 steps back to where trial 0 was at 1000: the next decision is at 2000.
+            trial(1, [(1000, 2.0), (2000, 3.0), (1500, 4.0)], takeovers=[(0, 1000)]),
+            trial(2, [(500, 9.0)]),
+        ]
+    )
+    scheduler = KeptPbt(
+        str(tmp_path), time_attr=STEPS, perturbation_interval=900, hyperparam_mutations={"values": {"a": [1, 2]}}
+    )
+    scheduler.set_search_properties("return", "min")
+    states = [scheduler._trial_state[add_trial(scheduler, number, f"checkpoint {number}")] for number in range(4)]
+    assert [state.last_perturbation_time for state in states] == [1000, 1000, 0, 0]
+    assert [state.last_score for state in states] == [-5.0, -3.0, None, None]
+    assert [state.last_checkpoint for state in states] == ["checkpoint 0", "checkpoint 1", None, None]
+
+
+def test_what_no_machine_has_room_for_is_refused(monkeypatch):
+    pytest.importorskip("ray")
+    from callboard.launch.tuning import search
+
+    machines = [
+        {"Alive": True, "Resources": {"CPU": 4.0}},
+        {"Alive": True, "Resources": {"CPU": 1.0, "GPU": 2.0}},
+        {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
+    ]
+    monkeypatch.setattr(search, "nodes", lambda: machines)
+
+    def check(**fields):
+        search._check_cluster(Tuning(settings={}, search=[], **fields), joined=True)
+
+    check(cpus_per_trial=4.0)
+    check(gpus_per_trial=2.0)
+    # Both on one machine.
+    with pytest.raises(CallboardError, match="has the 2 CPU and 1 GPU of a trial, but 4 and 0, 1 and 2: lower"):
+        check(cpus_per_trial=2.0, gpus_per_trial=1.0)
+    with pytest.raises(CallboardError, match="under pbt the Ray cluster decides"):
+        check(scheduler="pbt", concurrent=2)
+
+
+@pytest.mark.parametrize("reported, expected", [(None, [False, True, True]), (4010, [False, False, True])])
+def test_a_metric_that_was_reported_is_not_reported_again_after_a_resume(tmp_path, reported, expected):
+    pytest.importorskip("ray")
+    from callboard.launch.tuning.trial import TrialMonitor
+
+    tuning = Tuning(settings={"evaluate_every": 4000}, search=[], metric="learner/loss")
+    monitor = TrialMonitor(tuning, 0, RunDirectory(tmp_path), reported)
+
+    def due(steps):
+        # Without a checkpoint nothing is given to Tune.
+        monitor.status({"environment_steps": steps, "learner_steps": 1, "learner/loss": 0.5})
+        return monitor._due is not None and monitor._due.steps == steps
+
+    assert [due(steps) for steps in (3900, 4500, 8100)] == expected
 
 
 @pytest.fixture
@@ -328,8 +447,17 @@ def test_trials_that_fail_are_told_with_their_last_line(search):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["impala-cartpole", "apex-cartpole", "ppo-cartpole", "sac-pendulum"])
-def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, tmp_path):
+@pytest.mark.parametrize(
+    "recipe, fields",
+    [
+        ("impala-cartpole", ["learning_rate"]),
+        ("apex-cartpole", ["learning_rate"]),
+        ("ppo-cartpole", ["learning_rate"]),
+        ("r2d2-cartpole-masked", ["learning_rate"]),
+        ("sac-pendulum", ["critic_learning_rate", "actor_learning_rate", "temperature_learning_rate"]),
+    ],
+)
+def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, tmp_path):
     pytest.importorskip("ray")
     from callboard.launch.checkpoints import Checkpoints
     from callboard.launch.experiment import Run
@@ -340,7 +468,8 @@ def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, tmp_path
     from callboard.launch.tuning.trial import adopt_checkpoint
 
     def experiment(name, rate):
-        options = ["--agent.learning-rate", rate, "--max-steps", "3000", "--run-dir", str(tmp_path / name)]
+        rates = [f"--agent.{field.replace('_', '-')}={rate}" for field in fields]
+        options = [*rates, "--max-steps", "3000", "--run-dir", str(tmp_path / name)]
         return parse_experiment(None, read_recipe(recipe), [*options, "--evaluator=false", "--stop-return=null"])
 
     for name, rate in [("donor", "1e-3"), ("taker", "2e-3")]:
@@ -373,6 +502,16 @@ def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, tmp_path
     optimizers = getattr(learner._learner, "optimizers", None) or [learner._learner.optimizer]
     for optimizer in optimizers:
         assert int(optimizer.iterations) > 0
-        rate = optimizer._learning_rate
-        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
-            assert float(rate(0)) == pytest.approx(5e-4)
+        if recipe != "ppo-cartpole":
+            assert float(optimizer._learning_rate(0)) == pytest.approx(5e-4)
+    if recipe == "ppo-cartpole":
+        # It works out its rate at every step, which falls to 0: 5e-4 (1 - step / steps of the whole run).
+        longer = dataclasses.replace(resumed, max_steps=6000)
+        assert run(longer, "inline", resume=True).exit_code == 0
+        step, rate = next(
+            (row["learner_steps"] - 1, row["learner/learning_rate"])
+            for row in map(json.loads, taker.metrics.read_text().splitlines())
+            if row.get("learner_steps", 0) > int(newest.name) and row["environment_steps"] > 4000
+        )
+        agent = resumed.agent
+        assert rate == pytest.approx(5e-4 * (1 - step / (6000 // (agent.unroll_length * agent.batch_size))))
