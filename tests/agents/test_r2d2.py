@@ -481,6 +481,7 @@ def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_a
 # A run.
 
 
+@pytest.mark.slow
 def test_a_short_run_learns_and_ends_well(tmp_path):
     experiment = Experiment(
         agent=changed(SMALL, samples_per_insert=1.0),

@@ -341,6 +341,7 @@ def test_target_critics_move_part_of_the_way_to_the_new_critics(update):
 # A run.
 
 
+@pytest.mark.slow
 def test_a_short_run_learns_and_ends_well(tmp_path):
     experiment = Experiment(
         agent=Sac(hidden_sizes=(8,), batch_size=8, samples_per_insert=8.0, min_replay_size=20, hold=2),

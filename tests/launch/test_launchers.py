@@ -6,13 +6,14 @@ import signal
 import numpy as np
 import pytest
 
-LAUNCHERS = (
-    "inline",
-    "threads",
-    "processes",
-    pytest.param("hosts", marks=pytest.mark.slow),
-    pytest.param("ray", marks=pytest.mark.slow),
-)
+
+def slow(launcher):
+    return pytest.param(launcher, marks=pytest.mark.slow)
+
+
+LAUNCHERS = ("inline", "threads", "processes", slow("hosts"), slow("ray"))
+# Other endings are alike, and many are looked at.
+OTHER_ENDINGS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("ray"))
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -44,6 +45,7 @@ def test_every_agent_runs(train, recipe, launcher):
     assert run.leftovers() == []
 
 
+@pytest.mark.slow
 def test_ends_at_the_step_limit(train):
     run = train("--launcher", "inline", "--max-steps", 3000, "--evaluator", "false", "--stop-return", "null")
     assert run.wait() == 0, run.text()
@@ -70,7 +72,7 @@ def test_inline_is_reproducible_to_the_last_bit(start, tmp_path):
     assert metrics[0] == metrics[1]
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", OTHER_ENDINGS)
 def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     run = train("--launcher", launcher, "--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_for_steps(3000)
@@ -82,7 +84,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", OTHER_ENDINGS)
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launcher):
     run = train("--launcher", launcher, "--env", "broken_environments:RaisesOnReset", recipe=None)
     assert run.wait() == 1
@@ -92,6 +94,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launch
     assert run.leftovers() == []
 
 
+@pytest.mark.slow
 def test_an_observation_that_is_not_a_number_ends_the_run_with_one_line(train):
     run = train("--launcher", "processes", "--env", "broken_environments:GivesNaN", recipe=None)
     assert run.wait() == 1
