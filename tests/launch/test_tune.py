@@ -398,9 +398,13 @@ def test_a_search_goes_on_after_ctrl_c_and_after_it_was_killed(search, start, tm
         )
 
     run = search(
-        *small("--search", RATE, "--samples", 3, "--scheduler", "none"), "--max-steps", 60_000, "--evaluate-every", 4000
+        *small("--search", RATE, "--samples", 3, "--scheduler", "none"),
+        "--max-steps",
+        300_000,
+        "--evaluate-every",
+        20_000,
     )
-    run.wait_until(at_least(8000), timeout=300)
+    run.wait_until(at_least(40_000), timeout=600)
     run.interrupt()
     assert run.wait(timeout=120) == 130, run.text()
     assert "callboard tune --resume --run-dir run" in run.text()
@@ -409,13 +413,13 @@ def test_a_search_goes_on_after_ctrl_c_and_after_it_was_killed(search, start, tm
     reached = {number: trial.environment_steps for number, trial in trials_of(run).items()}
 
     run = start("tune", "--resume", "--run-dir", "run")
-    run.wait_until(at_least(24_000), timeout=300)
+    run.wait_until(at_least(120_000), timeout=600)
     for steps in reached.values():
         assert not steps or f"goes on from {steps:,} steps" in run.text()
     run.look()
     run.process.kill()
     assert run.wait() == -9
-    run.wait_until(lambda: not any(process.is_running() for process in run.seen.values()), timeout=60)
+    run.wait_until(lambda: not [line for line in run.leftovers() if line[0].isdigit()], timeout=60)
 
     run = start("tune", "--resume", "--run-dir", "run")
     assert run.wait(timeout=900) == 0, run.text()
@@ -424,7 +428,7 @@ def test_a_search_goes_on_after_ctrl_c_and_after_it_was_killed(search, start, tm
     for trial in trials.values():
         assert trial.ended.endswith("environment steps are done")
         steps = [steps for steps, _ in trial.reports]
-        assert 50_000 < max(steps) < 62_000 and trial.environment_steps >= 60_000
+        assert 250_000 < max(steps) < 310_000 and trial.environment_steps >= 300_000
     # Nothing is left to do: the table comes at once.
     again = start("tune", "--resume", "--run-dir", "run")
     assert again.wait() == 0
@@ -469,7 +473,7 @@ def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, 
 
     def experiment(name, rate):
         rates = [f"--agent.{field.replace('_', '-')}={rate}" for field in fields]
-        options = [*rates, "--max-steps", "3000", "--run-dir", str(tmp_path / name)]
+        options = [*rates, "--max-steps", "6000", "--run-dir", str(tmp_path / name)]
         return parse_experiment(None, read_recipe(recipe), [*options, "--evaluator=false", "--stop-return=null"])
 
     for name, rate in [("donor", "1e-3"), ("taker", "2e-3")]:
