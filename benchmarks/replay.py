@@ -54,7 +54,7 @@ ENVS_PER_ITEM: dict[Kind, int] = {"sequences": ENVS, "windows": 1}
 ROOM = 4_000
 """Items in a table of windows."""
 IN_WAITING = 4
-"""Batches that are left in a queue when the time is taken, so that what is read ahead is as much as at the beginning."""
+"""Batches left in a queue when the time is taken, so that as much has been read ahead as at the beginning."""
 
 
 class Replay(Side):

@@ -137,9 +137,9 @@ def _sequences(address: str, layout: Layout) -> tf.data.Dataset:
     chosen = [((), tf.int32), ((), tf.float32), ((), tf.float32), logits, version]
     dtypes = (*(dtype for _, dtype in observed + chosen), tf.int64)
     shapes = (
-        *((LENGTH + 1, ENVS, *shape) for shape, _ in observed),
-        *((LENGTH, ENVS, *shape) for shape, _ in chosen),
-        (2,),
+        *(tf.TensorShape((LENGTH + 1, ENVS, *shape)) for shape, _ in observed),
+        *(tf.TensorShape((LENGTH, ENVS, *shape)) for shape, _ in chosen),
+        tf.TensorShape((2,)),
     )
     blocks = BATCH["sequences"] // ENVS
     items = reverb.TrajectoryDataset(address, TABLE, dtypes, shapes, 2 * blocks, num_workers_per_iterator=1)
@@ -172,8 +172,8 @@ def _windows(address: str, layout: Layout) -> tf.data.Dataset:
     observation = layout.spec.observation
     framed = len(observation.shape) == 3
     size = _row_dtype(observation).itemsize
-    dtypes = [tf.uint8, tf.uint8] if framed else [tf.uint8]
-    shapes = [(STEPS + 1, size), (STEPS + 1, *observation.shape)] if framed else [(STEPS + 1, size)]
+    shapes = [tf.TensorShape((STEPS + 1, *shape)) for shape in ((size,), *([observation.shape] if framed else []))]
+    dtypes = [tf.uint8] * len(shapes)
     batch = BATCH["windows"]
     items = reverb.TrajectoryDataset(address, TABLE, dtypes, shapes, 2 * batch, num_workers_per_iterator=1)
     sizes = [4, 1, 1, 4, 4, 4, 8] + ([] if framed else [16])

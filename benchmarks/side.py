@@ -10,9 +10,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..launch.launchers.forkserver import forkserver_context
@@ -32,7 +33,7 @@ class Side(abc.ABC):
     def measure(self) -> float:
         """One figure.  Warms up by itself, and leaves nothing running that costs processor time."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Ends what it has started."""
 
 
@@ -91,6 +92,7 @@ class ServingProcess:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("fork")
+        self._closed = False
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_start_and_wait, args=(self._pipe, other_end))
         self._process.start()
@@ -111,6 +113,7 @@ class ServingProcess:
             raise SideFailed("the process that serves has died") from None
         if error:
             raise SideFailed(error)
+        threading.Thread(target=self._end_with_it, name="serving process", daemon=True).start()
         return answer
 
     @property
@@ -126,9 +129,17 @@ class ServingProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
+        self._closed = True
         self._pipe.close()
         self._process.kill()
         self._process.join()
+
+    def _end_with_it(self) -> None:
+        """Ends this process too where the other one dies: who is served by it would wait without end."""
+        wait([self._process.sentinel])
+        if not self._closed:
+            sys.stderr.write("a process that serves has died\n")
+            os._exit(1)
 
 
 def _serve(make: MakeSide, node: str, pipe: Connection) -> None:

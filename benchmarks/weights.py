@@ -10,136 +10,25 @@ processes share the cores with the learner here, so this is more than it costs w
 """
 
 import contextlib
-import dataclasses
 import functools
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection, Listener
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tree
 
-from ..agents.acting import trace_layout
-from ..agents.impala import Impala
-from ..agents.weights import WeightClient
-from ..data import Layout, Sample, Version
-from ..launch.experiment import Experiment
-from ..replay import ReplayDataset, ReplayHandle, sequence_signature
 from .harness import Case
+from .nodes import Nodes
 from .side import ServingProcess, Side
+from .weight_holders import FETCH_SECONDS, experiment, fetch, receive
 
 ACTORS = 32
-_TICK_SECONDS = 0.01
-_FETCH_SECONDS = 0.03
-"""As actors do."""
-_CALL_SECONDS = 5.0
 _UPDATES = 5
 _LISTENING = "localhost"
-
-
-@dataclasses.dataclass(frozen=True)
-class ConstantImpala(Impala):
-    """IMPALA whose learner learns the same batch of zeros for ever, and needs no actor."""
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        item = sequence_signature(layout, self.unroll_length, self.batch_size)
-        record = tree.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), item.record)
-        dataset = tf.data.Dataset.from_tensors(Sample(record, ())).repeat()
-        return ReplayDataset(dataset, "queue", 1.0)
-
-
-def experiment(torso: str) -> Experiment:
-    """The run whose learner is measured; with a large network its steps are small, for it makes few."""
-    env, length, batch_size = ("CartPole-v1", 20, 32) if torso == "mlp" else ("procgen:coinrun", 1, 1)
-    return Experiment(
-        ConstantImpala(torso=torso, unroll_length=length, batch_size=batch_size),
-        env,
-        actors=1,
-        envs_per_actor=batch_size,
-        evaluator=False,
-        max_steps=10**9,
-        checkpoint_every=1e9,
-    )
-
-
-class _Held:
-    """When a policy's variables were renewed, as processes tell each other: `(learner step, time.monotonic())`."""
-
-    def __init__(self, torso: str, note: Connection):
-        run = experiment(torso)
-        layout = run.layout()
-        policy = run.agent.make_policy(run.agent.make_networks(layout), "train")
-        self.variables: Sequence[tf.Variable] = policy.variables
-        self._note = note
-
-    def hold(self, apply: Callable[[], int | None]) -> None:
-        """Looks between two ticks, for ever; `apply` gives the step of new weights, or None."""
-        while True:
-            step = apply()
-            if step is not None:
-                self._note.send((step, time.monotonic()))
-            time.sleep(_TICK_SECONDS)
-
-
-def _fetch(torso: str, address: str, notes: Any) -> tuple[Any, None]:
-    """An actor's weights, without the actor."""
-    import courier
-    from courier.python.client import StatusNotOk
-
-    note = Client(notes)
-    held = _Held(torso, note)
-    weights = WeightClient(courier.Client(address, call_timeout=_CALL_SECONDS), held.variables)
-
-    def fetch_for_ever() -> None:
-        while True:
-            time.sleep(_FETCH_SECONDS)
-            # A process that was paused may have been in a call.
-            with contextlib.suppress(StatusNotOk):
-                weights.fetch()
-
-    def apply() -> int | None:
-        return weights.version.step if weights.apply() and weights.version else None
-
-    weights.fetch()
-    return _in_threads(fetch_for_ever, functools.partial(held.hold, apply)), None
-
-
-def _receive(torso: str, sender: Any, notes: Any) -> tuple[Any, None]:
-    """The same by hand."""
-    connection, note = Client(sender), Client(notes)
-    held = _Held(torso, note)
-    newest: list[bytes] = []
-
-    def receive_for_ever() -> None:
-        while True:
-            newest[:] = [connection.recv_bytes()]
-
-    def apply() -> int | None:
-        if not newest:
-            return None
-        buffer = newest.pop()
-        begin = 8
-        for variable in held.variables:
-            size = variable.dtype.size * int(np.prod(variable.shape))
-            values = np.frombuffer(buffer, variable.dtype.as_numpy_dtype, size // variable.dtype.size, begin)
-            variable.assign(values.reshape(variable.shape))
-            begin += size
-        return int.from_bytes(buffer[:8], "little")
-
-    return _in_threads(receive_for_ever, functools.partial(held.hold, apply)), None
-
-
-def _in_threads(*functions: Callable[[], None]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=function, daemon=True) for function in functions]
-    for thread in threads:
-        thread.start()
-    return threads
 
 
 class _Learner:
@@ -151,8 +40,6 @@ class _Learner:
     """
 
     def __init__(self, torso: str, actors: int):
-        from .nodes import Nodes
-
         # Forks, before anything else is done.
         self._opened = contextlib.ExitStack()
         self._processes = [self._opened.enter_context(contextlib.closing(ServingProcess())) for _ in range(actors)]
@@ -177,7 +64,7 @@ class _Learner:
         self._server.Bind("get_variables", self.role.get_variables)
         self._server.Start()
         address = f"localhost:{self._nodes.port('learner/0')}"
-        self._start(lambda notes: functools.partial(_fetch, self._torso, address, notes))
+        self._start(lambda notes: functools.partial(fetch, self._torso, address, notes))
 
     def connect(self) -> list[Connection]:
         """Lets the processes receive what is sent down these connections."""
@@ -187,7 +74,7 @@ class _Learner:
                 target=lambda: connections.extend(listener.accept() for _ in self._processes), daemon=True
             )
             accepting.start()
-            self._start(lambda notes: functools.partial(_receive, self._torso, listener.address, notes))
+            self._start(lambda notes: functools.partial(receive, self._torso, listener.address, notes))
             accepting.join()
         return connections
 
@@ -264,7 +151,7 @@ def _median_seconds(learner: _Learner, send: Callable[[], None]) -> float:
     with learner.fetching():
         for _ in range(_UPDATES):
             # Long enough for everybody to have asked again.
-            time.sleep(3 * _FETCH_SECONDS)
+            time.sleep(3 * FETCH_SECONDS)
             learner.learn()
             since = time.monotonic()
             send()
