@@ -35,7 +35,7 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Takes hours; nothing else should run on the machine meanwhile.
+# About an hour; nothing else should run on the machine meanwhile.
 bench: install
 	$(BIN)/callboard-bench run
 	$(BIN)/callboard-bench plot
