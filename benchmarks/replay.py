@@ -42,6 +42,7 @@ from .side import ServingProcess, Side
 from .streams import OBSERVATIONS, layout_of, ticks_of
 
 Kind = Literal["sequences", "windows"]
+Direction = Literal["insert", "sample"]
 
 TABLE = "bench"
 ENVS = 16
@@ -67,7 +68,7 @@ class Replay(Side):
       amount: seconds to insert, or batches to read.
     """
 
-    def __init__(self, kind: Kind, observation: str, direction: Literal["insert", "sample"], amount: float):
+    def __init__(self, kind: Kind, observation: str, direction: Direction, amount: float):
         self._server = ServingProcess()
         port = self._server.start(functools.partial(_serve_tables, kind, observation, direction))
         self.address = f"localhost:{port}"
@@ -173,7 +174,7 @@ def _size_of_reward(record: Record) -> np.ndarray:
     return np.abs(record.reward[0])
 
 
-def _serve_tables(kind: Kind, observation: str, direction: str) -> tuple[Any, int]:
+def _serve_tables(kind: Kind, observation: str, direction: Direction) -> tuple[Any, int]:
     layout = layout_of(OBSERVATIONS[observation], ENVS)
     if kind == "windows":
         table = reverb.Table(
@@ -207,7 +208,7 @@ def cases(quick: bool) -> list[Case]:
     batches = {("sequences", "4 floats"): 1000, ("sequences", "84x84 bytes"): 60}
     found = []
     for observation, kind in itertools.product(OBSERVATIONS, kinds):
-        amounts = {
+        amounts: dict[Direction, float] = {
             "insert": 0.3 if quick else 5.0,
             "sample": 3 if quick else batches.get((kind, observation), 200),
         }

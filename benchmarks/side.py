@@ -67,8 +67,8 @@ class SideProcess:
             if not self._pipe.poll(_PATIENCE_SECONDS):
                 raise SideFailed(f"no figure within {_PATIENCE_SECONDS:.0f} s")
             figure, error = self._pipe.recv()
-        except (EOFError, OSError) as error:
-            raise SideFailed("its process has died") from error
+        except (EOFError, OSError) as end:
+            raise SideFailed("its process has died") from end
         if error:
             raise SideFailed(error)
         return figure

@@ -68,7 +68,7 @@ class _Learner:
 
     def connect(self) -> list[Connection]:
         """Lets the processes receive what is sent down these connections."""
-        connections = []
+        connections: list[Connection] = []
         with Listener((_LISTENING, 0)) as listener:
             accepting = threading.Thread(
                 target=lambda: connections.extend(listener.accept() for _ in self._processes), daemon=True
