@@ -18,13 +18,15 @@ from .side import SideFailed
 _DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 _PAGE = "benchmarks.md"
 _MOST_REPEATS = 20
+_WIDTH = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, 2 where the user has to mend something first."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     known = _parser().parse_args(arguments)
-    screen = Console(highlight=False, soft_wrap=True, markup=False)
+    # Where there is no terminal whose width could be asked for, tables shall not be broken.
+    screen = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     try:
         known.command(known, screen)
     except CallboardError as error:

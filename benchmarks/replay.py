@@ -205,12 +205,18 @@ def cases(quick: bool) -> list[Case]:
     from .replay_by_hand import ReplayByHand
 
     kinds: list[Kind] = ["sequences", "windows"]
-    batches = {("sequences", "4 floats"): 1000, ("sequences", "84x84 bytes"): 60}
+    # Some seconds of each.
+    batches = {
+        ("sequences", "4 floats"): 3000,
+        ("sequences", "84x84 bytes"): 300,
+        ("windows", "4 floats"): 1000,
+        ("windows", "84x84 bytes"): 200,
+    }
     found = []
     for observation, kind in itertools.product(OBSERVATIONS, kinds):
         amounts: dict[Direction, float] = {
             "insert": 0.3 if quick else 5.0,
-            "sample": 3 if quick else batches.get((kind, observation), 200),
+            "sample": 3 if quick else batches[kind, observation],
         }
         for direction, amount in amounts.items():
             settings = (kind, observation, direction, amount)
