@@ -35,8 +35,8 @@ class Nodes:
     def __init__(self, experiment: Experiment, others: Collection[str]):
         self._opened = contextlib.ExitStack()
         process = ServingProcess()
-        self._opened.callback(process.close)
         path = pathlib.Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="callboard-bench-")))
+        self._opened.callback(process.close)
         self.layout = experiment.check()
         directory = RunDirectory(path)
         directory.create()

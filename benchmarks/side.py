@@ -6,6 +6,7 @@ It is a fork of the launchers' forkserver, which imports TensorFlow once for all
 """
 
 import abc
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -76,11 +77,7 @@ class SideProcess:
     def close(self) -> None:
         """Ends the side and its process."""
         _tell(self._pipe, "close")
-        self._pipe.close()
-        self._process.join(_END_SECONDS)
-        if self._process.exitcode is None:
-            self._process.kill()
-            self._process.join()
+        _end(self._process)
 
 
 class ServingProcess:
@@ -126,13 +123,14 @@ class ServingProcess:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         self._closed = True
-        self._pipe.close()
-        self._process.kill()
-        self._process.join()
+        self.resume()
+        _tell(self._pipe, None)
+        _end(self._process)
 
     def _end_with_it(self) -> None:
         """Ends this process too where the other one dies: who is served by it would wait without end."""
@@ -163,16 +161,27 @@ def _serve(make: MakeSide, node: str, pipe: Connection) -> None:
 def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
     # A fork holds both ends, and would never see the end of its own.
     others_end.close()
+    kept: Any = None
     try:
-        kept, answer = pipe.recv()()
-        pipe.send((answer, None))
-        pipe.recv()
-        del kept
+        start = pipe.recv()
+        if start is not None:
+            kept, answer = start()
+            pipe.send((answer, None))
+            pipe.recv()
     except EOFError:
-        pass
+        pass  # Who was served has died.
     except BaseException:
         _tell(pipe, (None, traceback.format_exc()))
+    # What it holds may be temporary files.
+    del kept
     os._exit(0)
+
+
+def _end(process: Any) -> None:
+    process.join(_END_SECONDS)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
 
 
 def _tell(pipe: Connection, what: Any) -> None:
