@@ -21,6 +21,8 @@ from ..launch.launchers.forkserver import forkserver_context
 
 _PATIENCE_SECONDS = 3600.0
 _END_SECONDS = 20.0
+_SIDE_END_SECONDS = 90.0
+"""A side may have to end processes of its own."""
 
 
 class SideFailed(Exception):
@@ -77,7 +79,7 @@ class SideProcess:
     def close(self) -> None:
         """Ends the side and its process."""
         _tell(self._pipe, "close")
-        _end(self._process)
+        _end(self._process, _SIDE_END_SECONDS)
 
 
 class ServingProcess:
@@ -130,7 +132,7 @@ class ServingProcess:
         self._closed = True
         self.resume()
         _tell(self._pipe, None)
-        _end(self._process)
+        _end(self._process, _END_SECONDS)
 
     def _end_with_it(self) -> None:
         """Ends this process too where the other one dies: who is served by it would wait without end."""
@@ -177,8 +179,8 @@ def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
     os._exit(0)
 
 
-def _end(process: Any) -> None:
-    process.join(_END_SECONDS)
+def _end(process: Any, patience: float) -> None:
+    process.join(patience)
     if process.exitcode is None:
         process.kill()
         process.join()
