@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 export UV_COMPILE_BYTECODE := 1
 export TF_CPP_MIN_LOG_LEVEL := 2
 
-.PHONY: install train test test-slow lint format
+.PHONY: install train test test-slow lint format bench
 
 install: $(INSTALLED)
 
@@ -34,3 +34,8 @@ test-slow: install
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# About an hour; nothing else should run on the machine meanwhile.
+bench: install
+	$(BIN)/callboard-bench run
+	$(BIN)/callboard-bench plot

@@ -1,0 +1,1 @@
+"""Benchmarks: our part of a piece of work beside the same work done bare, in turn."""

@@ -1,0 +1,258 @@
+"""Environment steps a second of an actor node, over a loop that only steps the same environments and acts.
+
+Ours is the actor node of a whole program (coordinator, learner and replay run beside it, in another process): it steps,
+acts, tracks episodes, refuses what is not a number, writes IMPALA's blocks to replay, asks for weights and reports.
+The learner serves its first weights and learns nothing.
+
+The limit steps the same environments through their libraries alone, and calls one `tf.function` of the same network
+and the same sampling in the fastest way there is (traced once, given tensors): it takes the observation and a seed and
+gives the action.  Nothing is recorded.  Both have TensorFlow's settings for actors: one thread.
+
+A figure counts all ticks of all environments, those that reset one too.  From the two rates follow the microseconds
+that we add to a tick of the batch.
+"""
+
+import dataclasses
+import functools
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from ..agents.impala import Impala
+from ..data import EnvironmentOutput, Layout
+from ..launch.experiment import Experiment
+from .harness import Case
+from .side import Side
+
+Library = Literal["gymnasium vector", "gymnasium", "procgen", "atari"]
+
+_ENDLESS = 10**9
+_SEED = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordingImpala(Impala):
+    """IMPALA whose replay takes all that comes and gives nothing out."""
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        import reverb
+
+        from ..replay import sequence_signature
+
+        (queue,) = super().make_tables(layout)
+        room = 4
+        return [
+            reverb.Table(
+                queue.name,
+                sampler=reverb.selectors.Fifo(),
+                remover=reverb.selectors.Fifo(),
+                max_size=room,
+                rate_limiter=reverb.rate_limiters.MinSize(room + 1),
+                signature=sequence_signature(layout, self.unroll_length, layout.envs_per_actor),
+            )
+        ]
+
+
+def experiment(library: Library, batch_size: int) -> Experiment:
+    """The run whose actor is measured."""
+    env, options, torso = {
+        "gymnasium vector": ("CartPole-v1", {"vectorized": True}, "mlp"),
+        "gymnasium": ("CartPole-v1", {"vectorized": False}, "mlp"),
+        "procgen": ("procgen:coinrun", {}, "impala"),
+        "atari": ("ALE/Breakout-v5", {}, "nature"),
+    }[library]
+    return Experiment(
+        RecordingImpala(torso=torso, batch_size=batch_size),
+        env,
+        env_options=cast(dict[str, Any], options),
+        seed=_SEED,
+        actors=1,
+        envs_per_actor=batch_size,
+        evaluator=False,
+        max_steps=_ENDLESS,
+    )
+
+
+class OurActor(Side):
+    """An actor node, set up anew for each figure so that nothing of it runs while the limit is measured."""
+
+    def __init__(self, library: Library, batch_size: int, seconds: float):
+        from .nodes import Nodes
+
+        self._nodes = Nodes(experiment(library, batch_size), others=("coordinator", "learner", "replay"))
+        self._seconds = seconds
+
+    def measure(self) -> float:
+        role: Any = self._nodes.make_role("actor/0")
+        role.setup()
+
+        def ticks() -> int:
+            counts = role.collect().counts
+            return counts["environment_steps"] + counts["ignored_ticks"]
+
+        _rate(role.step, ticks, self._seconds / 4)
+        rate = _rate(role.step, ticks, self._seconds)
+        role.finish()
+        role.context.stop.set()
+        return rate
+
+    def close(self) -> None:
+        self._nodes.close()
+
+
+class BareActor(Side):
+    """The environments, and a compiled policy that takes observations and gives actions."""
+
+    def __init__(self, library: Library, batch_size: int, seconds: float):
+        run = experiment(library, batch_size)
+        self._step = BARE_ENVIRONMENTS[library](batch_size)
+        self._act = _compile(run, run.layout())
+        self._batch_size = batch_size
+        self._seconds = seconds
+        self._observation = self._step(None)
+        self._ticks = 0
+
+    def measure(self) -> float:
+        def ticks() -> int:
+            return self._ticks * self._batch_size
+
+        _rate(self._tick, ticks, self._seconds / 4)
+        return _rate(self._tick, ticks, self._seconds)
+
+    def _tick(self) -> None:
+        action = self._act(self._observation, np.array([_SEED, self._ticks], np.int32))
+        self._observation = self._step(action)
+        self._ticks += 1
+
+
+def _rate(step: Callable[[], None], ticks: Callable[[], int], seconds: float) -> float:
+    before, begun = ticks(), time.perf_counter()
+    end = begun + seconds
+    while time.perf_counter() < end:
+        step()
+    return (ticks() - before) / (time.perf_counter() - begun)
+
+
+def _compile(run: Experiment, layout: Layout) -> Any:
+    import tensorflow as tf
+
+    from .. import specs
+
+    batch_size, agent = layout.envs_per_actor, run.agent
+    policy = agent.make_policy(agent.make_networks(layout), "train")
+    slots = tf.range(batch_size)
+
+    def act(observation: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        zeros, no = tf.zeros(batch_size), tf.zeros(batch_size, tf.bool)
+        tick = EnvironmentOutput(observation, reward=zeros, discount=zeros, first=no, last=no)
+        return policy(tick, (), slots, seed)[0]
+
+    signature = [specs.tensor_spec(layout.spec.observation, (batch_size,)), tf.TensorSpec((2,), tf.int32)]
+    compiled = tf.function(act, autograph=False, input_signature=signature).get_concrete_function()
+    # A `tf.function` that looks at its arguments first takes twice as long as one that is given tensors.
+    return lambda observation, seed: compiled(tf.constant(observation), tf.constant(seed)).numpy()
+
+
+def _bare_vector(batch_size: int) -> Callable[[Any], np.ndarray]:
+    import gymnasium
+
+    environment = gymnasium.make_vec("CartPole-v1", batch_size, vectorization_mode="vector_entry_point")
+
+    def step(action: Any) -> np.ndarray:
+        return environment.reset(seed=_SEED)[0] if action is None else environment.step(action)[0]
+
+    return step
+
+
+def _bare_scalars(batch_size: int) -> Callable[[Any], np.ndarray]:
+    import gymnasium
+
+    environments = [gymnasium.make("CartPole-v1", disable_env_checker=True) for _ in range(batch_size)]
+    observations = np.zeros((batch_size, 4), np.float32)
+    over = [True] * batch_size
+
+    def step(actions: Any) -> np.ndarray:
+        choices = [0] * batch_size if actions is None else actions.tolist()
+        for env, environment in enumerate(environments):
+            if over[env]:
+                observations[env] = environment.reset()[0]
+                over[env] = False
+            else:
+                observations[env], _, terminated, truncated, _ = environment.step(choices[env])
+                over[env] = terminated or truncated
+        return observations
+
+    return step
+
+
+def _bare_procgen(batch_size: int) -> Callable[[Any], np.ndarray]:
+    # Its own import, because Procgen's package greets with a warning of another library.
+    load = importlib.import_module("..environments.procgen", __package__)._load
+    environment = load()(num=batch_size, env_name="coinrun", rand_seed=_SEED, num_threads=0)
+
+    def step(action: Any) -> np.ndarray:
+        if action is not None:
+            environment.act(action)
+        return environment.observe()[1]["rgb"]
+
+    return step
+
+
+def _bare_atari(batch_size: int) -> Callable[[Any], np.ndarray]:
+    import os
+
+    import ale_py.vector_env
+
+    environment = ale_py.vector_env.AtariVectorEnv(
+        "breakout",
+        batch_size,
+        noop_max=31,
+        repeat_action_probability=0.25,
+        num_threads=min(batch_size, len(os.sched_getaffinity(0))),
+        stack_num=1,
+        use_fire_reset=False,
+        reward_clipping=False,
+        img_height=84,
+        img_width=84,
+        grayscale=True,
+    )
+
+    def step(action: Any) -> np.ndarray:
+        observation = environment.reset()[0] if action is None else environment.step(action)[0]
+        return observation.reshape(batch_size, 84, 84, 1)
+
+    return step
+
+
+BARE_ENVIRONMENTS: dict[Library, Callable[[int], Callable[[Any], np.ndarray]]] = {
+    "gymnasium vector": _bare_vector,
+    "gymnasium": _bare_scalars,
+    "procgen": _bare_procgen,
+    "atari": _bare_atari,
+}
+"""Functions that make a step: from actions, or None at the beginning, to the next observations `[B, ...]`."""
+
+
+def cases(quick: bool) -> list[Case]:
+    sizes: list[tuple[str, Library, int]] = [
+        ("cartpole vector", "gymnasium vector", 64),
+        ("cartpole scalar", "gymnasium", 64),
+        ("procgen", "procgen", 64),
+        ("atari", "atari", 16),
+    ]
+    seconds = 0.5 if quick else 8.0
+    return [
+        Case(
+            name,
+            "environment steps/s",
+            functools.partial(OurActor, library, batch_size, seconds),
+            functools.partial(BareActor, library, batch_size, seconds),
+            target=0.85,
+            tick=batch_size,
+            node="actor",
+        )
+        for name, library, batch_size in sizes
+    ]

@@ -1,0 +1,87 @@
+"""Benchmarks by name, and how they are run: both sides in turn, several times."""
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from .results import CaseResult, Result, new_result, spread
+from .side import MakeSide, SideProcess
+
+BENCHMARKS: Mapping[str, str] = MappingProxyType(
+    {
+        "acting": "steps/s of an actor node that writes to replay, over a loop that only steps and acts",
+        "replay": "items/s through our writers and datasets, over Reverb by hand",
+        "learning": "learner steps/s of a program with a full replay, over the same step on one constant batch",
+        "weights": "from a learner's update to the last of 32 actors, and what it costs the learner",
+        "start": "command to first learner step, over `import tensorflow`",
+        "scale": "steps/s of 1 to 64 actors whose environments only wait, over the ideal",
+        "memory": "bytes in replay for a frame, over the frame's own",
+    }
+)
+"""What there is, and what it measures: modules of this package, each with a function `cases(quick)`."""
+
+
+class Case(NamedTuple):
+    """Two sides to compare; see `results.CaseResult` for what they share."""
+
+    name: str
+    unit: str
+    ours: MakeSide
+    limit: MakeSide | float
+    """The other side, or its figure where it is known."""
+    target: float | None = None
+    higher_is_better: bool = True
+    tick: int = 0
+    node: str = ""
+    """Kind of node under whose TensorFlow settings both sides run."""
+
+
+def cases_of(benchmark: str, quick: bool) -> list[Case]:
+    """The cases of a benchmark; small ones that only show that it works if `quick`."""
+    return importlib.import_module(f".{benchmark}", __package__).cases(quick)
+
+
+def run_benchmark(
+    benchmark: str, repeats: int, quick: bool = False, only: str = "", say: Callable[[str], None] = lambda line: None
+) -> Result:
+    """Measures all cases of a benchmark.
+
+    Args:
+      benchmark: one of `BENCHMARKS`.
+      repeats: measurements of each side of each case.
+      quick: whether to take small cases.
+      only: a part of the names of the cases to measure; empty takes all.
+      say: is told each pair of figures.
+
+    Raises:
+      SideFailed: a side could not be measured.
+    """
+    result = new_result(benchmark, quick)
+    measured = [run_case(case, repeats, say) for case in cases_of(benchmark, quick) if only in case.name]
+    return dataclasses.replace(result, cases=measured)
+
+
+def run_case(case: Case, repeats: int, say: Callable[[str], None]) -> CaseResult:
+    """Measures both sides in turn; every other time the limit goes first."""
+    figures: dict[str, list[float]] = {"ours": [], "limit": []}
+    with contextlib.ExitStack() as opened:
+        sides: dict[str, SideProcess | None] = {"ours": None, "limit": None}
+        for name, made in (("ours", case.ours), ("limit", case.limit)):
+            if callable(made):
+                sides[name] = SideProcess(made, case.node)
+                opened.callback(sides[name].close)  # type: ignore[union-attr]
+        for repeat in range(repeats):
+            for name in ("ours", "limit") if repeat % 2 == 0 else ("limit", "ours"):
+                side = sides[name]
+                figures[name].append(case.limit if side is None else side.measure())  # type: ignore[arg-type]
+            ours, limit = figures["ours"][-1], figures["limit"][-1]
+            say(f"{case.name}: {ours:,.4g} against {limit:,.4g} {case.unit}, ratio {ours / limit:.3f}")
+    measured = CaseResult(
+        case.name, case.unit, figures["ours"], figures["limit"], case.target, case.higher_is_better, case.tick
+    )
+    ratio = spread(measured.ratios)
+    say(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")
+    return measured

@@ -1,0 +1,198 @@
+"""Learner steps a second in a program whose replay is full, over the same compiled step on one constant batch.
+
+Ours is the learner node of a whole program: it reads from a replay server in another process, makes a step, sends new
+priorities where the agent has some, offers its weights and turns metrics into numbers.  No actor runs, so nothing else
+uses the processor but the replay server.
+
+The limit makes the same learner's steps on one batch of that replay, again and again, and does nothing else.  The same
+full replay server stands beside it, idle.  Both leave the threads of TensorFlow to TensorFlow, as learners do.
+
+Checkpoints, which are written every half minute by default, are left out on both sides.
+"""
+
+import dataclasses
+import functools
+import itertools
+import time
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ..agents.acting import trace_layout
+from ..agents.apex import Apex
+from ..agents.impala import Impala
+from ..data import CallboardError, Layout
+from ..launch.devices import device_names, make_strategy
+from ..launch.experiment import Experiment
+from ..replay import sequence_signature, window_signature
+from .harness import Case
+from .nodes import Nodes
+from .side import Side
+from .streams import ticks_of
+
+_ENVS = 16
+_ENDLESS = 10**9
+_NEVER = 1e9
+_SPARE_BATCHES = 6
+_WARM_UP_STEPS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class QueuedImpala(Impala):
+    """IMPALA with a queue that is never full."""
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        import reverb
+
+        (queue,) = super().make_tables(layout)
+        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
+        return [reverb.Table.queue(queue.name, max_size=10**6, signature=signature)]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnlimitedApex(Apex):
+    """Ape-X whose replay gives out as often as it is asked."""
+
+    def make_tables(self, layout: Layout) -> list[Any]:
+        import reverb
+
+        (table,) = super().make_tables(layout)
+        return [
+            reverb.Table(
+                table.name,
+                sampler=reverb.selectors.Prioritized(self.priority_exponent),
+                remover=reverb.selectors.Fifo(),
+                max_size=self.replay_size,
+                rate_limiter=reverb.rate_limiters.MinSize(self.min_replay_size),
+                signature=window_signature(layout, self.n_step, self.frame_stack),
+            )
+        ]
+
+
+class Work(NamedTuple):
+    """What is learnt, and how much of it makes a figure."""
+
+    agent: Any
+    env: str
+    steps: int
+    """Learner steps to a figure."""
+    read_once: bool
+    """Whether a batch is gone when it has been learnt from."""
+
+    def experiment(self) -> Experiment:
+        return Experiment(
+            self.agent,
+            self.env,
+            actors=1,
+            envs_per_actor=_ENVS,
+            evaluator=False,
+            max_steps=_ENDLESS,
+            checkpoint_every=_NEVER,
+        )
+
+
+class Learning(Side):
+    """A replay server and what fills it."""
+
+    def __init__(self, work: Work):
+        self.work = work
+        self.experiment = work.experiment()
+        self.nodes = Nodes(self.experiment, others=("coordinator", "replay"))
+        self.nodes.wait_for_replay()
+        agent = self.experiment.agent
+        self.layout = trace_layout(agent, self.nodes.layout, agent.make_networks(self.nodes.layout))
+        self._writer = agent.make_writer(self.nodes.replay(), self.layout, 0)
+        self._ticks = itertools.cycle(ticks_of(self.layout))
+
+    def fill(self, items: float) -> None:
+        """Writes until so many items more are in replay."""
+        before = self._writer.items_written
+        while self._writer.items_written - before < items:
+            while not self._writer.ready(0.5):
+                pass
+            self._writer.append(next(self._ticks), ())
+        while not self._writer.ready(0.5, max_pending=0):
+            pass
+
+    def items(self, batches: int) -> float:
+        """Items that so many batches need in replay."""
+        if not self.work.read_once:
+            return 0 if self._writer.items_written else self.work.agent.replay_size
+        return batches * self.work.agent.batch_size / _ENVS
+
+    def close(self) -> None:
+        self.nodes.close()
+
+
+class ProgramLearning(Learning):
+    """The learner node."""
+
+    def __init__(self, work: Work):
+        super().__init__(work)
+        self._role: Any = self.nodes.make_role("learner/0")
+        self._role.setup()
+
+    def measure(self) -> float:
+        self.fill(self.items(self.work.steps + _WARM_UP_STEPS + _SPARE_BATCHES))
+        for _ in range(_WARM_UP_STEPS):
+            self._learn()
+        begun = time.perf_counter()
+        for _ in range(self.work.steps):
+            self._learn()
+        return self.work.steps / (time.perf_counter() - begun)
+
+    def _learn(self) -> None:
+        if not self._role.learn():
+            raise CallboardError("the learner has made no step")
+
+
+class ConstantLearning(Learning):
+    """The agent's learner without its node."""
+
+    def __init__(self, work: Work):
+        super().__init__(work)
+        agent = self.experiment.agent
+        strategy = make_strategy(device_names(1), [], 0)
+        with strategy.scope():
+            networks = agent.make_networks(self.nodes.layout)
+            self._learner = agent.make_learner(networks, strategy, self.nodes.layout)
+        self.fill(self.items(work.steps + _SPARE_BATCHES))
+
+        def dataset(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
+            return agent.make_dataset(self.nodes.replay(), self.layout, input_context).dataset
+
+        self._kept = iter(strategy.distribute_datasets_from_function(dataset))
+        self._batch = itertools.repeat(next(self._kept))
+
+    def measure(self) -> float:
+        for _ in range(_WARM_UP_STEPS):
+            self._learner.step(self._batch)
+        begun = time.perf_counter()
+        for _ in range(self.work.steps):
+            self._learner.step(self._batch)
+        return self.work.steps / (time.perf_counter() - begun)
+
+
+def work(quick: bool) -> dict[str, Work]:
+    """What is measured, by name."""
+    size = 1_000 if quick else 20_000
+    apex = UnlimitedApex(batch_size=256, replay_size=size, min_replay_size=size // 2)
+    return {
+        "impala, MLP": Work(QueuedImpala(torso="mlp"), "CartPole-v1", 10 if quick else 1_000, True),
+        "ape-x, MLP": Work(apex, "CartPole-v1", 10 if quick else 1_000, False),
+        "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True),
+    }
+
+
+def cases(quick: bool) -> list[Case]:
+    return [
+        Case(
+            name,
+            "learner steps/s",
+            functools.partial(ProgramLearning, one),
+            functools.partial(ConstantLearning, one),
+            target=0.95,
+            node="learner",
+        )
+        for name, one in work(quick).items()
+    ]

@@ -1,0 +1,121 @@
+"""Bytes that a replay server takes for each frame, over the frame's own.
+
+What the server's process grows by while frames of 84x84 bytes are written through our writers, divided by their number.
+The frames are noise: frames of games compress, and take less.
+
+- *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one to every tick, each environment's by itself;
+- *blocks*: IMPALA's sequences of 20 transitions of 16 environments.
+"""
+
+import contextlib
+import functools
+import itertools
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+import psutil
+import reverb
+
+from ..data import Record
+from ..replay import ReplayHandle, SequenceWriter, WindowWriter, sequence_signature, start_server, window_signature
+from .harness import Case
+from .replay import ENVS, LENGTH, STEPS, TABLE, Kind
+from .side import ServingProcess, Side
+from .streams import OBSERVATIONS, layout_of, ticks_of
+
+_OBSERVATION = "84x84 bytes"
+_FRAME_BYTES = 84 * 84
+_STACK = 4
+_EPISODE = 1000
+_SETTLING_SECONDS = 1.0
+_SERVERS = 20
+"""As many repeats as there can be."""
+
+
+class BytesPerFrame(Side):
+    """Fills a new server for each figure.
+
+    Args:
+      kind: of items.
+      frames: how many to write.
+      repeats: servers to fill.
+    """
+
+    def __init__(self, kind: Kind, frames: int):
+        self._kind = kind
+        self._frames = frames
+        # Servers are forks, made before this process talks to one of them.
+        self._unused = [ServingProcess() for _ in range(_SERVERS)]
+        self._layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
+        self._ticks = ticks_of(self._layout, 8)
+
+    def measure(self) -> float:
+        with contextlib.closing(self._unused.pop()) as server:
+            port = server.start(functools.partial(_serve_table, self._kind, self._frames))
+            replay = ReplayHandle(lambda: [f"localhost:{port}"])
+            memory = psutil.Process(server.pid).memory_info
+            before = memory().rss
+            self._write(replay)
+            time.sleep(_SETTLING_SECONDS)
+            return (memory().rss - before) / self._frames
+
+    def close(self) -> None:
+        for server in self._unused:
+            server.close()
+
+    def _write(self, replay: ReplayHandle) -> None:
+        writer: Any
+        if self._kind == "windows":
+            writer = WindowWriter(replay, self._layout, TABLE, STEPS, stack=_STACK)
+        else:
+            writer = SequenceWriter(replay, self._layout, TABLE, LENGTH, LENGTH)
+        rng = np.random.default_rng(0)
+        for number, tick in zip(range(self._frames // ENVS), itertools.cycle(self._ticks), strict=False):
+            writer.append(self._with_noise(tick, number, rng), ())
+            while not writer.ready(10.0):
+                pass
+        while not writer.ready(10.0, max_pending=0):
+            pass
+        writer.close()
+
+    def _with_noise(self, tick: Record, number: int, rng: np.random.Generator) -> Record:
+        # Reverb finds frames again that it has in the same chunk.
+        noise = np.frombuffer(rng.bytes(ENVS * _FRAME_BYTES), np.uint8).reshape(tick.observation.shape)
+        return tick._replace(observation=noise, first=np.full(ENVS, number % _EPISODE == 0))
+
+
+def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
+    layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
+    signature = (
+        window_signature(layout, STEPS, _STACK) if kind == "windows" else sequence_signature(layout, LENGTH, ENVS)
+    )
+    table = reverb.Table(
+        TABLE,
+        sampler=reverb.selectors.Uniform(),
+        remover=reverb.selectors.Fifo(),
+        max_size=frames,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=signature,
+    )
+    directory = tempfile.TemporaryDirectory(prefix="callboard-bench-")
+    server = start_server([table], None, pathlib.Path(directory.name), restore=False)
+    return (server, directory), server.port
+
+
+def cases(quick: bool) -> list[Case]:
+    frames = 3_200 if quick else 64_000
+    kinds: list[tuple[str, Kind]] = [("stacked windows", "windows"), ("blocks", "sequences")]
+    return [
+        Case(
+            name,
+            "bytes for a frame",
+            functools.partial(BytesPerFrame, kind, frames),
+            limit=float(_FRAME_BYTES),
+            target=1.10,
+            higher_is_better=False,
+        )
+        for name, kind in kinds
+    ]

@@ -1,0 +1,103 @@
+"""A program's nodes, the one that is measured in this process and the others in a process of their own."""
+
+import contextlib
+import functools
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import traceback
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+import cloudpickle
+
+from ..launch.experiment import Experiment, Run
+from ..launch.launchers.addresses import reserved_ports
+from ..launch.program import make_program, nodes_of
+from ..launch.role import NodeContext, Role, RoleNode
+from ..launch.run_directory import RunDirectory
+from ..replay import ReplayHandle
+from .side import ServingProcess
+
+
+class Nodes:
+    """The nodes of a run.
+
+    Args:
+      experiment: of the run.
+      others: labels of the nodes to run in another process, in threads; of all the rest, those that are made by
+        `make_role` run.
+    """
+
+    def __init__(self, experiment: Experiment, others: Collection[str]):
+        self._opened = contextlib.ExitStack()
+        process = ServingProcess()
+        path = pathlib.Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="callboard-bench-")))
+        self._opened.callback(process.close)
+        self.layout = experiment.check()
+        directory = RunDirectory(path)
+        directory.create()
+        program = make_program(Run(experiment, self.layout, directory))
+        self._nodes = {node.name: node for _, node in nodes_of(program)}
+        self._ports = self._opened.enter_context(reserved_ports(program))
+        elsewhere = [(node, self._ports[node.name]) for label, node in nodes_of(program) if label in others]
+        process.start(functools.partial(_start_nodes, cloudpickle.dumps(elsewhere)))
+
+    def make_role(self, name: str) -> Role:
+        """A new life of a node, in this process and not yet set up; its methods are not served."""
+        return self._nodes[name].make_role(_context(self._nodes[name], None))
+
+    def port(self, name: str) -> int:
+        """The port that is reserved for a node."""
+        return self._ports[name]
+
+    def replay(self) -> ReplayHandle:
+        """The first replay shard."""
+        address = f"localhost:{self._ports['replay/0']}"
+        return ReplayHandle(lambda: [address])
+
+    def wait_for_replay(self) -> None:
+        """Waits until the first replay shard answers."""
+        client = self.replay().client()
+        while True:
+            try:
+                client.server_info(timeout=1)
+                return
+            except Exception:  # Reverb raises its own errors and RuntimeError; each means that nobody is there yet.
+                continue
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def _start_nodes(pickled: bytes) -> tuple[Any, None]:
+    threads = [
+        threading.Thread(target=_run_node, args=(node, port), name=node.name, daemon=True)
+        for node, port in cloudpickle.loads(pickled)
+    ]
+    for thread in threads:
+        thread.start()
+    return threads, None
+
+
+def _run_node(node: RoleNode, port: int) -> None:
+    try:
+        node.run_role(_context(node, port))
+    except BaseException:
+        # Whoever measures would wait for it in vain.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _context(node: RoleNode, port: int | None) -> NodeContext:
+    return NodeContext(
+        name=node.name,
+        identity=uuid.uuid4().hex,
+        stop=threading.Event(),
+        tell=lambda kind, content: None,
+        port=port,
+    )

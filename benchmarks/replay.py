@@ -1,0 +1,233 @@
+"""Items a second into and out of a Reverb server, through our writers and datasets, over Reverb by hand.
+
+A server in a process of its own, one writer process, one reader process.  Either inserts into a table that always has
+room, or reads from a table that is full; the two directions do not disturb each other.
+
+Two layouts, the same columns, chunks and items on both sides:
+
+- *sequences*: IMPALA's blocks, one item of 20 transitions of 16 environments, read in batches of 32 sequences;
+- *windows*: Ape-X's 3-step windows of single environments, one to every tick of each of 16, with first priorities, read
+  by priority in batches of 256.
+
+What is read is what a learner gets, time-major, and for windows with keys and probabilities: our side through
+`BatchReader`.  The other side is in `replay_by_hand`.
+"""
+
+import functools
+import itertools
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import reverb
+
+from ..data import Layout, Record
+from ..replay import (
+    BatchReader,
+    ReplayHandle,
+    SequenceWriter,
+    WindowWriter,
+    drawn_dataset,
+    queue_dataset,
+    read_windows,
+    sequence_signature,
+    start_server,
+    window_signature,
+)
+from .harness import Case
+from .side import ServingProcess, Side
+from .streams import OBSERVATIONS, layout_of, ticks_of
+
+Kind = Literal["sequences", "windows"]
+Direction = Literal["insert", "sample"]
+
+TABLE = "bench"
+ENVS = 16
+LENGTH = 20
+STEPS = 3
+PRIORITY_EXPONENT = 0.6
+BATCH: dict[Kind, int] = {"sequences": 32, "windows": 256}
+"""Sequences or windows in a batch."""
+ENVS_PER_ITEM: dict[Kind, int] = {"sequences": ENVS, "windows": 1}
+ROOM = 4_000
+"""Items in a table of windows."""
+IN_WAITING = 4
+"""Batches left in a queue when the time is taken, so that as much has been read ahead as at the beginning."""
+
+
+class Replay(Side):
+    """One side, in one direction.
+
+    Args:
+      kind: of items.
+      observation: one of `streams.OBSERVATIONS`.
+      direction: what is measured.
+      amount: seconds to insert, or batches to read.
+    """
+
+    def __init__(self, kind: Kind, observation: str, direction: Direction, amount: float):
+        self._server = ServingProcess()
+        port = self._server.start(functools.partial(_serve_tables, kind, observation, direction))
+        self.address = f"localhost:{port}"
+        self._kind = kind
+        self._layout = layout_of(OBSERVATIONS[observation], ENVS)
+        self._direction = direction
+        self._amount = amount
+        self._ticks = itertools.cycle(ticks_of(self._layout))
+        self._write, self._flush, self._written = self.writer(kind, self._layout)
+        self._batches: Iterator[Any] | None = None
+
+    def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
+        """Three functions: write a tick and wait for the server where it must; wait for all; items written so far."""
+        raise NotImplementedError
+
+    def reader(self, kind: Kind, layout: Layout) -> Iterator[Any]:
+        """Endless batches."""
+        raise NotImplementedError
+
+    def measure(self) -> float:
+        return self._insert(self._amount) if self._direction == "insert" else self._sample(int(self._amount))
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _insert(self, seconds: float) -> float:
+        for _ in range(2 * LENGTH):
+            self._write(next(self._ticks))
+        self._flush()
+        before, begun = self._written(), time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            self._write(next(self._ticks))
+        self._flush()
+        return (self._written() - before) / (time.perf_counter() - begun)
+
+    def _sample(self, batches: int) -> float:
+        items = BATCH[self._kind] // ENVS_PER_ITEM[self._kind]
+        if self._kind == "sequences":
+            self._fill((batches + IN_WAITING) * items)
+        elif self._written() == 0:
+            self._fill(ROOM)
+        if self._batches is None:
+            self._batches = self.reader(self._kind, self._layout)
+            if self._kind == "sequences":
+                self._fill(IN_WAITING * items)
+        for _ in range(IN_WAITING):
+            next(self._batches)
+        begun = time.perf_counter()
+        for _ in range(batches):
+            next(self._batches)
+        return batches * items / (time.perf_counter() - begun)
+
+    def _fill(self, items: int) -> None:
+        before = self._written()
+        while self._written() - before < items:
+            self._write(next(self._ticks))
+        self._flush()
+
+
+class OurReplay(Replay):
+    """Through `SequenceWriter` and `queue_dataset`, or `WindowWriter` and `drawn_dataset`."""
+
+    def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
+        writer: Any
+        if kind == "sequences":
+            writer = SequenceWriter(self._handle(), layout, TABLE, LENGTH, LENGTH)
+        else:
+            writer = WindowWriter(self._handle(), layout, TABLE, STEPS, priority=_size_of_reward)
+
+        def write(tick: Record) -> None:
+            while not writer.ready(0.5):
+                pass
+            writer.append(tick, ())
+
+        def flush() -> None:
+            while not writer.ready(0.5, max_pending=0):
+                pass
+
+        return write, flush, lambda: writer.items_written
+
+    def reader(self, kind: Kind, layout: Layout) -> Iterator[Any]:
+        if kind == "sequences":
+            signature = sequence_signature(layout, LENGTH, ENVS)
+            make = functools.partial(queue_dataset, self._handle(), TABLE, signature, BATCH[kind])
+        else:
+            make = functools.partial(
+                drawn_dataset,
+                self._handle(),
+                layout,
+                TABLE,
+                window_signature(layout, STEPS),
+                read=functools.partial(read_windows, layout=layout),
+                replica_batch=BATCH[kind],
+                priority_exponent=PRIORITY_EXPONENT,
+            )
+        return BatchReader(make, stopped=lambda: False)
+
+    def _handle(self) -> ReplayHandle:
+        return ReplayHandle(lambda: [self.address])
+
+
+def _size_of_reward(record: Record) -> np.ndarray:
+    return np.abs(record.reward[0])
+
+
+def _serve_tables(kind: Kind, observation: str, direction: Direction) -> tuple[Any, int]:
+    layout = layout_of(OBSERVATIONS[observation], ENVS)
+    if kind == "windows":
+        table = reverb.Table(
+            TABLE,
+            sampler=reverb.selectors.Prioritized(PRIORITY_EXPONENT),
+            remover=reverb.selectors.Fifo(),
+            max_size=ROOM,
+            rate_limiter=reverb.rate_limiters.MinSize(1),
+            signature=window_signature(layout, STEPS),
+        )
+    else:
+        # Read once and in order; where nobody reads, the oldest make room.
+        table = reverb.Table(
+            TABLE,
+            sampler=reverb.selectors.Fifo(),
+            remover=reverb.selectors.Fifo(),
+            max_size=100 if direction == "insert" else 10**6,
+            max_times_sampled=1,
+            rate_limiter=reverb.rate_limiters.MinSize(1),
+            signature=sequence_signature(layout, LENGTH, ENVS),
+        )
+    directory = tempfile.TemporaryDirectory(prefix="callboard-bench-")
+    server = start_server([table], None, pathlib.Path(directory.name), restore=False)
+    return (server, directory), server.port
+
+
+def cases(quick: bool) -> list[Case]:
+    from .replay_by_hand import ReplayByHand
+
+    kinds: list[Kind] = ["sequences", "windows"]
+    # Some seconds of each.
+    batches = {
+        ("sequences", "4 floats"): 3000,
+        ("sequences", "84x84 bytes"): 300,
+        ("windows", "4 floats"): 1000,
+        ("windows", "84x84 bytes"): 200,
+    }
+    found = []
+    for observation, kind in itertools.product(OBSERVATIONS, kinds):
+        amounts: dict[Direction, float] = {
+            "insert": 0.3 if quick else 5.0,
+            "sample": 3 if quick else batches[kind, observation],
+        }
+        for direction, amount in amounts.items():
+            settings = (kind, observation, direction, amount)
+            found.append(
+                Case(
+                    f"{direction} {kind} of {observation}",
+                    "items/s",
+                    functools.partial(OurReplay, *settings),
+                    functools.partial(ReplayByHand, *settings),
+                    target=0.90,
+                    node="actor" if direction == "insert" else "learner",
+                )
+            )
+    return found

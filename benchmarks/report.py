@@ -1,0 +1,119 @@
+"""Results as tables: of one run, of two side by side, and for the page in the documentation."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.table import Table
+
+from .results import CaseResult, Result, spread
+
+_BEGIN, _END = "<!-- results: written by callboard-bench plot -->", "<!-- end of results -->"
+_COLUMNS = ("benchmark", "case", "ours", "limit", "unit", "ratio", "quartiles", "least to most", "target", "")
+
+
+class Comparison(NamedTuple):
+    """One case in two results."""
+
+    benchmark: str
+    case: str
+    before: CaseResult
+    after: CaseResult
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse` where the quartiles of the two ratios do not overlap; else empty."""
+        before, after = spread(self.before.ratios), spread(self.after.ratios)
+        if before.lower <= after.upper and after.lower <= before.upper:
+            return ""
+        return "better" if (after.median > before.median) == self.after.higher_is_better else "worse"
+
+
+def compare(before: Sequence[Result], after: Sequence[Result]) -> list[Comparison]:
+    """The cases that are in both, in the order of `after`."""
+    known = {(result.benchmark, case.name): case for result in before for case in result.cases}
+    return [
+        Comparison(result.benchmark, case.name, known[result.benchmark, case.name], case)
+        for result in after
+        for case in result.cases
+        if (result.benchmark, case.name) in known
+    ]
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """What was measured, for the screen."""
+    table = Table(*_COLUMNS, box=None)
+    for row in _rows(results):
+        table.add_row(*row)
+    return table
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Two results side by side, for the screen."""
+    table = Table("benchmark", "case", "ours", "then", "unit", "ratio", "then", "quartiles", "then", "", box=None)
+    for comparison in comparisons:
+        sides = (comparison.before, comparison.after)
+        ratios = [spread(side.ratios) for side in sides]
+        table.add_row(
+            comparison.benchmark,
+            comparison.case,
+            *(figure(spread(side.ours).median) for side in sides),
+            comparison.after.unit,
+            *(f"{ratio.median:.3f}" for ratio in ratios),
+            *(f"{ratio.lower:.3f}–{ratio.upper:.3f}" for ratio in ratios),
+            comparison.verdict,
+        )
+    return table
+
+
+def update_page(page: pathlib.Path, results: Sequence[Result], pictures: Sequence[pathlib.Path]) -> None:
+    """Writes the table of results, and the pictures beside the page, between the two marks of a Markdown page."""
+    before, _, rest = page.read_text().partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    shown = "\n\n".join(f"![{picture.stem}]({picture.name})" for picture in pictures)
+    page.write_text(f"{before}{_BEGIN}\n\n{markdown(results)}\n\n{shown}\n\n{_END}{after}")
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """What was measured, and on what, in Markdown."""
+    lines = [
+        f"| {' | '.join(_COLUMNS[:-1])} | reached |",
+        "|---|---|--:|--:|---|--:|--:|--:|--:|---|",
+        *(f"| {' | '.join(row)} |" for row in _rows(results)),
+        "",
+    ]
+    for result in results:
+        machine = result.machine
+        lines.append(
+            f"- {result.benchmark}: {len(result.cases[0].ours) if result.cases else 0} repeats, {result.begun[:10]}, "
+            f"commit {result.commit or 'unknown'}; {machine['processor']}, {machine['cores']} cores, "
+            f"load of the machine when it began {machine['load']}; TensorFlow {result.versions['tensorflow']}"
+            + (". Made with --quick: the figures mean nothing" if result.quick else "")
+        )
+    return "\n".join(lines)
+
+
+def figure(value: float) -> str:
+    """Three or more digits of a figure."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    return [[result.benchmark, *_row(case)] for result in results for case in result.cases]
+
+
+def _row(case: CaseResult) -> list[str]:
+    ratio = spread(case.ratios)
+    added = f"; {spread(case.added_microseconds).median:+,.0f} µs a tick" if case.tick else ""
+    sign = "≥" if case.higher_is_better else "≤"
+    return [
+        case.name,
+        figure(spread(case.ours).median),
+        figure(spread(case.limit).median),
+        case.unit + added,
+        f"{ratio.median:.3f}",
+        f"{ratio.lower:.3f}–{ratio.upper:.3f}",
+        f"{ratio.least:.3f}–{ratio.largest:.3f}",
+        "" if case.target is None else f"{sign} {case.target:.2f}",
+        {None: "", True: "yes", False: "no"}[case.reached],
+    ]

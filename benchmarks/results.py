@@ -1,0 +1,170 @@
+"""What a benchmark has measured: every repeat of both sides, their ratios, and the file that keeps them."""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+"""Where results are kept: `<benchmark>.json`."""
+
+_PACKAGES = ("tensorflow", "dm-reverb", "dm-launchpad-nightly", "numpy", "gymnasium", "procgen", "ale-py")
+
+
+class Spread(NamedTuple):
+    """Several measurements of one thing."""
+
+    median: float
+    lower: float
+    """The lower quartile."""
+    upper: float
+    """The upper quartile."""
+    least: float
+    largest: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, quartiles (between measurements by linear interpolation) and extremes of at least one value."""
+    if len(values) == 1:
+        return Spread(*[values[0]] * 5)
+    lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(median, lower, upper, min(values), max(values))
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseResult:
+    """The repeats of one case.
+
+    Attributes:
+      name: of the case.
+      unit: of the figures.
+      ours: one figure a repeat.
+      limit: of the same repeats, measured right before or after ours.
+      target: that the ratio shall reach; None where there is none.
+      higher_is_better: whether figures are rates, or costs.
+      tick: figures that an actor's tick adds up to, where there are ticks; else 0.
+    """
+
+    name: str
+    unit: str
+    ours: list[float]
+    limit: list[float]
+    target: float | None = None
+    higher_is_better: bool = True
+    tick: int = 0
+
+    @property
+    def ratios(self) -> list[float]:
+        """Ours over the limit, repeat by repeat: what slows the machine down for a while slows both sides."""
+        return [ours / limit for ours, limit in zip(self.ours, self.limit, strict=True)]
+
+    @property
+    def added_microseconds(self) -> list[float]:
+        """How much longer than the limit ours takes for a tick; of cases with ticks."""
+        return [1e6 * self.tick * (1 / ours - 1 / limit) for ours, limit in zip(self.ours, self.limit, strict=True)]
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the median ratio is as good as the target; None without one."""
+        if self.target is None:
+            return None
+        median = spread(self.ratios).median
+        return median >= self.target if self.higher_is_better else median <= self.target
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One run of a benchmark.
+
+    Attributes:
+      benchmark: its name.
+      begun: date and time, UTC.
+      quick: whether it was made only to see that it works: its figures mean nothing.
+      commit: of the code that was measured, with a `+` where files differed from it; empty if unknown.
+      machine: what it ran on, and the load of others when it began.
+      versions: of Python and the packages that count.
+      cases: in the order in which they were measured.
+    """
+
+    benchmark: str
+    begun: str
+    quick: bool
+    commit: str
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    cases: list[CaseResult]
+
+    def save(self, directory: pathlib.Path = RESULTS) -> pathlib.Path:
+        """Writes `<benchmark>.json` into a directory, and gives its path."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{self.benchmark}.json"
+        path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        return path
+
+
+def load(path: pathlib.Path) -> list[Result]:
+    """The results in a file, or in all files of a directory; files that hold something else are left out."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    contents = [json.loads(file.read_text()) for file in files]
+    return [
+        Result(**{**content, "cases": [CaseResult(**case) for case in content["cases"]]})
+        for content in contents
+        if "benchmark" in content
+    ]
+
+
+def new_result(benchmark: str, quick: bool) -> Result:
+    """A result of this moment on this machine, without cases."""
+    return Result(
+        benchmark=benchmark,
+        begun=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        quick=quick,
+        commit=_commit(),
+        machine=_machine(),
+        versions={"python": platform.python_version(), **_versions()},
+        cases=[],
+    )
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gigabytes": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def _processor() -> str:
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(RESULTS.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""

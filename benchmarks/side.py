@@ -1,0 +1,208 @@
+"""One side of a benchmark, at home in a process of its own.
+
+Settings of TensorFlow, its threads, and what it keeps in memory belong to a process: two sides must not share one.  A
+side's process lives through all repeats, so that what is built once is built once, and is idle while it is not asked.
+It is a fork of the launchers' forkserver, which imports TensorFlow once for all.
+"""
+
+import abc
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from ..launch.launchers.forkserver import forkserver_context
+
+_PATIENCE_SECONDS = 3600.0
+_END_SECONDS = 20.0
+_SIDE_END_SECONDS = 90.0
+"""A side may have to end processes of its own."""
+
+
+class SideFailed(Exception):
+    """A side could not be measured; holds its traceback."""
+
+
+class Side(abc.ABC):
+    """Something that can be measured again and again."""
+
+    @abc.abstractmethod
+    def measure(self) -> float:
+        """One figure.  Warms up by itself, and leaves nothing running that costs processor time."""
+
+    def close(self) -> None:  # noqa: B027
+        """Ends what it has started."""
+
+
+MakeSide = Callable[[], Side]
+"""Makes a side in its process; must be picklable."""
+
+
+class SideProcess:
+    """A side in a process of its own.
+
+    Args:
+      make: makes the side.
+      node: kind of node under whose TensorFlow settings it runs, such as `actor`; empty leaves them alone.
+    """
+
+    def __init__(self, make: MakeSide, node: str = ""):
+        context = forkserver_context()
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(make, node, other_end))
+        self._process.start()
+        other_end.close()
+
+    def measure(self) -> float:
+        """One figure of the side.
+
+        Raises:
+          SideFailed: with the traceback of the side, or because it has died or takes an hour.
+        """
+        try:
+            self._pipe.send("measure")
+            if not self._pipe.poll(_PATIENCE_SECONDS):
+                raise SideFailed(f"no figure within {_PATIENCE_SECONDS:.0f} s")
+            figure, error = self._pipe.recv()
+        except (EOFError, OSError) as end:
+            raise SideFailed("its process has died") from end
+        if error:
+            raise SideFailed(error)
+        return figure
+
+    def close(self) -> None:
+        """Ends the side and its process."""
+        _tell(self._pipe, "close")
+        _end(self._process, _SIDE_END_SECONDS)
+
+
+class ServingProcess:
+    """Something that serves in a process of its own, until it is closed or the process that made it ends.
+
+    The process is a fork: make it before TensorFlow, Reverb or Courier have done anything.  It does nothing before
+    `start`.
+    """
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self._closed = False
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_start_and_wait, args=(self._pipe, other_end))
+        self._process.start()
+        other_end.close()
+
+    def start(self, start: Callable[[], tuple[Any, Any]]) -> Any:
+        """Calls `start` in the process, which gives what to keep alive there, and what this returns.
+
+        Both `start` and what it sends back must be picklable.
+
+        Raises:
+          SideFailed: with the traceback of `start`.
+        """
+        self._pipe.send(start)
+        try:
+            answer, error = self._pipe.recv()
+        except EOFError:
+            raise SideFailed("the process that serves has died") from None
+        if error:
+            raise SideFailed(error)
+        threading.Thread(target=self._end_with_it, name="serving process", daemon=True).start()
+        return answer
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def pause(self) -> None:
+        """Stops the process until `resume`; not for one that serves others, who would wait."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self._closed = True
+        self.resume()
+        _tell(self._pipe, None)
+        _end(self._process, _END_SECONDS)
+
+    def _end_with_it(self) -> None:
+        """Ends this process too where the other one dies: who is served by it would wait without end."""
+        wait([self._process.sentinel])
+        if not self._closed:
+            sys.stderr.write("a process that serves has died\n")
+            os._exit(1)
+
+
+def _serve(make: MakeSide, node: str, pipe: Connection) -> None:
+    side: Side | None = None
+    try:
+        _set_up_tensorflow(node)
+        side = make()
+        while pipe.recv() == "measure":
+            pipe.send((side.measure(), None))
+    except EOFError:
+        pass  # Who has asked has died.
+    except BaseException:
+        _tell(pipe, (None, traceback.format_exc()))
+    if side is not None:
+        side.close()
+    # A thread that is blocked in C++ would keep the process alive.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
+    # A fork holds both ends, and would never see the end of its own.
+    others_end.close()
+    kept: Any = None
+    try:
+        start = pipe.recv()
+        if start is not None:
+            kept, answer = start()
+            pipe.send((answer, None))
+            pipe.recv()
+    except EOFError:
+        pass  # Who was served has died.
+    except BaseException:
+        _tell(pipe, (None, traceback.format_exc()))
+    # What it holds may be temporary files.
+    del kept
+    os._exit(0)
+
+
+def _end(process: Any, patience: float) -> None:
+    process.join(patience)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+
+
+def _tell(pipe: Connection, what: Any) -> None:
+    try:
+        pipe.send(what)
+    except OSError:
+        pass  # The other side is gone.
+
+
+def _set_up_tensorflow(node: str) -> None:
+    if not node:
+        return
+    from ..launch.program import POLICIES
+
+    policy = POLICIES[node]
+    if not policy.uses_gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    if policy.tensorflow_threads:
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(policy.tensorflow_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(policy.tensorflow_threads)

@@ -1,0 +1,68 @@
+"""An environment that only waits: `callboard.benchmarks.sleeping:sleeping`."""
+
+import time
+
+import numpy as np
+from dm_env import specs
+
+from ..data import EnvironmentOutput, Nest
+from ..environments import BatchedEnvironment
+from ..specs import EnvironmentSpec
+
+SECONDS = 0.08
+"""How long a step of a batch takes, without using the processor."""
+_EPISODE = 1000
+
+
+class SleepingBatch(BatchedEnvironment):
+    """A batch whose step takes a fixed time, as that of a simulator on other cores does.
+
+    Args:
+      batch_size: number of environments.
+      seconds: that a step takes, whatever the size of the batch.
+    """
+
+    def __init__(self, batch_size: int, seconds: float):
+        self._batch_size = batch_size
+        self._seconds = seconds
+        self._ticks = 0
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return EnvironmentSpec(specs.Array((4,), np.float32), specs.DiscreteArray(2, dtype=np.int32))
+
+    @property
+    def batch_size(self) -> int:
+        return self._batch_size
+
+    def reset(self) -> EnvironmentOutput:
+        self._ticks = 0
+        return self._tick()
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        time.sleep(self._seconds)
+        self._ticks += 1
+        return self._tick()
+
+    def render(self) -> np.ndarray:
+        return np.zeros((64, 64, 3), np.uint8)
+
+    def close(self) -> None:
+        pass
+
+    def _tick(self) -> EnvironmentOutput:
+        """A termination and a reset in one tick every thousand."""
+        size, begins = self._batch_size, self._ticks % _EPISODE == 0
+        terminates = begins and self._ticks > 0
+        return EnvironmentOutput(
+            observation=np.full((size, 4), np.sin(self._ticks), np.float32),
+            reward=np.ones(size, np.float32),
+            discount=np.full(size, 0.0 if terminates else 1.0, np.float32),
+            first=np.full(size, begins),
+            last=np.zeros(size, np.bool_),
+        )
+
+
+def sleeping(batch_size: int, seconds: float = SECONDS) -> SleepingBatch:
+    """The factory, for `--env`."""
+    return SleepingBatch(batch_size, seconds)

@@ -1,0 +1,76 @@
+"""Seconds from the command to the learner's first step, over those of `import tensorflow`.
+
+Ours is `callboard train --recipe impala-cartpole`, as a user types it: processes for coordinator, replay, learner, two
+actors and an evaluator, the first batch of experience, and the compilation of the learner's step.  The other side is a
+Python that imports TensorFlow and ends, which nobody who trains with TensorFlow can do without.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from ..launch.run_directory import RunDirectory
+from .harness import Case
+from .side import Side, SideFailed
+
+_PATIENCE_SECONDS = 600.0
+_POLL_SECONDS = 0.005
+_FIRST_STEP = "first learner step done"
+
+
+class Command(Side):
+    """The command, until the learner's log tells of its first step."""
+
+    def measure(self) -> float:
+        with tempfile.TemporaryDirectory(prefix="callboard-bench-") as directory:
+            run = pathlib.Path(directory) / "run"
+            arguments = ["train", "--recipe", "impala-cartpole", "--run-dir", str(run)]
+            begun = time.perf_counter()
+            command = subprocess.Popen(
+                [sys.executable, "-m", "callboard.launch.command", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            )
+            try:
+                log = RunDirectory(run).log("learner/0")
+                while not (log.exists() and _FIRST_STEP in log.read_text()):
+                    if command.poll() is not None or time.perf_counter() - begun > _PATIENCE_SECONDS:
+                        raise SideFailed("the learner has made no step")
+                    time.sleep(_POLL_SECONDS)
+                return time.perf_counter() - begun
+            finally:
+                end(command)
+
+
+class ImportTensorFlow(Side):
+    """A Python of its own."""
+
+    def measure(self) -> float:
+        begun = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-c", "import tensorflow"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return time.perf_counter() - begun
+
+
+def end(command: subprocess.Popen[bytes]) -> None:
+    """Ends a `callboard train` as Ctrl-C does, and waits until all of its processes are gone."""
+    command.send_signal(signal.SIGINT)
+    try:
+        command.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        command.wait()
+
+
+def cases(quick: bool) -> list[Case]:
+    return [Case("first learner step", "s", Command, ImportTensorFlow, target=2.0, higher_is_better=False)]

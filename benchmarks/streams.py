@@ -1,0 +1,54 @@
+"""Ticks to write where no environment shall be stepped."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import Layout, Record
+
+OBSERVATIONS = {
+    "4 floats": dm_specs.Array((4,), np.float32, name="observation"),
+    "84x84 bytes": dm_specs.BoundedArray((84, 84, 1), np.uint8, 0, 255, name="observation"),
+}
+_TICKS = 64
+
+
+def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
+    """Of one actor's environments that show `observation` and take one of two actions, by a policy of logits."""
+    spec = specs.EnvironmentSpec(observation, dm_specs.DiscreteArray(2, np.int32))
+    flag, number = tf.TensorSpec((), tf.bool), tf.TensorSpec((), tf.float32)
+    record = Record(
+        observation=specs.tensor_spec(observation),
+        first=flag,
+        last=flag,
+        action=tf.TensorSpec((), tf.int32),
+        reward=number,
+        discount=number,
+        extras=(tf.TensorSpec((2,), tf.float32),),
+        version=tf.TensorSpec((2,), tf.int32),
+    )
+    return Layout(spec, envs, actors=1, shards=1, replicas=1, seed=1, max_steps=10**9, record=record, state=())
+
+
+def ticks_of(layout: Layout, count: int = _TICKS) -> list[Record]:
+    """Ticks of all environments of an actor, in which no episode begins or ends.
+
+    Bytes are noise, which does not compress; floats are normal; whole numbers are 0.
+    """
+    rng = np.random.default_rng(0)
+
+    def column(spec: Any) -> np.ndarray:
+        shape = (layout.envs_per_actor, *spec.shape)
+        dtype = spec.dtype.as_numpy_dtype
+        if dtype == np.uint8:
+            return rng.integers(0, 256, shape, np.uint8)
+        if np.issubdtype(dtype, np.floating):
+            return rng.normal(size=shape).astype(dtype)
+        return np.zeros(shape, dtype)
+
+    ticks = [tree.map_structure(column, layout.record) for _ in range(count)]
+    return [tick._replace(discount=np.ones_like(tick.discount)) for tick in ticks]

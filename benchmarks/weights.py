@@ -1,0 +1,201 @@
+"""Seconds from a learner's update until the last of 32 actors holds it, and what fetching costs the learner.
+
+*To the last actor*: a learner makes a step every now and then; 32 processes that keep a policy's variables note when
+they hold them, looked at between two ticks of 10 ms.  Ours are the learner node, served by Courier, and the
+`WeightClient` of actors with its thread.  By hand, the learner writes all variables into one buffer and sends it down
+a TCP connection to each process, where a thread waits for it; the variables are assigned between two ticks as well.
+
+*Cost*: steps a second of the learner node on one constant batch while 32 processes fetch, over those with none.  The
+processes share the cores with the learner here, so this is more than it costs where they have cores of their own.
+"""
+
+import contextlib
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, Listener
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .harness import Case
+from .nodes import Nodes
+from .side import ServingProcess, Side
+from .weight_holders import FETCH_SECONDS, experiment, fetch, receive
+
+ACTORS = 32
+_UPDATES = 5
+_LISTENING = "localhost"
+
+
+class _Learner:
+    """A learner node with `actors` processes that hold its weights.
+
+    Args:
+      torso: of the network.
+      actors: number of processes.
+    """
+
+    def __init__(self, torso: str, actors: int):
+        # Forks, before anything else is done.
+        self._opened = contextlib.ExitStack()
+        self._processes = [self._opened.enter_context(contextlib.closing(ServingProcess())) for _ in range(actors)]
+        self._torso = torso
+        self._nodes = self._opened.enter_context(
+            contextlib.closing(Nodes(experiment(torso), others=("coordinator", "replay")))
+        )
+        self.role: Any = self._nodes.make_role("learner/0")
+        self.role.setup()
+        self.steps = 0
+        self._notes: list[Connection] = []
+
+    def learn(self) -> None:
+        self.role.learn()
+        self.steps += 1
+
+    def serve(self) -> None:
+        """Lets the processes fetch by Courier."""
+        import courier
+
+        self._server = courier.Server(port=self._nodes.port("learner/0"))
+        self._server.Bind("get_variables", self.role.get_variables)
+        self._server.Start()
+        address = f"localhost:{self._nodes.port('learner/0')}"
+        self._start(lambda notes: functools.partial(fetch, self._torso, address, notes))
+
+    def connect(self) -> list[Connection]:
+        """Lets the processes receive what is sent down these connections."""
+        connections: list[Connection] = []
+        with Listener((_LISTENING, 0)) as listener:
+            accepting = threading.Thread(
+                target=lambda: connections.extend(listener.accept() for _ in self._processes), daemon=True
+            )
+            accepting.start()
+            self._start(lambda notes: functools.partial(receive, self._torso, listener.address, notes))
+            accepting.join()
+        return connections
+
+    def seconds_to_all(self, since: float) -> float:
+        """Waits until all processes hold the newest step; seconds from `since` to the last of them."""
+        held = [0.0] * len(self._notes)
+        for index, note in enumerate(self._notes):
+            step = -1
+            while step < self.steps:
+                step, held[index] = note.recv()
+        return max(held) - since
+
+    @contextlib.contextmanager
+    def fetching(self) -> Iterator[None]:
+        """The processes run only meanwhile."""
+        for process in self._processes:
+            process.resume()
+        try:
+            yield
+        finally:
+            for process in self._processes:
+                process.pause()
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _start(self, make: Callable[[Any], Callable[[], tuple[Any, Any]]]) -> None:
+        with Listener((_LISTENING, 0)) as listener:
+            for process in self._processes:
+                accepting = threading.Thread(target=lambda: self._notes.append(listener.accept()), daemon=True)
+                accepting.start()
+                process.start(make(listener.address))
+                accepting.join()
+
+
+class OurWeights(Side):
+    """Seconds from an update to the last actor, through the learner node and `WeightClient`."""
+
+    def __init__(self, torso: str, actors: int):
+        self._learner = _Learner(torso, actors)
+        self._learner.serve()
+
+    def measure(self) -> float:
+        return _median_seconds(self._learner, lambda: None)
+
+    def close(self) -> None:
+        self._learner.close()
+
+
+class WeightsByHand(Side):
+    """The same with one buffer and a connection to each process."""
+
+    def __init__(self, torso: str, actors: int):
+        self._learner = _Learner(torso, actors)
+        self._connections = self._learner.connect()
+        # What is sent must be what the learner has learnt.
+        self._variables: Sequence[tf.Variable] = self._learner.role._policy_variables
+
+    def measure(self) -> float:
+        def send() -> None:
+            values = [np.ascontiguousarray(variable.numpy()).tobytes() for variable in self._variables]
+            buffer = self._learner.steps.to_bytes(8, "little") + b"".join(values)
+            for connection in self._connections:
+                connection.send_bytes(buffer)
+
+        return _median_seconds(self._learner, send)
+
+    def close(self) -> None:
+        self._learner.close()
+
+
+def _median_seconds(learner: _Learner, send: Callable[[], None]) -> float:
+    seconds = []
+    with learner.fetching():
+        for _ in range(_UPDATES):
+            # Long enough for everybody to have asked again.
+            time.sleep(3 * FETCH_SECONDS)
+            learner.learn()
+            since = time.monotonic()
+            send()
+            seconds.append(learner.seconds_to_all(since))
+    return statistics.median(seconds)
+
+
+class FetchedFrom(Side):
+    """Steps a second of a learner node from which so many processes fetch."""
+
+    def __init__(self, torso: str, actors: int, seconds: float):
+        self._learner = _Learner(torso, actors)
+        self._seconds = seconds
+        if actors:
+            self._learner.serve()
+
+    def measure(self) -> float:
+        with self._learner.fetching():
+            begun, before = time.perf_counter(), self._learner.steps
+            while time.perf_counter() - begun < self._seconds:
+                self._learner.learn()
+            return (self._learner.steps - before) / (time.perf_counter() - begun)
+
+    def close(self) -> None:
+        self._learner.close()
+
+
+def cases(quick: bool) -> list[Case]:
+    actors = 3 if quick else ACTORS
+    latency = [
+        Case(
+            f"to the last actor, {name}",
+            "s",
+            functools.partial(OurWeights, torso, actors),
+            functools.partial(WeightsByHand, torso, actors),
+            higher_is_better=False,
+        )
+        for name, torso in (("MLP", "mlp"), ("ResNet", "impala"))
+    ]
+    seconds = 0.5 if quick else 5.0
+    cost = Case(
+        "cost to the learner, MLP",
+        "learner steps/s",
+        functools.partial(FetchedFrom, "mlp", actors, seconds),
+        functools.partial(FetchedFrom, "mlp", 0, seconds),
+    )
+    return [*latency, cost]
