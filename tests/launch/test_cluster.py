@@ -197,3 +197,14 @@ def test_the_example_for_slurm_writes_a_cluster_file(tmp_path):
     written = read_cluster(tmp_path / "cluster-7.yaml")
     assert written.first == "n1"
     assert list(written.placement["actor"]) == ["n2"] * 14 + ["n3"] * 14
+
+
+def test_inference_nodes_are_placed_where_the_file_says(cluster):
+    central = parse_experiment("apex", {}, ["--env", "CartPole-v1", "--inference", "central"])
+    placed = cluster(inference=["gpu-0", "cpu-0"])
+    assert placed.fit(central).inference_nodes == 2
+    assert [placed.host_of(f"inference/{rank}") for rank in range(2)] == ["gpu-0", "cpu-0"]
+    with pytest.raises(CallboardError, match="name hosts for inference in it"):
+        cluster().fit(central)
+    with pytest.raises(CallboardError, match="leave inference out of it"):
+        placed.fit(parse_experiment("apex", {}, ["--env", "CartPole-v1"]))
