@@ -6,7 +6,6 @@ import threading
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tree
 
 from callboard.data import CallboardError, EnvironmentOutput
@@ -55,27 +54,27 @@ def experiment_of(recipe, *options):
 def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch):
     """Bit by bit, with all that is learnt on the way where replay is a queue; elsewhere sampling is random, and nothing
     is learnt."""
-    settings = ["--actors", 3, "--envs-per-actor", 8, "--max-steps", 3000, "--evaluator", "false"]
+    settings = ["--actors", 2, "--envs-per-actor", 16, "--max-steps", 3000, "--evaluator", "false"]
+    settings += ["--stop-return", "null", "--checkpoint-every", 10_000]
     if recipe not in ("impala-cartpole", "ppo-cartpole"):
-        settings += ["--agent.min-replay-size", 10_000]
+        settings += ["--agent.samples-per-insert", 0.01]
     if recipe == "ppo-cartpole":
-        settings += ["--agent.batch-size", 24, "--agent.epochs", 2]
+        settings += ["--agent.epochs", 2]
     kept, weights = {}, {}
     modes = {"local": [], "central": ["--inference-nodes", 2]}
     for mode, options in modes.items():
         run_dir = tmp_path / mode
-        given = ["--stop-return", "null", "--run-dir", run_dir, "--inference", mode, *options]
-        experiment = experiment_of(recipe, *settings, *given)
+        experiment = experiment_of(recipe, *settings, "--run-dir", run_dir, "--inference", mode, *options)
         with monkeypatch.context() as patch:
             kept[mode] = tap(type(experiment.agent), patch)
-            tf.keras.utils.set_random_seed(1)
             outcome = run(experiment, "inline", LineMonitor(1))
         assert outcome.exit_code == 0, outcome.error
         (checkpoint,) = (run_dir / "checkpoints").glob("0*")
         with np.load(checkpoint / "policy.npz") as file:
-            weights[mode] = (int(checkpoint.name), {name: file[name] for name in file.files})
+            # But for the names of the variables.
+            weights[mode] = [int(checkpoint.name), *(file[name] for name in file.files if file[name].dtype.kind != "U")]
     assert (weights["local"][0] > 0) == (recipe in ("impala-cartpole", "ppo-cartpole"))
-    assert sorted(kept["central"]) == [0, 1, 2]
+    assert sorted(kept["central"]) == [0, 1]
     tree.map_structure(np.testing.assert_array_equal, kept["central"], kept["local"])
     tree.map_structure(np.testing.assert_array_equal, weights["central"], weights["local"])
     assert all(len(records) > 50 for writers in kept["local"].values() for records in writers)
@@ -104,7 +103,8 @@ class Node:
 def node(tmp_path, monkeypatch):
     """A node with a recurrent policy, and what its writers are given."""
     small = ["--actors", 1, "--envs-per-actor", 2, "--agent.lstm-size", 4, "--agent.hidden-sizes", "[4]"]
-    experiment = experiment_of("impala-cartpole-masked", *small, "--inference", "central", "--evaluator", "false")
+    alone = ["--evaluator", "false", "--stop-return", "null"]
+    experiment = experiment_of("impala-cartpole-masked", *small, *alone, "--inference", "central")
     one_run = Run(experiment, experiment.check(), RunDirectory(tmp_path))
     one_run.directory.create()
     kept = tap(type(experiment.agent), monkeypatch)
