@@ -57,7 +57,7 @@ def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch)
     settings = ["--actors", 2, "--envs-per-actor", 16, "--max-steps", 3000, "--evaluator", "false"]
     settings += ["--stop-return", "null", "--checkpoint-every", 10_000]
     if recipe not in ("impala-cartpole", "ppo-cartpole"):
-        settings += ["--agent.samples-per-insert", 0.01]
+        settings += ["--agent.samples-per-insert", 0.01, "--agent.min-replay-size", 50]
     if recipe == "ppo-cartpole":
         settings += ["--agent.epochs", 2]
     kept, weights = {}, {}
@@ -199,7 +199,7 @@ def newest(run, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["threads", "processes"])
 def test_every_agent_runs_with_actors_that_share_a_node(train, recipe, launcher):
-    settings = ["--inference", "central", "--actors", 3, "--envs-per-actor", 8, "--stop-return", "null"]
+    settings = ["--inference", "central", "--actors", 2, "--envs-per-actor", 16, "--stop-return", "null"]
     run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=recipe)
     run.wait_for_steps(3, "learner_steps")
     run.wait_until(lambda: newest(run, "inference/actors_per_batch_0") > 1)
