@@ -59,7 +59,7 @@ class CompiledPolicy:
     def __init__(self, policy: Policy, layout: Layout, slots: np.ndarray, seed: int):
         self.policy = policy
         self._slots = tf.constant(slots, tf.int32)
-        self._seed = int(np.random.SeedSequence([seed, int(slots[0])]).generate_state(1)[0] >> 1)
+        self._seed = policy_seed(seed, int(slots[0]))
         self._ticks = 0
         self.state = policy.initial_state(len(slots))
         self._act = tf.function(
@@ -83,6 +83,36 @@ class CompiledPolicy:
         return self.policy(tick, state, self._slots, seed)
 
 
+class Stepper:
+    """Steps a batch of environments, and counts.
+
+    Args:
+      environment: the batch of environments.
+    """
+
+    def __init__(self, environment: BatchedEnvironment):
+        self.environment_steps = 0
+        self.ignored_ticks = 0
+        self._environment = environment
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins new episodes; those that were going on are given up."""
+        self._tracker = EpisodeTracker(self._environment.batch_size)
+        self.tick = self._environment.reset()
+        """The newest."""
+        check_finite(self.tick)
+
+    def step(self, action: Nest) -> list[Episode]:
+        """Acts once in all environments; gives the episodes that ended."""
+        ignored = int(np.count_nonzero(self.tick.last))
+        self.tick = self._environment.step(action)
+        check_finite(self.tick)
+        self.ignored_ticks += ignored
+        self.environment_steps += len(self.tick.last) - ignored
+        return self._tracker.observe(self.tick)
+
+
 class Actor:
     """Steps a batch of environments with a policy and writes the records.
 
@@ -95,46 +125,60 @@ class Actor:
     def __init__(self, environment: BatchedEnvironment, policy: CompiledPolicy, writer: Writer):
         self.writer = writer
         self.version = Version(0, 0)
-        self.environment_steps = 0
-        self.ignored_ticks = 0
-        self._environment = environment
+        self.stepper = Stepper(environment)
         self._policy = policy
-        self._tracker = EpisodeTracker(environment.batch_size)
-        self._tick = environment.reset()
         self._record: Record | None = None
-        check_finite(self._tick)
+
+    @property
+    def environment_steps(self) -> int:
+        """Actions that were executed."""
+        return self.stepper.environment_steps
+
+    @property
+    def ignored_ticks(self) -> int:
+        """Actions that only led from the end of an episode to the beginning of the next."""
+        return self.stepper.ignored_ticks
 
     def step(self) -> list[Episode]:
         """Acts once in all environments; gives the episodes that ended."""
-        tick, state = self._tick, self._policy.state
+        tick, state = self.stepper.tick, self._policy.state
         action, extras = self._policy(tick)
-        self._tick = self._environment.step(action)
-        check_finite(self._tick)
-        self._record = Record(
-            observation=tick.observation,
-            first=tick.first,
-            last=tick.last,
-            action=action,
-            reward=self._tick.reward,
-            discount=self._tick.discount,
-            extras=extras,
-            version=version_column(self.version, len(tick.first)),
-        )
+        episodes = self.stepper.step(action)
+        self._record = make_record(tick, action, extras, self.version, self.stepper.tick)
         self.writer.append(self._record, state)
-        ignored = int(np.count_nonzero(tick.last))
-        self.ignored_ticks += ignored
-        self.environment_steps += len(tick.last) - ignored
-        return self._tracker.observe(self._tick)
+        return episodes
 
     def end_sequence(self) -> None:
         """Writes the present observation before it is acted on, so that it can end a sequence.
 
-        It will be written once more, with its action; what else stands in its record here means nothing.
+        It will be written once more, with its action.
         """
         assert self._record is not None
-        tick = self._tick
-        record = self._record._replace(observation=tick.observation, first=tick.first, last=tick.last)
-        self.writer.append(record, self._policy.state)
+        self.writer.append(end_record(self._record, self.stepper.tick), self._policy.state)
+
+
+def make_record(
+    tick: EnvironmentOutput, action: Nest, extras: Nest, version: Version, following: EnvironmentOutput
+) -> Record:
+    """The record of a tick that was acted on with weights of that version, once the tick that followed is known."""
+    return Record(
+        observation=tick.observation,
+        first=tick.first,
+        last=tick.last,
+        action=action,
+        reward=following.reward,
+        discount=following.discount,
+        extras=extras,
+        version=version_column(version, len(tick.first)),
+    )
+
+
+def end_record(before: Record, tick: EnvironmentOutput) -> Record:
+    """The record of a tick that ends a sequence and was not acted on yet.
+
+    What else stands in it is of the record before, and means nothing.
+    """
+    return before._replace(observation=tick.observation, first=tick.first, last=tick.last)
 
 
 def evaluate(environment: BatchedEnvironment, policy: CompiledPolicy, episodes: int, stopped: Any) -> list[Episode]:
@@ -191,8 +235,13 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     return layout._replace(record=record, state=tree.map_structure(without_batch, state_spec))
 
 
-def tick_spec(layout: Layout, batch_size: int) -> EnvironmentOutput:
-    """`tf.TensorSpec` of a tick of `batch_size` environments."""
+def policy_seed(run_seed: int, first_slot: int) -> int:
+    """What seeds, together with the tick, the actions of the batch of environments that begins with that slot."""
+    return int(np.random.SeedSequence([run_seed, first_slot]).generate_state(1)[0] >> 1)
+
+
+def tick_spec(layout: Layout, batch_size: int | None) -> EnvironmentOutput:
+    """`tf.TensorSpec` of a tick of `batch_size` environments; None for any number."""
     flag, number = tf.TensorSpec((batch_size,), tf.bool), tf.TensorSpec((batch_size,), tf.float32)
     return EnvironmentOutput(
         observation=specs.tensor_spec(layout.spec.observation, (batch_size,)),

@@ -32,7 +32,9 @@ class Policy(Protocol):
           tick: what the environments showed, leaves `[B, ...]`.
           state: the recurrent state that belongs to the tick's observations, `[B, ...]`.
           slot: int32 `[B]`, the global index of each environment.
-          seed: int32 `[2]`, different at every tick and in every actor: the only source of randomness.
+          seed: int32 `[2]`, different at every tick and in every actor: the only source of randomness.  In central
+            inference `[K, 2]` for the batches of K actors, one after the other; `networks.noise` and the distributions
+            take both, and draw the same for an actor whether its batch comes alone or among others.
 
         Returns:
           action `[B, ...]` in the environment's dtype, extras `[B, ...]` for the record, and the next state `[B, ...]`.

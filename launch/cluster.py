@@ -9,6 +9,7 @@
     replay: [gpu-0]
     actor: {cpu-0: 16, cpu-1: 16}
     evaluator: [gpu-0]                  # leave it out for none
+    inference: [gpu-0]                  # with --inference central
     patience: 600                       # seconds that hosts wait for the first learner's host
 
 The coordinator runs beside the first learner, with whom it shares the checkpoint.  Every host derives the same
@@ -31,7 +32,7 @@ from .experiment import Experiment
 from .launchers.addresses import addresses_of
 from .program import nodes_of
 
-_PLACED = ("learner", "replay", "actor", "evaluator")
+_PLACED = ("learner", "replay", "actor", "evaluator", "inference")
 _KEYS = ("hosts", "ports", *_PLACED, "coordinator", "patience")
 _COUNTS = {"learner": "learners", "replay": "replay_shards", "actor": "actors"}
 _PATIENCE_SECONDS = 600.0
@@ -100,6 +101,14 @@ class Cluster:
         """
         numbers: dict[str, Any] = {field: len(self.placement[label]) for label, field in _COUNTS.items()}
         numbers["evaluator"] = bool(self.placement["evaluator"])
+        placed = len(self.placement.get("inference", ()))
+        if bool(placed) != (experiment.inference == "central"):
+            raise CallboardError(
+                f"inference is {experiment.inference}, and {self.path} places {placed} inference node(s): "
+                + ("leave inference out of it" if placed else "name hosts for inference in it")
+                + f", or set inference to {'central' if placed else 'local'}"
+            )
+        numbers["inference_nodes"] = max(1, placed)
         for field in given:
             if field in numbers and getattr(experiment, field) != numbers[field]:
                 raise CallboardError(

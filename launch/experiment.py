@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..agents import Agent
 from ..data import CallboardError, Layout
@@ -22,6 +22,9 @@ class Experiment:
       seed: of everything that is random: environments, exploration, initial weights.
       actors: number of actor nodes.
       envs_per_actor: environments that one actor steps as a batch.
+      inference: where actions are chosen: `local`, by every actor itself, or `central`, by inference nodes that serve
+        several actors with one forward pass, see docs/inference.md.
+      inference_nodes: number of inference nodes, which share the actors; only with central inference.
       replay_shards: number of replay servers.
       learners: number of learner nodes, which share each batch and make every step together.
       learner_devices: devices of each learner, which share its part: a number of GPUs (1 takes the CPU where there is
@@ -45,6 +48,8 @@ class Experiment:
     seed: int = 1
     actors: int = 2
     envs_per_actor: int = 16
+    inference: Literal["local", "central"] = "local"
+    inference_nodes: int = 1
     replay_shards: int = 1
     learners: int = 1
     learner_devices: int | str = 1
@@ -74,6 +79,7 @@ class Experiment:
         for name in (
             "actors",
             "envs_per_actor",
+            "inference_nodes",
             "replay_shards",
             "learners",
             "evaluate_every",
@@ -93,6 +99,7 @@ class Experiment:
                 f"each of {self.replay_shards} replay shards needs an actor that writes to it: "
                 f"set replay_shards to at most {self.actors}"
             )
+        self._check_inference()
         if self.evaluation_episodes % self.evaluation_envs:
             raise CallboardError(
                 f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
@@ -104,6 +111,20 @@ class Experiment:
         layout = self.layout()
         self.agent.check(layout)
         return layout
+
+    def _check_inference(self) -> None:
+        if self.inference not in ("local", "central"):
+            raise CallboardError(f"inference must be local or central, not {self.inference!r}")
+        if self.inference == "local" and self.inference_nodes > 1:
+            raise CallboardError(
+                f"{self.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or set "
+                "inference to central"
+            )
+        if self.inference_nodes > self.actors:
+            raise CallboardError(
+                f"each of {self.inference_nodes} inference nodes needs an actor that it acts for: set inference_nodes "
+                f"to at most {self.actors}"
+            )
 
     def _check_devices(self, learners_here: int) -> None:
         count = device_count(self.learner_devices)

@@ -7,9 +7,11 @@ from typing import Any
 import launchpad as lp
 
 from .actor import ActorRole
+from .central_actor import CentralActorRole
 from .coordinator import Coordinator
 from .evaluator import EvaluatorRole
 from .experiment import Experiment, Run
+from .inference import InferenceRole
 from .learner import LearnerRole
 from .replay import ReplayRole
 from .role import NodePolicy, Role, RoleNode
@@ -17,11 +19,12 @@ from .role import NodePolicy, Role, RoleNode
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),
     "evaluator": NodePolicy(stop_order=1),
+    "inference": NodePolicy(stop_order=2, uses_gpu=True, tensorflow_threads=0),
     "learner": NodePolicy(
-        stop_order=2, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
+        stop_order=3, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
     ),
-    "replay": NodePolicy(stop_order=3, keeps=True, grace=600.0),  # A large replay takes minutes to write.
-    "coordinator": NodePolicy(stop_order=4, keeps=True),
+    "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0),  # A large replay takes minutes to write.
+    "coordinator": NodePolicy(stop_order=5, keeps=True),
 }
 
 # Of several learners the first ends before all others: the step that it is in needs the other learners, and their data.
@@ -58,8 +61,16 @@ def make_program(run: Run) -> lp.Program:
         )
         for rank in range(run.experiment.learners)
     ]
+    inference = [
+        add("inference", rank, InferenceRole, rank=rank, coordinator=coordinator, learner=learner, replay=replay)
+        for rank in range(run.experiment.inference_nodes if run.experiment.inference == "central" else 0)
+    ]
     for index in range(run.experiment.actors):
-        add("actor", index, ActorRole, index=index, coordinator=coordinator, learner=learner, replay=replay)
+        if inference:
+            node = inference[index % len(inference)]
+            add("actor", index, CentralActorRole, index=index, coordinator=coordinator, inference=node)
+        else:
+            add("actor", index, ActorRole, index=index, coordinator=coordinator, learner=learner, replay=replay)
     if run.experiment.evaluator:
         add("evaluator", 0, EvaluatorRole, coordinator=coordinator, learner=learner)
     return program

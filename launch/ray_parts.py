@@ -13,6 +13,7 @@ import ray
 import tensorflow as tf
 
 from ..agents.acting import trace_layout
+from ..data import CallboardError
 from .devices import hide_gpus
 from .experiment import Experiment
 from .ray_tasks import replay, servers
@@ -49,6 +50,8 @@ def start_parts(experiment: Experiment) -> Parts:
       CallboardError: the experiment cannot work, or Ray does not start the servers.
     """
     layout = experiment.check(learners_here=0)
+    if experiment.inference != "local":
+        raise CallboardError("rollout tasks act by themselves: set inference to local, or take --launcher ray")
     agent = experiment.agent
     layout = trace_layout(agent, layout, agent.make_networks(layout))
     parts = Parts(

@@ -17,12 +17,20 @@ class Categorical(NamedTuple):
         """Actions `[...]`.
 
         Args:
-          seed: int `[2]`; the same seed gives the same actions.
+          seed: int `[2]`; the same seed gives the same actions.  Or `[K, 2]`: one for each of K parts of the first
+            axis, which are equally long, as if each were sampled by itself.
           dtype: int32 or int64.
         """
-        logits = tf.convert_to_tensor(self.logits)
-        flat = tf.reshape(logits, (-1, logits.shape[-1]))
-        actions = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=dtype)
+        logits, seed = tf.convert_to_tensor(self.logits), tf.convert_to_tensor(seed)
+
+        def draw(part: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            return tf.random.stateless_categorical(part[0], num_samples=1, seed=part[1], dtype=dtype)
+
+        if seed.shape.rank == 1:
+            actions = draw((tf.reshape(logits, (-1, logits.shape[-1])), seed))
+        else:
+            parts = tf.reshape(logits, (tf.shape(seed)[0], -1, logits.shape[-1]))
+            actions = tf.map_fn(draw, (parts, seed), fn_output_signature=tf.TensorSpec((None, 1), dtype))
         return tf.reshape(actions, tf.shape(logits)[:-1])
 
     def mode(self, dtype: Any = tf.int32) -> tf.Tensor:

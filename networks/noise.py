@@ -24,13 +24,13 @@ def uniform(seed: Any, index: Any, shape: Sequence[int] = (), dtype: Any = tf.fl
     """Uniform numbers from [0, 1).
 
     Args:
-      seed: int32 or int64 `[2]`.
+      seed: int32 or int64 `[2]`, or `[K, 2]`: one for each of K parts of the batch, which are equally long.
       index: int32 or int64 `[B]`, at least 0.
       shape: of what is drawn for each index; the beginning of a row does not depend on its length.
       dtype: float32 or float64.
 
     Returns:
-      `[B, *shape]`; row b depends only on `seed` and `index[b]`.
+      `[B, *shape]`; row b depends only on `index[b]` and its seed.
     """
     dtype = tf.as_dtype(dtype)
     digits = 53 if dtype == tf.float64 else 24
@@ -43,13 +43,13 @@ def standard_normal(seed: Any, index: Any, shape: Sequence[int] = (), dtype: Any
     """Normal numbers of mean 0 and variance 1 (Box and Muller 1958).
 
     Args:
-      seed: int32 or int64 `[2]`.
+      seed: int32 or int64 `[2]` or `[K, 2]`, as for `uniform`.
       index: int32 or int64 `[B]`, at least 0.
       shape: of what is drawn for each index.
       dtype: float32 or float64; the numbers are the same but for rounding.
 
     Returns:
-      `[B, *shape]`; row b depends only on `seed` and `index[b]`.
+      `[B, *shape]`; row b depends only on `index[b]` and its seed.
     """
     number = math.prod(shape)
     pairs = uniform(seed, index, ((number + 1) // 2, 2), tf.float64)
@@ -63,8 +63,11 @@ def standard_normal(seed: Any, index: Any, shape: Sequence[int] = (), dtype: Any
 def _bits(seed: Any, index: Any, columns: int) -> tf.Tensor:
     """64 random bits, uint64 `[B, columns]`."""
     # Through int64, so that a negative seed keeps all its bits.
-    words = tf.cast(tf.cast(seed, tf.int64), tf.uint64)
-    key = _mix(_mix(words[0] + _GOLDEN) + words[1] * _GOLDEN)
+    words = tf.cast(seed, tf.int64)
+    if words.shape.rank == 2:
+        words = tf.repeat(words, tf.shape(index)[0] // tf.shape(words)[0], axis=0)
+    words = tf.cast(words, tf.uint64)
+    key = _mix(_mix(words[..., 0] + _GOLDEN) + words[..., 1] * _GOLDEN)
     row = _mix(key + (tf.cast(index, tf.uint64) + np.uint64(1)) * _GOLDEN)
     return _mix(row[:, tf.newaxis] + np.arange(1, columns + 1, dtype=np.uint64) * _GOLDEN)
 

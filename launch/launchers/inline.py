@@ -14,10 +14,11 @@ from typing import Any
 import launchpad as lp
 
 from ...data import CallboardError
-from ..actor import ActorRole
+from ..actor import SteppingRole
 from ..coordinator import Coordinator
 from ..evaluator import EvaluatorRole
 from ..experiment import Run
+from ..inference import InferenceRole
 from ..learner import LearnerRole
 from ..program import nodes_of
 from ..replay import ReplayRole
@@ -105,7 +106,8 @@ def _tell_or_bind(node: RoleNode, tell: Callable[[str, str, Any], None], kind: s
 
 def _play(roles: list[Role], stop: threading.Event) -> Any:
     """Lets the roles take turns; gives the name of the role whose turn it is, before it takes it."""
-    actors = [role for role in roles if isinstance(role, ActorRole)]
+    actors = [role for role in roles if isinstance(role, SteppingRole)]
+    inference = [role for role in roles if isinstance(role, InferenceRole)]
     evaluators = [role for role in roles if isinstance(role, EvaluatorRole)]
     (learner,) = [role for role in roles if isinstance(role, LearnerRole)]
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
@@ -123,7 +125,7 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
                     break
         if sum(actor.environment_steps for actor in actors) >= next_beat:
             next_beat += _BEAT_STEPS
-            for role in (replay, learner, *actors):
+            for role in (replay, learner, *inference, *actors):
                 yield role.context.name
                 role.beat()
             yield replay.context.name

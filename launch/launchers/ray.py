@@ -318,15 +318,18 @@ def bundles_of(
     """What each node takes, in the order of the program's nodes.
 
     A learner with one device takes a GPU where the cluster has any.  Which one is for Ray to say: in the learner's
-    process it is `GPU:0`.
+    process it is `GPU:0`.  An inference node takes one where the cluster has any.
     """
     devices = str(experiment.learner_devices).upper()
     on_processor = devices.startswith("CPU") or (devices == "1" and not has_gpus)
-    gpus = 0 if on_processor else device_count(experiment.learner_devices)
+    gpus = {
+        "learner": 0.0 if on_processor else float(device_count(experiment.learner_devices)),
+        "inference": float(has_gpus),
+    }
     bundles = []
-    for label, node in nodes_of(program):
+    for label, _ in nodes_of(program):
         processors = options.cpus.get(label, _CPUS.get(label, 1.0))
-        bundle = {"CPU": processors, "GPU": float(gpus) if node.policy.uses_gpu else 0.0}
+        bundle = {"CPU": processors, "GPU": gpus.get(label, 0.0)}
         if not any(bundle.values()):
             bundle = {"memory": float(_SOME_MEMORY)}
         bundles.append({name: amount for name, amount in bundle.items() if amount})

@@ -320,3 +320,14 @@ def test_a_pod_of_a_run_that_has_ended_can_be_told_to_end(stand_ins):
             assert pod.wait(20.0) == 0
         finally:
             os.kill(sleeps, signal.SIGKILL)
+
+
+def test_inference_nodes_are_placed_where_the_file_says(cluster):
+    central = parse_experiment("apex", {}, ["--env", "CartPole-v1", "--inference", "central"])
+    placed = cluster(inference=["gpu-0", "cpu-0"])
+    assert placed.fit(central).inference_nodes == 2
+    assert [placed.host_of(f"inference/{rank}") for rank in range(2)] == ["gpu-0", "cpu-0"]
+    with pytest.raises(CallboardError, match="name hosts for inference in it"):
+        cluster().fit(central)
+    with pytest.raises(CallboardError, match="leave inference out of it"):
+        placed.fit(parse_experiment("apex", {}, ["--env", "CartPole-v1"]))

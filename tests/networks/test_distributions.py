@@ -50,6 +50,13 @@ def test_a_seed_fixes_the_sample():
     assert distribution.sample((1, 2), tf.int64).dtype == tf.int64
 
 
+def test_parts_with_seeds_of_their_own_are_sampled_as_if_alone():
+    logits, seeds = LOGITS.reshape(6, 2, 5), np.array([[1, 2], [1, 3], [9, 2]], np.int32)
+    together = tf.function(lambda seeds: Categorical(tf.constant(logits)).sample(seeds), autograph=False)(seeds)
+    alone = [Categorical(part).sample(seed) for part, seed in zip(np.split(logits, 3), seeds, strict=True)]
+    np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
 def test_actions_ruled_out():
     logits = tf.Variable([[0.0, 0.0, -1e9]], dtype=tf.float64)
     with tf.GradientTape() as tape:

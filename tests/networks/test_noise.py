@@ -92,3 +92,11 @@ def test_successive_seeds_are_unrelated():
 def test_float32_is_float64_rounded():
     wide, narrow = (standard_normal(SEED, np.arange(100), (3,), dtype) for dtype in (tf.float64, tf.float32))
     np.testing.assert_array_equal(tf.cast(wide, tf.float32), narrow)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_parts_of_a_batch_with_seeds_of_their_own_are_drawn_as_if_alone(draw):
+    seeds, index = np.array([[1, 2], [-3, 7], [1, 2]], np.int32), np.arange(4, 16)
+    together = draw(seeds, index, (3,))
+    alone = [draw(seed, part, (3,)) for seed, part in zip(seeds, np.split(index, 3), strict=True)]
+    np.testing.assert_array_equal(together, np.concatenate(alone))

@@ -1,0 +1,95 @@
+"""Acting for several actors at once: their batches in one forward pass."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest
+from .acting import tick_spec
+from .agent import Policy
+
+
+class Turn(NamedTuple):
+    """What a policy needs to act for one actor.  Leaves are arrays `[B, ...]`."""
+
+    tick: EnvironmentOutput
+    state: Nest
+    """The recurrent state that belongs to the tick's observations."""
+    slots: np.ndarray
+    """int32 `[B]`, the global index of each environment."""
+    seed: np.ndarray
+    """int32 `[2]`."""
+
+
+class Move(NamedTuple):
+    """What a policy gives for one actor.  Leaves are arrays `[B, ...]`."""
+
+    action: Nest
+    extras: Nest
+    state: Nest
+    """That belongs to the next observations."""
+
+
+class MergedPolicy:
+    """A policy as one `tf.function` over the batches of any number of actors, which are equally large.
+
+    Args:
+      policy: the policy.
+      layout: names the environment's spec.
+
+    Raises:
+      CallboardError: the policy takes only batches of a known size, or one seed for all of them.
+    """
+
+    def __init__(self, policy: Policy, layout: Layout):
+        self._policy = policy
+        self._act = tf.function(
+            self._call,
+            autograph=False,
+            input_signature=[
+                tick_spec(layout, None),
+                tree.map_structure(_of_any_batch, policy.initial_state(1)),
+                tf.TensorSpec((None,), tf.int32),
+                tf.TensorSpec((None, 2), tf.int32),
+            ],
+        )
+        try:
+            self._act.get_concrete_function()
+        except Exception as error:  # Whatever the policy's operations raise.
+            reason = (str(error).strip().splitlines() or [""])[-1].strip()
+            raise CallboardError(
+                "central inference gives the policy batches of any size, with a row of seeds for each actor, and this "
+                f"one cannot take them ({type(error).__name__}: {reason}): take --inference local, or see "
+                "agents/agent.py"
+            ) from error
+
+    def initial_state(self, batch_size: int) -> Nest:
+        """The recurrent state of one actor at the beginning, as arrays."""
+        return tree.map_structure(lambda leaf: leaf.numpy(), self._policy.initial_state(batch_size))
+
+    def __call__(self, turns: Sequence[Turn]) -> list[Move]:
+        """The move of each turn, by one forward pass."""
+        merged = turns[0]._replace(seed=turns[0].seed[np.newaxis])
+        if len(turns) > 1:
+            ticks, states, slots, seeds = zip(*turns, strict=True)
+            merged = Turn(_concatenated(ticks), _concatenated(states), np.concatenate(slots), np.stack(seeds))
+        move = tree.map_structure(lambda leaf: leaf.numpy(), Move(*self._act(*merged)))
+        if len(turns) == 1:
+            return [move]
+        ends = np.cumsum([len(turn.slots) for turn in turns]).tolist()
+        parts = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+        return [tree.map_structure(lambda leaf, part=part: leaf[part], move) for part in parts]
+
+    def _call(self, tick: EnvironmentOutput, state: Nest, slots: tf.Tensor, seeds: tf.Tensor) -> Any:
+        return self._policy(tick, state, slots, seeds)
+
+
+def _concatenated(nests: Sequence[Nest]) -> Nest:
+    return tree.map_structure(lambda *leaves: np.concatenate(leaves), *nests)
+
+
+def _of_any_batch(leaf: Any) -> tf.TensorSpec:
+    return tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype)

@@ -1,0 +1,248 @@
+"""Central inference: the same trajectories as local inference, states that belong to one life, and nodes that die."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import tree
+
+from callboard.data import CallboardError, EnvironmentOutput
+from callboard.launch.display import LineMonitor
+from callboard.launch.experiment import Run
+from callboard.launch.launchers.inline import make_local_roles
+from callboard.launch.program import describe_graph, make_program
+from callboard.launch.run import run
+from callboard.launch.run_directory import RunDirectory
+from callboard.launch.settings import parse_experiment, read_recipe
+from callboard.launch.tick_bytes import TickBytes
+
+
+class Tapped:
+    """A writer that keeps a copy of what it is given."""
+
+    def __init__(self, writer, kept):
+        self._writer = writer
+        self._kept = kept
+
+    def append(self, record, state):
+        self._kept.append(tree.map_structure(np.array, (record, state)))
+        self._writer.append(record, state)
+
+    def __getattr__(self, name):
+        return getattr(self._writer, name)
+
+
+def tap(agent, monkeypatch):
+    """Keeps what the agent's writers are given: lists of records and states, one to each writer, by actor."""
+    kept = {}
+    make_writer = agent.make_writer
+
+    def tapped(self, replay, layout, actor):
+        kept.setdefault(actor, []).append([])
+        return Tapped(make_writer(self, replay, layout, actor), kept[actor][-1])
+
+    monkeypatch.setattr(agent, "make_writer", tapped)
+    return kept
+
+
+def experiment_of(recipe, *options):
+    return parse_experiment(None, read_recipe(recipe), [str(option) for option in options])
+
+
+def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch):
+    """Bit by bit, with all that is learnt on the way where replay is a queue; elsewhere sampling is random, and nothing
+    is learnt."""
+    settings = ["--actors", 2, "--envs-per-actor", 16, "--max-steps", 3000, "--evaluator", "false"]
+    settings += ["--stop-return", "null", "--checkpoint-every", 10_000]
+    if recipe not in ("impala-cartpole", "ppo-cartpole"):
+        settings += ["--agent.samples-per-insert", 0.01, "--agent.min-replay-size", 50]
+    if recipe == "ppo-cartpole":
+        settings += ["--agent.epochs", 2]
+    kept, weights = {}, {}
+    modes = {"local": [], "central": ["--inference-nodes", 2]}
+    for mode, options in modes.items():
+        run_dir = tmp_path / mode
+        experiment = experiment_of(recipe, *settings, "--run-dir", run_dir, "--inference", mode, *options)
+        with monkeypatch.context() as patch:
+            kept[mode] = tap(type(experiment.agent), patch)
+            outcome = run(experiment, "inline", LineMonitor(1))
+        assert outcome.exit_code == 0, outcome.error
+        (checkpoint,) = (run_dir / "checkpoints").glob("0*")
+        with np.load(checkpoint / "policy.npz") as file:
+            # But for the names of the variables.
+            weights[mode] = [int(checkpoint.name), *(file[name] for name in file.files if file[name].dtype.kind != "U")]
+    assert (weights["local"][0] > 0) == (recipe in ("impala-cartpole", "ppo-cartpole"))
+    assert sorted(kept["central"]) == [0, 1]
+    tree.map_structure(np.testing.assert_array_equal, kept["central"], kept["local"])
+    tree.map_structure(np.testing.assert_array_equal, weights["central"], weights["local"])
+    assert all(len(records) > 50 for writers in kept["local"].values() for records in writers)
+
+
+class Node:
+    """An inference node in this thread, and ticks of one actor."""
+
+    def __init__(self, roles, layout):
+        self.role = roles["inference/0"]
+        self._ticks = TickBytes(layout)
+        self._shape = (layout.envs_per_actor, *layout.spec.observation.shape)
+
+    def tick(self, number, first=False):
+        batch = self._shape[0]
+        observation = np.random.default_rng(number).normal(size=self._shape).astype(np.float32)
+        ones = np.ones(batch, np.float32)
+        return EnvironmentOutput(observation, ones, ones, np.full(batch, first), np.zeros(batch, bool))
+
+    def act(self, life, number, tick):
+        """What actor 0 is answered."""
+        return self.role.act(0, life, number, self._ticks.pack(tick))
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """A node with a recurrent policy, and what its writers are given."""
+    small = ["--actors", 1, "--envs-per-actor", 2, "--agent.lstm-size", 4, "--agent.hidden-sizes", "[4]"]
+    alone = ["--evaluator", "false", "--stop-return", "null"]
+    experiment = experiment_of("impala-cartpole-masked", *small, *alone, "--inference", "central")
+    one_run = Run(experiment, experiment.check(), RunDirectory(tmp_path))
+    one_run.directory.create()
+    kept = tap(type(experiment.agent), monkeypatch)
+    roles = make_local_roles(make_program(one_run), threading.Event(), lambda *told: None)
+    try:
+        for role in roles.values():
+            role.setup()
+        made = Node(roles, one_run.layout)
+        made.kept = kept
+        yield made
+    finally:
+        roles["replay/0"].stop_server()
+
+
+def test_an_actor_that_was_started_again_has_a_fresh_state_and_a_writer_of_its_own(node):
+    for number in range(4):
+        known, action = node.act("one", number, node.tick(number, first=number == 0))
+        assert known and action[0].shape == (2,)
+    # Not `first`: the network itself would forget there.
+    for number in range(3):
+        assert node.act("two", number, node.tick(number))[0]
+    one, two = node.kept[0]
+    assert [len(one), len(two)] == [3, 2]
+    hidden = [[state.hidden for _, state in life] for life in (one, two)]
+    assert not hidden[0][0].any() and not hidden[1][0].any()
+    assert all(state.any() for life in hidden for state in life[1:])
+    # The same observations from the same state.
+    np.testing.assert_array_equal(hidden[1][1], hidden[0][1])
+    for number, (record, _) in enumerate(one):
+        np.testing.assert_array_equal(record.observation, node.tick(number).observation)
+
+
+def test_what_is_told_twice_is_taken_once(node):
+    first = node.act("one", 0, node.tick(0, first=True))
+    again = node.act("one", 0, node.tick(0, first=True))
+    tree.map_structure(np.testing.assert_array_equal, first, again)
+    node.act("one", 1, node.tick(1))
+    node.act("one", 1, node.tick(1))
+    (writer,) = node.kept[0]
+    assert len(writer) == 1
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_life_whose_beginning_is_not_known_must_begin_anew(node, number):
+    for told in range(2):
+        node.act("one", told, node.tick(told, first=told == 0))
+    assert node.act("two", 5, node.tick(5)) == (False, None)
+    # Its own life has ticks 0 and 1.
+    assert node.act("one", number, node.tick(number))[0] == (number == 1)
+    assert node.act("one", 2, node.tick(2))[0]
+
+
+def test_ticks_survive_as_bytes():
+    experiment = experiment_of("impala-cartpole", "--envs-per-actor", 3)
+    ticks = TickBytes(experiment.layout())
+    tick = EnvironmentOutput(
+        np.arange(12, dtype=np.float32).reshape(3, 4),
+        np.array([1.5, -2, 0], np.float32),
+        np.array([1, 0, 1], np.float32),
+        np.array([True, False, False]),
+        np.array([False, False, True]),
+    )
+    tree.map_structure(np.testing.assert_array_equal, ticks.unpack(ticks.pack(tick)), tick)
+    with pytest.raises(ValueError, match="float64"):
+        ticks.pack(tick._replace(reward=np.zeros(3)))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--inference-nodes", 2], "set inference to central"),
+        (["--inference", "central", "--actors", 2, "--inference-nodes", 3], "set inference_nodes to at most 2"),
+        (["--inference", "central", "--inference-nodes", 0], "inference_nodes must be at least 1"),
+    ],
+)
+def test_what_cannot_work_is_refused(options, message):
+    with pytest.raises(CallboardError, match=message):
+        experiment_of("impala-cartpole", *options).check()
+
+
+def test_the_graph_shows_who_asks_whom():
+    experiment = experiment_of("impala-cartpole", "--inference", "central", "--actors", 3, "--inference-nodes", 2)
+    lines = describe_graph(make_program(Run(experiment, experiment.layout(), RunDirectory("run")))).splitlines()
+    assert "inference x 2  ->  coordinator, learner, replay" in lines
+    assert "actor x 3  ->  coordinator, inference" in lines
+
+
+def newest(run, name):
+    return next((row[name] for row in reversed(run.rows()) if name in row), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["threads", "processes"])
+def test_every_agent_runs_with_actors_that_share_a_node(train, recipe, launcher):
+    settings = ["--inference", "central", "--actors", 2, "--envs-per-actor", 16, "--stop-return", "null"]
+    run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=recipe)
+    run.wait_for_steps(3, "learner_steps")
+    run.wait_until(lambda: newest(run, "inference/actors_per_batch_0") > 1)
+    run.interrupt()
+    assert run.wait() == 130, run.text()
+    last = run.rows()[-1]
+    assert last["episodes"] > 0 and last["environment_steps"] > 0
+    if "learner/policy_lag" in last and recipe == "ppo-cartpole":
+        assert last["learner/policy_lag"] == 0
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+def test_several_nodes_share_the_actors(train):
+    run = train("--inference", "central", "--actors", 4, "--inference-nodes", 2, "--stop-return", 475)
+    assert run.wait(timeout=400) == 0, run.text()
+    assert "has reached 475" in run.text().splitlines()[-1]
+    for rank, actors in enumerate(("0, 2", "1, 3")):
+        log = (run.run_dir / "logs" / f"inference-{rank}.log").read_text()
+        assert f"ready to act for actors {actors}\n" in log
+        assert newest(run, f"inference/actors_per_batch_{rank}") > 0
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", ["actor/0", "inference/0", "learner/0", "replay/0"])
+def test_the_run_survives_the_death_of_a_node(train, recipe, node):
+    settings = ["--inference", "central", "--actors", 2, "--checkpoint-every", 2, "--stop-return", "null"]
+    run = train(*settings, "--max-steps", 10_000_000, recipe=recipe)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
+    run.wait_for_steps(3, "learner_steps")
+    killed = run.pid_of(node)
+    os.kill(killed, signal.SIGKILL)
+    run.wait_until(lambda: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=10)
+    run.wait_until(lambda: run.pid_of(node) != killed, timeout=60)
+    steps, learnt = run.rows()[-1]["environment_steps"], run.rows()[-1]["learner_steps"]
+    run.wait_for_steps(steps + 3000)
+    run.wait_for_steps(learnt + 3, "learner_steps")
+    if node in ("actor/0", "inference/0"):
+        log = (run.run_dir / "logs" / "inference-0.log").read_text()
+        # Each actor began once; and again, the one that died, or all of them with the node that knew them.
+        assert log.count("actor 0 begins") == 2
+        assert log.count("actor 1 begins") == (2 if node == "inference/0" else 1)
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    assert run.leftovers() == []
