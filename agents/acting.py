@@ -10,6 +10,7 @@ from .. import specs
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Version, version_column
 from ..environments import BatchedEnvironment
 from .agent import Agent, Policy, Writer
+from .compiled import CompiledFunction, as_arrays
 
 
 class Episode(NamedTuple):
@@ -62,14 +63,11 @@ class CompiledPolicy:
         self._seed = policy_seed(seed, int(slots[0]))
         self._ticks = 0
         self.state = policy.initial_state(len(slots))
-        self._act = tf.function(
+        self._act = CompiledFunction(
             self._call,
-            autograph=False,
-            input_signature=[
-                tick_spec(layout, len(slots)),
-                tree.map_structure(tf.type_spec_from_value, self.state),
-                tf.TensorSpec((2,), tf.int32),
-            ],
+            tick_spec(layout, len(slots)),
+            tree.map_structure(tf.type_spec_from_value, self.state),
+            tf.TensorSpec((2,), tf.int32),
         )
 
     def __call__(self, tick: EnvironmentOutput) -> tuple[Nest, Nest]:
@@ -77,7 +75,7 @@ class CompiledPolicy:
         seed = np.array([self._seed, self._ticks], np.int32)
         self._ticks += 1
         action, extras, self.state = self._act(tick, self.state, seed)
-        return tree.map_structure(_to_numpy, action), tree.map_structure(_to_numpy, extras)
+        return as_arrays(action), as_arrays(extras)
 
     def _call(self, tick: EnvironmentOutput, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         return self.policy(tick, state, self._slots, seed)
@@ -212,12 +210,10 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     """Completes a layout with the spec of the records that the agent's policy makes."""
     policy = agent.make_policy(networks, "train")
     state_spec = tree.map_structure(tf.type_spec_from_value, policy.initial_state(1))
-    act = tf.function(lambda tick, state, slot, seed: policy(tick, state, slot, seed), autograph=False)
-    outputs = act.get_concrete_function(
-        tick_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
-    ).structured_outputs
-    # A function's outputs come as lists and dictionaries; the policy's own structure is in the trace of its call.
-    action, extras, _ = outputs
+    act = CompiledFunction(
+        policy, tick_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
+    )
+    action, extras, _ = act.outputs
 
     def without_batch(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec(leaf.shape[1:], leaf.dtype)
@@ -262,7 +258,3 @@ def check_finite(tick: EnvironmentOutput) -> None:
                 f"the {where} of environment {env} in the batch is NaN or infinite: "
                 "training on it would spoil the weights; mend the environment"
             )
-
-
-def _to_numpy(tensor: tf.Tensor) -> np.ndarray:
-    return tensor.numpy()

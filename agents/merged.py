@@ -10,6 +10,7 @@ import tree
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest
 from .acting import tick_spec
 from .agent import Policy
+from .compiled import CompiledFunction, as_arrays
 
 
 class Turn(NamedTuple):
@@ -46,18 +47,14 @@ class MergedPolicy:
 
     def __init__(self, policy: Policy, layout: Layout):
         self._policy = policy
-        self._act = tf.function(
-            self._call,
-            autograph=False,
-            input_signature=[
+        try:
+            self._act = CompiledFunction(
+                policy,
                 tick_spec(layout, None),
                 tree.map_structure(_of_any_batch, policy.initial_state(1)),
                 tf.TensorSpec((None,), tf.int32),
                 tf.TensorSpec((None, 2), tf.int32),
-            ],
-        )
-        try:
-            self._act.get_concrete_function()
+            )
         except Exception as error:  # Whatever the policy's operations raise.
             reason = (str(error).strip().splitlines() or [""])[-1].strip()
             raise CallboardError(
@@ -68,7 +65,7 @@ class MergedPolicy:
 
     def initial_state(self, batch_size: int) -> Nest:
         """The recurrent state of one actor at the beginning, as arrays."""
-        return tree.map_structure(lambda leaf: leaf.numpy(), self._policy.initial_state(batch_size))
+        return as_arrays(self._policy.initial_state(batch_size))
 
     def __call__(self, turns: Sequence[Turn]) -> list[Move]:
         """The move of each turn, by one forward pass."""
@@ -76,15 +73,12 @@ class MergedPolicy:
         if len(turns) > 1:
             ticks, states, slots, seeds = zip(*turns, strict=True)
             merged = Turn(_concatenated(ticks), _concatenated(states), np.concatenate(slots), np.stack(seeds))
-        move = tree.map_structure(lambda leaf: leaf.numpy(), Move(*self._act(*merged)))
+        move = Move(*as_arrays(self._act(*merged)))
         if len(turns) == 1:
             return [move]
         ends = np.cumsum([len(turn.slots) for turn in turns]).tolist()
         parts = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         return [tree.map_structure(lambda leaf, part=part: leaf[part], move) for part in parts]
-
-    def _call(self, tick: EnvironmentOutput, state: Nest, slots: tf.Tensor, seeds: tf.Tensor) -> Any:
-        return self._policy(tick, state, slots, seeds)
 
 
 def _concatenated(nests: Sequence[Nest]) -> Nest:

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard.agents.compiled import CompiledFunction, as_arrays
+from callboard.data import EnvironmentOutput
+
+
+def test_a_call_gives_the_structure_of_the_function_with_the_newest_variables():
+    weight = tf.Variable(2.0)
+
+    def function(tick, state):
+        doubled = tick.observation["x"] * weight
+        return {"z": doubled, "a": (state["h"] + 1, ())}, [tick.first]
+
+    flag, number = tf.TensorSpec((None,), tf.bool), tf.TensorSpec((None,))
+    tick = EnvironmentOutput({"x": tf.TensorSpec((None, 3)), "unused": number}, number, number, flag, flag)
+    compiled = CompiledFunction(function, tick, {"h": tf.TensorSpec((2,), tf.int32)})
+    x, ones, flags = np.ones((4, 3), np.float32), np.ones(4, np.float32), np.array([True, False, True, True])
+    given = EnvironmentOutput({"x": x, "unused": ones}, ones, ones, flags, flags)
+    for value in (2.0, 5.0):
+        weight.assign(value)
+        named, flat = as_arrays(compiled(given, {"h": tf.constant([1, 2])}))
+        np.testing.assert_array_equal(named["z"], value * x)
+        np.testing.assert_array_equal(named["a"][0], [2, 3])
+        assert named["a"][1] == () and list(named) == ["a", "z"]
+        np.testing.assert_array_equal(flat[0], flags)
+
+
+def test_what_is_not_used_is_not_looked_at_and_what_is_must_fit():
+    vector = tf.TensorSpec((2,))
+    compiled = CompiledFunction(lambda used, unused: used + 1, vector, vector)
+    np.testing.assert_array_equal(compiled(np.zeros(2, np.float32), None), [1, 1])
+    with pytest.raises(ValueError, match=r"float32\(3,\) was given where the function takes float32\(2,\)"):
+        compiled(np.zeros(3, np.float32), None)
+    with pytest.raises(ValueError, match="float64"):
+        compiled(np.zeros(2), None)
+
+
+@pytest.mark.parametrize("size", [4, 100_000])
+def test_outputs_keep_nothing_of_the_arrays_that_went_in(size):
+    compiled = CompiledFunction(lambda x: tf.identity(x), tf.TensorSpec((size,)))
+    array = np.zeros(size, np.float32)
+    output = compiled(array)
+    array += 1
+    assert not output.numpy().any()
+
+
+def test_a_function_with_effects_has_them_at_every_call():
+    count = tf.Variable(0)
+    compiled = CompiledFunction(lambda x: x + tf.cast(count.assign_add(1), tf.float32), tf.TensorSpec(()))
+    assert [float(compiled(np.float32(0.5))) for _ in range(3)] == [1.5, 2.5, 3.5]
+    assert count.numpy() == 3
