@@ -4,6 +4,7 @@ Axes: `B` is the batch of environments that one actor steps, `T` is time.  A *ne
 named tuples and dictionaries that `tree` understands, with arrays or tensors as leaves.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,9 @@ class Update(NamedTuple):
     """`Priorities` of the items that were learnt from, over all replicas, or None."""
 
 
+@functools.lru_cache(maxsize=64)
 def version_column(version: Version, batch_size: int) -> np.ndarray:
-    """The `version` field of a record, int32 `[B, 2]`."""
-    return np.tile(np.asarray(version, np.int32), (batch_size, 1))
+    """The `version` field of a record, int32 `[B, 2]`; it cannot be written to, since every tick has the same."""
+    column = np.tile(np.asarray(version, np.int32), (batch_size, 1))
+    column.setflags(write=False)
+    return column

@@ -34,17 +34,18 @@ class EpisodeTracker:
     def observe(self, tick: EnvironmentOutput) -> list[Episode]:
         """Takes the tick after an action and gives the episodes that it ended."""
         acted = ~self._was_last
-        self._returns += np.where(acted, tick.reward, 0.0)
+        self._returns += tick.reward * acted
         self._lengths += acted
         # An episode that was reset in the same step is over without ever having shown a last observation.
         ended = tick.last | (tick.first & acted)
         self._was_last = np.asarray(tick.last)
         if not ended.any():
             return []
-        episodes = [Episode(int(env), float(self._returns[env]), int(self._lengths[env])) for env in np.where(ended)[0]]
-        self._returns[ended] = 0.0
-        self._lengths[ended] = 0
-        return episodes
+        envs = np.flatnonzero(ended)
+        episodes = map(Episode, envs.tolist(), self._returns[envs].tolist(), self._lengths[envs].tolist())
+        self._returns[envs] = 0.0
+        self._lengths[envs] = 0
+        return list(episodes)
 
 
 class CompiledPolicy:
@@ -250,6 +251,8 @@ def tick_spec(layout: Layout, batch_size: int | None) -> EnvironmentOutput:
 
 def check_finite(tick: EnvironmentOutput) -> None:
     """Refuses a tick whose observation or reward is not a number: it would spoil the weights for good."""
+    if all(leaf.dtype.kind != "f" or np.isfinite(leaf).all() for leaf in tree.flatten((tick.observation, tick.reward))):
+        return
     for path, leaf in tree.flatten_with_path((tick.observation, tick.reward)):
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
             where = "reward" if path[0] == 1 else ".".join(["observation", *(str(part) for part in path[1:])])

@@ -108,7 +108,8 @@ def split(encoding: Nest, actions: Nest, batch_size: int) -> list[Any]:
 
 def _rows(encoding: Nest, batch: Nest) -> list[Any]:
     if isinstance(encoding, Leaf):
-        return list(batch)
+        # Gymnasium checks a Python integer in a tenth of the time that it takes for one of NumPy.
+        return batch.tolist() if isinstance(encoding.spec, specs.DiscreteArray) else list(batch)
     if isinstance(encoding, dict):
         columns = [_rows(part, batch[key]) for key, part in encoding.items()]
         return [dict(zip(encoding, row, strict=True)) for row in zip(*columns, strict=True)]
