@@ -5,7 +5,7 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .results import CaseResult, Result, new_result, spread
 from .side import MakeSide, SideProcess
@@ -19,9 +19,13 @@ BENCHMARKS: Mapping[str, str] = MappingProxyType(
         "start": "command to first learner step, over `import tensorflow`",
         "scale": "steps/s of 1 to 64 actors whose environments only wait, over the ideal",
         "memory": "bytes in replay for a frame, over the frame's own",
+        "peers": "steps/s, seconds to a score and frames/s of other libraries on the same work",
     }
 )
-"""What there is, and what it measures: modules of this package, each with a function `cases(quick)`."""
+"""What there is, and what it measures: modules of this package, each with a function `cases(quick)`.
+
+One with more than two sides has a function `measure(repeats, quick, only, say)` instead, which gives their results.
+"""
 
 
 class Case(NamedTuple):
@@ -41,7 +45,11 @@ class Case(NamedTuple):
 
 def cases_of(benchmark: str, quick: bool) -> list[Case]:
     """The cases of a benchmark; small ones that only show that it works if `quick`."""
-    return importlib.import_module(f".{benchmark}", __package__).cases(quick)
+    return _module(benchmark).cases(quick)
+
+
+def _module(benchmark: str) -> Any:
+    return importlib.import_module(f".{benchmark}", __package__)
 
 
 def run_benchmark(
@@ -60,6 +68,8 @@ def run_benchmark(
       SideFailed: a side could not be measured.
     """
     result = new_result(benchmark, quick)
+    if hasattr(_module(benchmark), "measure"):
+        return dataclasses.replace(result, cases=_module(benchmark).measure(repeats, quick, only, say))
     measured = [run_case(case, repeats, say) for case in cases_of(benchmark, quick) if only in case.name]
     return dataclasses.replace(result, cases=measured)
 

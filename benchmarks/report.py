@@ -107,7 +107,7 @@ def _row(case: CaseResult) -> list[str]:
     added = f"; {spread(case.added_microseconds).median:+,.0f} µs a tick" if case.tick else ""
     sign = "≥" if case.higher_is_better else "≤"
     return [
-        case.name,
+        f"{case.name} ({case.note})" if case.note else case.name,
         figure(spread(case.ours).median),
         figure(spread(case.limit).median),
         case.unit + added,

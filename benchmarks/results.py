@@ -50,6 +50,7 @@ class CaseResult:
       target: that the ratio shall reach; None where there is none.
       higher_is_better: whether figures are rates, or costs.
       tick: figures that an actor's tick adds up to, where there are ticks; else 0.
+      note: what else there is to know of the figures.
     """
 
     name: str
@@ -59,6 +60,7 @@ class CaseResult:
     target: float | None = None
     higher_is_better: bool = True
     tick: int = 0
+    note: str = ""
 
     @property
     def ratios(self) -> list[float]:

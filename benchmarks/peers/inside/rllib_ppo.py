@@ -1,0 +1,23 @@
+"""RLlib PPO."""
+
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from rllib_training import train
+from work import BATCH, arguments
+
+
+def main():
+    work = arguments()
+    if work.goal == "score":
+        # As RLlib's own examples have tuned it for CartPole-v1.
+        config = PPOConfig().training(lr=3e-4, num_epochs=6, vf_loss_coeff=0.01)
+        model = DefaultModelConfig(fcnet_hiddens=[32], fcnet_activation="linear", vf_share_layers=True)
+        train(work, config, PPOTorchLearner, envs=8, unroll="auto", model=model)
+    else:
+        config = PPOConfig().training(train_batch_size_per_learner=BATCH, minibatch_size=BATCH, num_epochs=1, lr=6e-4)
+        train(work, config, PPOTorchLearner)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What RLlib's algorithms share."""
+
+import os
+
+import ray
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.tune.registry import register_env
+from resnet import ImpalaResNet
+from work import ACTORS, ENVS, FEATURES, HIDDEN, TALLY, UNROLL, Trained, make
+
+_LOGICAL_CORES = 8
+"""Ray counts a core for each process that it starts; they share the real ones."""
+
+
+class ImageModule(TorchRLModule, ValueFunctionAPI):
+    """The ResNet, with a layer for the policy and one for the value."""
+
+    def setup(self):
+        self.net = ImpalaResNet()
+        self.logits = torch.nn.Linear(FEATURES, self.action_space.n)
+        self.value = torch.nn.Linear(FEATURES, 1)
+
+    def _forward(self, batch, **settings):
+        return {Columns.ACTION_DIST_INPUTS: self.logits(self._features(batch))}
+
+    def _forward_train(self, batch, **settings):
+        features = self._features(batch)
+        return {Columns.ACTION_DIST_INPUTS: self.logits(features), Columns.EMBEDDINGS: features}
+
+    def compute_values(self, batch, embeddings=None):
+        features = self._features(batch) if embeddings is None else embeddings
+        return self.value(features).squeeze(-1)
+
+    def _features(self, batch):
+        images = batch[Columns.OBS]
+        return self.net(images.permute(0, 3, 1, 2).float() / 255.0)
+
+
+def counting(learner_class):
+    """The learner, which counts the frames of every update without those that are masked."""
+
+    class CountingLearner(learner_class):
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            loss = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
+            if not hasattr(self, "trained"):
+                self.trained = Trained()
+            mask = batch.get(Columns.LOSS_MASK)
+            self.trained.update(len(batch[Columns.REWARDS]) if mask is None else int(mask.sum()))
+            return loss
+
+    return CountingLearner
+
+
+def train(work, config, learner_class, envs=ENVS, unroll=UNROLL, model=None):
+    """Runs an algorithm until it is ended.
+
+    Args:
+      work: what is asked of the script.
+      config: of the algorithm, where it is its own.
+      learner_class: the algorithm's.
+      envs: in each of the processes that act.
+      unroll: ticks of a fragment.
+      model: of CartPole; the common one by default.
+    """
+    register_env(work.task, lambda settings: make(work.task))
+    model = model or DefaultModelConfig(fcnet_hiddens=list(HIDDEN), fcnet_activation="tanh", vf_share_layers=True)
+    module = {"rl_module_spec": RLModuleSpec(ImageModule)} if work.task == "images" else {"model_config": model}
+    config = (
+        config.environment(work.task)
+        .env_runners(num_env_runners=ACTORS, num_envs_per_env_runner=envs, rollout_fragment_length=unroll)
+        .learners(num_gpus_per_learner=0, learner_class=counting(learner_class))
+        .rl_module(**module)
+        .debugging(seed=work.seed, log_level="ERROR")
+        .reporting(min_time_s_per_iteration=5)
+    )
+    ray.init(
+        num_cpus=_LOGICAL_CORES,
+        include_dashboard=False,
+        log_to_driver=False,
+        _temp_dir=work.directory,
+        runtime_env={"env_vars": {TALLY: os.environ[TALLY]}},
+    )
+    try:
+        algorithm = config.build_algo()
+        while True:
+            algorithm.train()
+    finally:
+        ray.shutdown()

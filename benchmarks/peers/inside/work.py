@@ -1,0 +1,173 @@
+"""The work that all sides do, and how it is counted from outside.
+
+This file runs in the virtual environment of every peer: it needs Python 3.9, NumPy and Gymnasium, and nothing else.
+"""
+
+import argparse
+import mmap
+import os
+import pathlib
+import signal
+import struct
+import sys
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+TALLY = "CALLBOARD_PEERS_TALLY"
+"""The variable that names the directory of the counts; every process of a peer inherits it."""
+
+ACTORS, ENVS = 2, 16
+"""Processes that act, and environments in each."""
+UNROLL, BATCH = 20, 640
+"""Ticks of an environment that are learnt from together, and frames in an update, where rates are measured."""
+HIDDEN = (64, 64)
+"""Layers of the MLP, tanh, shared by policy and value."""
+FEATURES = 256
+"""Units of the dense layer of the IMPALA ResNet."""
+
+_FRAME_SHAPE = (64, 64, 3)
+_FRAME_SECONDS = 60e-6
+_ACTIONS = 15
+_EPISODE = 1000
+
+
+class Work(NamedTuple):
+    """What a peer is told to do: without end, until it is ended.
+
+    Attributes:
+      task: `cartpole` or `images`.
+      goal: `rate`, with the settings that all sides share, or `score`, with the peer's own best.
+      seed: of everything that is random.
+      directory: for temporary files.
+    """
+
+    task: str
+    goal: str
+    seed: int
+    directory: str
+
+
+def arguments() -> Work:
+    """What is asked of this script.  Ends it in an orderly way when it is told to end."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("task", choices=("cartpole", "images"))
+    parser.add_argument("goal", choices=("rate", "score"))
+    parser.add_argument("seed", type=int)
+    parser.add_argument("directory")
+    return Work(**vars(parser.parse_args()))
+
+
+class Count:
+    """Numbers that only grow, in a file that others read meanwhile.
+
+    Args:
+      kind: the beginning of the file's name.
+      size: how many numbers.
+    """
+
+    def __init__(self, kind: str, size: int = 1):
+        self._layout = struct.Struct(f"{size}q")
+        self._values = [0] * size
+        handle, _ = tempfile.mkstemp(prefix=f"{kind}-", dir=os.environ[TALLY])
+        os.ftruncate(handle, self._layout.size)
+        self._memory = mmap.mmap(handle, self._layout.size)
+        os.close(handle)
+
+    def add(self, *more: int) -> None:
+        for index, one in enumerate(more):
+            self._values[index] += one
+        self._layout.pack_into(self._memory, 0, *self._values)
+
+
+class Trained:
+    """Counts what a learner has learnt from."""
+
+    def __init__(self) -> None:
+        self._count = Count("trained", 2)
+
+    def update(self, frames: int) -> None:
+        """Notes an update by so many frames; a frame that is used several times counts once."""
+        self._count.add(frames, 1)
+
+
+class Played:
+    """Counts the steps of environments, and keeps the returns of their episodes."""
+
+    def __init__(self) -> None:
+        self._count = Count("steps")
+        handle, path = tempfile.mkstemp(prefix="episodes-", dir=os.environ[TALLY])
+        os.close(handle)
+        self._path = pathlib.Path(path)
+
+    def steps(self, steps: int) -> None:
+        self._count.add(steps)
+
+    def episode(self, episode_return: float, length: int) -> None:
+        """Notes an episode that has ended: time on the clock that all processes share, return, length."""
+        with self._path.open("a") as file:
+            file.write(f"{time.monotonic()} {episode_return} {length}\n")
+
+
+class Counted(gymnasium.Wrapper):
+    """An environment that counts."""
+
+    def __init__(self, environment: Any):
+        super().__init__(environment)
+        self._played = Played()
+        self._return = 0.0
+        self._length = 0
+
+    def reset(self, **settings: Any) -> Any:
+        self._return, self._length = 0.0, 0
+        return self.env.reset(**settings)
+
+    def step(self, action: Any) -> Any:
+        outcome = self.env.step(action)
+        self._return += float(outcome[1])
+        self._length += 1
+        self._played.steps(1)
+        if outcome[2] or outcome[3]:
+            self._played.episode(self._return, self._length)
+        return outcome
+
+
+class Frames(gymnasium.Env):
+    """Images, actions, length of episodes and processor time of a step as of Procgen, which few Pythons can have.
+
+    Frames are noise from a small pool.  A step takes 60 µs of the processor, about what Procgen's CoinRun does.
+    """
+
+    observation_space = gymnasium.spaces.Box(0, 255, _FRAME_SHAPE, np.uint8)
+    action_space = gymnasium.spaces.Discrete(_ACTIONS)
+
+    def __init__(self) -> None:
+        self._pool = np.random.default_rng(0).integers(0, 256, (64, *_FRAME_SHAPE), np.uint8)
+        self._tick = 0
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self._tick = 0
+        return self._frame(), {}
+
+    def step(self, action: Any) -> Any:
+        end = time.thread_time() + _FRAME_SECONDS
+        while time.thread_time() < end:
+            pass
+        self._tick += 1
+        reward = float(int(action) == self._tick % _ACTIONS)
+        return self._frame(), reward, False, self._tick == _EPISODE, {}
+
+    def _frame(self) -> np.ndarray:
+        return self._pool[self._tick % len(self._pool)].copy()
+
+
+def make(task: str) -> Any:
+    """One environment of the task, which counts."""
+    if task == "images":
+        return Counted(Frames())
+    return Counted(gymnasium.make("CartPole-v1", disable_env_checker=True))

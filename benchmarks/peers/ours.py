@@ -1,0 +1,124 @@
+"""Our side of the same work: `callboard train`, counted as the peers are."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+
+from ... import environments
+from ...agents.impala import Impala
+from ...agents.learning import GradientLearner
+from ...data import EnvironmentOutput, Layout, Nest
+from ...environments import BatchedEnvironment
+from ...networks.network import Network
+from ...specs import EnvironmentSpec
+from .inside.work import ACTORS, BATCH, ENVS, HIDDEN, UNROLL, Played, Trained, make
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedImpala(Impala):
+    """IMPALA that counts the frames of every update."""
+
+    def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        learner = super().make_learner(networks, strategy, layout)
+        learn, trained = learner.step, Trained()
+
+        def learn_and_count(iterator: Any) -> Any:
+            update = learn(iterator)
+            trained.update(self.unroll_length * self.batch_size)
+            return update
+
+        learner.step = learn_and_count  # type: ignore[method-assign]
+        return learner
+
+
+class CountedBatch(BatchedEnvironment):
+    """A batch that counts.
+
+    Args:
+      batch: whose ticks show the last observation of an episode.
+    """
+
+    def __init__(self, batch: BatchedEnvironment):
+        self._batch = batch
+        self._played = Played()
+        self._returns = np.zeros(batch.batch_size)
+        self._lengths = np.zeros(batch.batch_size, np.int64)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self._batch.spec
+
+    @property
+    def batch_size(self) -> int:
+        return self._batch.batch_size
+
+    def reset(self) -> EnvironmentOutput:
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        return self._batch.reset()
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        tick = self._batch.step(actions)
+        # A tick that only begins an episode is no step of the environment.
+        stepped = ~tick.first
+        self._played.steps(int(np.count_nonzero(stepped)))
+        self._returns += tick.reward
+        self._lengths += stepped
+        if tick.last.any():
+            for env in np.flatnonzero(tick.last):
+                self._played.episode(float(self._returns[env]), int(self._lengths[env]))
+            self._returns[tick.last] = 0.0
+            self._lengths[tick.last] = 0
+        return tick
+
+    def render(self) -> np.ndarray:
+        return self._batch.render()
+
+    def close(self) -> None:
+        self._batch.close()
+
+
+def cartpole(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
+    """The factory of CartPole-v1, as a user has it."""
+    return CountedBatch(environments.make("CartPole-v1", batch_size, seeds))
+
+
+def images() -> gymnasium.Env:
+    """The factory of the images that all sides see."""
+    return make("images")
+
+
+def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
+    """The command line that trains."""
+    settings: dict[str, Any] = {
+        "env": f"{__name__}:{task}",
+        "actors": ACTORS,
+        "envs-per-actor": ENVS,
+        "evaluator": "false",
+        "max-steps": 10**9,
+        "seed": seed,
+        "run-dir": f"{directory}/run",
+    }
+    if goal == "score":
+        # The recipe impala-cartpole.
+        settings |= {
+            "max-steps": 400_000,
+            "agent.unroll_length": 10,
+            "agent.batch_size": 16,
+            "agent.optimizer": "adam",
+            "agent.optimizer_epsilon": 1e-5,
+            "agent.learning_rate": 5e-3,
+            "agent.baseline_cost": 0.05,
+            "agent.normalize_observations": "true",
+        }
+    else:
+        settings |= {"agent.unroll_length": UNROLL, "agent.batch_size": BATCH // UNROLL}
+    if task == "cartpole":
+        settings["agent.hidden_sizes"] = list(HIDDEN)
+    options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "callboard.launch.command", "train", f"{__name__}:{CountedImpala.__name__}", *options]

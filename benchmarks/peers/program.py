@@ -1,0 +1,232 @@
+"""A program that trains until it is ended, and what its processes have counted meanwhile."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import psutil
+
+from .inside.work import TALLY
+
+_POLL_SECONDS = 0.1
+_END_SECONDS = 30.0
+_LOG_LINES = 15
+
+
+class ProgramFailed(Exception):
+    """It has ended, or has not begun to learn in time; holds the end of its log."""
+
+
+class Counts(NamedTuple):
+    """What was counted until `seconds`, on the clock of `time.monotonic`."""
+
+    seconds: float
+    steps: int
+    frames: int
+    updates: int
+
+
+class Episode(NamedTuple):
+    """An episode that has ended, on the same clock."""
+
+    seconds: float
+    episode_return: float
+
+
+class Tally:
+    """What processes have counted in a directory, see `inside.work`."""
+
+    def __init__(self, directory: pathlib.Path):
+        self._directory = directory
+        self._read: dict[pathlib.Path, int] = {}
+        self._episodes: list[Episode] = []
+
+    def counts(self) -> Counts:
+        now = time.monotonic()
+        (steps,) = self._sum("steps", 1)
+        frames, updates = self._sum("trained", 2)
+        return Counts(now, steps, frames, updates)
+
+    def episodes(self) -> list[Episode]:
+        """All that have ended, in the order of time."""
+        for path in self._directory.glob("episodes-*"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                # The last line may not be there as a whole.
+                lines, end, _ = file.read().rpartition(b"\n")
+            self._read[path] = self._read.get(path, 0) + len(lines) + len(end)
+            for line in lines.splitlines():
+                seconds, episode_return, _ = line.split()
+                self._episodes.append(Episode(float(seconds), float(episode_return)))
+        self._episodes.sort()
+        return self._episodes
+
+    def _sum(self, kind: str, size: int) -> list[int]:
+        layout = struct.Struct(f"{size}q")
+        contents = [path.read_bytes() for path in self._directory.glob(f"{kind}-*")]
+        values = [layout.unpack(content) for content in contents if len(content) == layout.size]
+        return [sum(column) for column in zip(*values, strict=True)] if values else [0] * size
+
+
+class Program:
+    """A program that was started, with the clock that began to run right before.
+
+    Args:
+      arguments: its command line.
+      directory: that it may fill; its path is short, for sockets lie there.
+      end_signal: upon which it ends in an orderly way.
+    """
+
+    def __init__(self, arguments: Sequence[str], directory: pathlib.Path, end_signal: signal.Signals):
+        tally, self._log = directory / "tally", directory / "log"
+        tally.mkdir()
+        self.tally = Tally(tally)
+        self._mark = f"{TALLY}={tally}"
+        self._end_signal = end_signal
+        with self._log.open("wb") as log:
+            self.begun = time.monotonic()
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env={**os.environ, TALLY: str(tally), "RAY_AUTH_MODE": "disabled", "TF_CPP_MIN_LOG_LEVEL": "2"},
+                start_new_session=True,
+            )
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Waits until the condition holds, at most so many seconds since the program's beginning; whether it holds.
+
+        Raises:
+          ProgramFailed: the program has ended.
+        """
+        while not condition():
+            if self._process.poll() is not None:
+                raise ProgramFailed(f"it has ended with code {self._process.returncode}:\n{self.log()}")
+            if time.monotonic() > self.begun + seconds:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def log(self) -> str:
+        """The last lines it has written."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+
+    def close(self) -> None:
+        """Ends it and everything that it has started."""
+        started = self._started()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(self._end_signal)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        started |= self._started()
+        for process in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(started, _END_SECONDS)
+        self._process.wait()
+
+    def _started(self) -> set[psutil.Process]:
+        """Its processes: the children of its children, and those without a parent, which still know the directory."""
+        found = set()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found |= {psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children(recursive=True)}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if f"{TALLY}={process.environ().get(TALLY, '')}" == self._mark:
+                    found.add(process)
+        return found
+
+
+@contextlib.contextmanager
+def started(command: Callable[[str], Sequence[str]], end_signal: signal.Signals = signal.SIGTERM) -> Iterator[Program]:
+    """The program of a command line, which is given a directory for its files; both are gone in the end."""
+    # Where `TMPDIR` is long, Ray's sockets in it would be too long for the system.
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="callboard-", dir="/tmp"))
+    program = Program(command(str(directory)), directory, end_signal)
+    try:
+        yield program
+    finally:
+        program.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Rates(NamedTuple):
+    """While learning: steps of environments, and frames that were learnt from, each a second."""
+
+    steps: float
+    frames: float
+
+
+def rates(program: Program, warm_up: float, seconds: float, patience: float) -> Rates:
+    """Rates between two updates, `seconds` or a little more apart.
+
+    From one update to another, because libraries that play and learn in turn have played as often as they have learnt
+    only there.
+
+    Args:
+      program: that was started.
+      warm_up: seconds from its first update that do not count.
+      seconds: that count.
+      patience: seconds from its beginning in which it must have come so far.
+
+    Raises:
+      ProgramFailed: it has ended, or is not so far.
+    """
+    reached: list[Counts] = []
+
+    def has_learnt() -> bool:
+        counts = program.tally.counts()
+        if counts.updates > (reached[-1].updates if reached else 0):
+            reached.append(counts)
+        first = next((one for one in reached if one.seconds >= reached[0].seconds + warm_up), None)
+        return first is not None and reached[-1].seconds - first.seconds >= seconds
+
+    if not program.wait(has_learnt, patience):
+        raise ProgramFailed(f"it has made too few updates in {patience:.0f} s:\n{program.log()}")
+    first = next(one for one in reached if one.seconds >= reached[0].seconds + warm_up)
+    span = reached[-1].seconds - first.seconds
+    return Rates((reached[-1].steps - first.steps) / span, (reached[-1].frames - first.frames) / span)
+
+
+def seconds_to(program: Program, mean_return: float, episodes: int, limit: float) -> float | None:
+    """Seconds from the command until the last `episodes` that have ended had a mean return as high; None if too late.
+
+    Args:
+      program: that was started.
+      mean_return: of the episodes in which it learns, with the actions that it explores with.
+      episodes: how many.
+      limit: seconds from its beginning after which it is given up.
+
+    Raises:
+      ProgramFailed: it has ended.
+    """
+    found: list[float] = []
+
+    def has_reached() -> bool:
+        moment = moment_of(program.tally.episodes(), mean_return, episodes)
+        found[:] = [] if moment is None else [moment]
+        return bool(found)
+
+    return found[0] - program.begun if program.wait(has_reached, limit) else None
+
+
+def moment_of(ended: Sequence[Episode], mean_return: float, episodes: int) -> float | None:
+    """When `episodes` in a row first had this mean return; None if they never had."""
+    total = 0.0
+    for index, episode in enumerate(ended):
+        total += episode.episode_return
+        if index >= episodes:
+            total -= ended[index - episodes].episode_return
+        if index >= episodes - 1 and total >= mean_return * episodes:
+            return episode.seconds
+    return None

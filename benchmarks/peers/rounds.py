@@ -1,0 +1,198 @@
+"""Rounds in which our side and every peer train once, in turn, on the same cores.
+
+On CartPole-v1 with an MLP, environment steps a second while learning with the same batch on all sides, and seconds
+from the command to a mean return of 475 over 100 episodes, with the settings that each side has published for it.  On
+images of 64x64x3 with the IMPALA ResNet, frames that are learnt from, a second.
+
+Everything is counted from outside (`inside.work`): steps and returns by a wrapper around the environments, frames where
+a learner is given its batch.
+"""
+
+import functools
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..results import CaseResult, spread
+from ..side import SideFailed
+from . import ours
+from .program import Program, ProgramFailed, rates, seconds_to, started
+
+VENVS = "CALLBOARD_PEERS_VENVS"
+"""The variable that names the directory of the virtual environments, where they are not in `venvs` beside this file."""
+
+_HERE = pathlib.Path(__file__).parent
+_OURS = "ours"
+_RETURN, _EPISODES = 475.0, 100
+
+
+class Peer(NamedTuple):
+    """A library: its name, its virtual environment, its script, and what our steps/s on CartPole shall be over its."""
+
+    name: str
+    venv: str
+    script: str
+    target: float | None = None
+
+    def python(self) -> pathlib.Path:
+        directory = os.environ.get(VENVS)
+        return (pathlib.Path(directory) if directory else _HERE / "venvs") / self.venv / "bin" / "python"
+
+    def command(self, task: str, goal: str, seed: int, directory: str) -> list[str]:
+        script = _HERE / "inside" / f"{self.script}.py"
+        return [str(self.python().absolute()), str(script), task, goal, str(seed), directory]
+
+
+PEERS = (
+    Peer("Sample Factory APPO", "sample_factory", "sample_factory_appo", target=3.0),
+    Peer("RLlib IMPALA", "rllib", "rllib_impala", target=8.0),
+    Peer("RLlib PPO", "rllib", "rllib_ppo"),
+    Peer("Stable-Baselines3 PPO", "sb3", "sb3_ppo"),
+    Peer("Acme IMPALA", "acme", "acme_impala"),
+)
+
+
+class Figure(NamedTuple):
+    """What one program gave, and whether it is less than the truth, since it was ended before."""
+
+    value: float
+    ended: bool = False
+
+
+class Contest(NamedTuple):
+    """What is measured of all sides."""
+
+    name: str
+    task: str
+    goal: str
+    unit: str
+    measure: Callable[[Program], Figure]
+    target: Callable[[Peer], float | None]
+    higher_is_better: bool = True
+
+
+def _steps(program: Program, warm_up: float, seconds: float, patience: float) -> Figure:
+    return Figure(rates(program, warm_up, seconds, patience).steps)
+
+
+def _frames(program: Program, warm_up: float, seconds: float, patience: float) -> Figure:
+    return Figure(rates(program, warm_up, seconds, patience).frames)
+
+
+def _seconds(program: Program, limit: float) -> Figure:
+    found = seconds_to(program, _RETURN, _EPISODES, limit)
+    return Figure(limit, ended=True) if found is None else Figure(found)
+
+
+def contests(quick: bool) -> list[Contest]:
+    """What there is to measure; briefly if `quick`."""
+    brief: dict[str, Any] = {"warm_up": 0.0, "seconds": 2.0, "patience": 180.0}
+    cartpole = brief if quick else {"warm_up": 5.0, "seconds": 25.0, "patience": 150.0}
+    images = brief if quick else {"warm_up": 10.0, "seconds": 40.0, "patience": 240.0}
+    return [
+        Contest(
+            "cartpole",
+            "cartpole",
+            "rate",
+            "environment steps/s",
+            functools.partial(_steps, **cartpole),
+            lambda peer: peer.target,
+        ),
+        Contest(
+            "cartpole to 475",
+            "cartpole",
+            "score",
+            "s",
+            functools.partial(_seconds, limit=20.0 if quick else 150.0),
+            lambda peer: 1.0,
+            higher_is_better=False,
+        ),
+        Contest("images", "images", "rate", "trained frames/s", functools.partial(_frames, **images), lambda peer: 1.5),
+    ]
+
+
+def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) -> list[CaseResult]:
+    """Measures all that is installed; see `harness.run_benchmark` for the arguments.
+
+    A peer that fails is named, and the others go on; its cases have fewer repeats, or are left out.
+
+    Raises:
+      SideFailed: our own side has failed.
+    """
+    present = [peer for peer in PEERS if peer.python().exists()]
+    for peer in PEERS:
+        if peer not in present:
+            say(f"{peer.name} is left out: {peer.python()} does not exist, make it with {_HERE / 'setup'}")
+    cases = []
+    # A program that is running is ended with this one, whichever way it is ended.
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        for contest in contests(quick):
+            peers = [peer for peer in present if only in _case_name(contest, peer)]
+            if peers:
+                cases += _measure_contest(contest, peers, repeats, say)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return cases
+
+
+def _case_name(contest: Contest, peer: Peer) -> str:
+    return f"{contest.name}, {peer.name}"
+
+
+def _measure_contest(
+    contest: Contest, peers: Sequence[Peer], repeats: int, say: Callable[[str], None]
+) -> list[CaseResult]:
+    figures: dict[str, list[Figure | None]] = {_OURS: [], **{peer.name: [] for peer in peers}}
+    for repeat in range(repeats):
+        sides: list[Peer | None] = [None, *peers]
+        for peer in sides if repeat % 2 == 0 else reversed(sides):
+            name = _OURS if peer is None else peer.name
+            figures[name].append(_measure_side(contest, peer, repeat + 1, say))
+    cases = []
+    for peer in peers:
+        pairs = [(own, other) for own, other in zip(figures[_OURS], figures[peer.name], strict=True) if own and other]
+        if not pairs:
+            continue
+        case = CaseResult(
+            _case_name(contest, peer),
+            contest.unit,
+            [own.value for own, _ in pairs],
+            [other.value for _, other in pairs],
+            contest.target(peer),
+            contest.higher_is_better,
+            note=_note([own for own, _ in pairs], [other for _, other in pairs]),
+        )
+        ratio = spread(case.ratios)
+        say(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")
+        cases.append(case)
+    return cases
+
+
+def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[[str], None]) -> Figure | None:
+    command: Callable[..., list[str]] = ours.command if peer is None else peer.command
+    name = _OURS if peer is None else peer.name
+    try:
+        with started(
+            lambda directory: command(contest.task, contest.goal, seed, directory),
+            # What Ctrl-C is to a user's run.
+            signal.SIGINT if peer is None else signal.SIGTERM,
+        ) as program:
+            figure = contest.measure(program)
+    except ProgramFailed as failure:
+        if peer is None:
+            raise SideFailed(f"{contest.name}: {failure}") from failure
+        say(f"{contest.name}, {name} has failed, and the others go on: {failure}")
+        return None
+    say(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{', not reached' if figure.ended else ''}")
+    return figure
+
+
+def _note(own: Sequence[Figure], other: Sequence[Figure]) -> str:
+    """Which figures are only what was waited for."""
+    sides: list[tuple[str, Any]] = [("ours", own), ("the peer", other)]
+    counts = [(name, sum(figure.ended for figure in side), len(side)) for name, side in sides]
+    return ", ".join(f"{name} not there in {ended} of {count}" for name, ended, count in counts if ended)
