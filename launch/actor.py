@@ -178,11 +178,16 @@ def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:
 
 
 def fetch_in_background(weights: WeightClient, learner: RoleHandle, stop: threading.Event) -> None:
-    """Asks the learner for newer weights again and again, in a thread of its own, until `stop`."""
+    """Asks the learner for newer weights again and again, in a thread of its own, until `stop`.
+
+    Not while those that came last still wait for the end of a tick: where ticks are slow, and actors many, the learner
+    would spend its time with answers that nobody needs.
+    """
 
     def fetch() -> None:
         while not stop.wait(_FETCH_SECONDS):
-            fetch_weights(weights, learner)
+            if not weights.waiting:
+                fetch_weights(weights, learner)
 
     threading.Thread(target=fetch, name="weights", daemon=True).start()
 

@@ -7,14 +7,14 @@ import reverb
 
 from .handle import ReplayHandle
 
-_SECONDS = 0.25
+_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Calls every shard four times a second, from a thread of its own.
+    """Calls every shard once a second, from a thread of its own.
 
     Left alone, gRPC waits for 9 s and more before it tries a lost connection again, and all clients of a process share
-    that wait.  Calls that end after a second make it try at once: a restarted server is found within about a second.
+    that wait.  Calls that end after a second make it try at once: a restarted server is found within about two seconds.
 
     Args:
       replay: the shards.
