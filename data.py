@@ -129,12 +129,14 @@ class Priorities(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one learner step returns."""
+    """What a learner's call returns: that of one learner step, or of several."""
 
     metrics: dict[str, Any]
-    """Scalar tensors by name."""
+    """Scalar tensors by name, of the last of the steps."""
     priorities: Any = None
-    """`Priorities` of the items that were learnt from, over all replicas, or None."""
+    """`Priorities` of the items that were learnt from, in that order and over all replicas, or None."""
+    steps: int = 1
+    """Learner steps that were made."""
 
 
 @functools.lru_cache(maxsize=64)

@@ -64,7 +64,7 @@ class Learner(Protocol):
     """Improves the networks.  A `tf.Module`: all of its variables are in the checkpoint."""
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Takes what it needs from `iterator`, and makes one step."""
+        """Takes what it needs from `iterator`, and makes one step, or as many as it says in the `Update`."""
 
 
 class Pace(NamedTuple):

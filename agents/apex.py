@@ -85,6 +85,7 @@ class Apex(Agent):
     Attributes:
       n_step: transitions in a window (n).
       batch_size: windows in a learner step, over all replicas.
+      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       replay_size: windows that replay holds, over all shards; the oldest make room.
       min_replay_size: windows that must be there before learning begins.
       samples_per_insert: times that a window is learnt from, on average; in the paper actors and learner run freely.
@@ -112,6 +113,7 @@ class Apex(Agent):
 
     n_step: int = 3
     batch_size: int = 512
+    updates_per_call: int = 1
     replay_size: int = 1_000_000
     min_replay_size: int = 50_000
     samples_per_insert: float = 8.0
@@ -144,13 +146,13 @@ class Apex(Agent):
         check_action("apex", layout)
         check_ranges(
             self,
-            at_least_one=("n_step", "target_update_period", "hidden_sizes"),
+            at_least_one=("n_step", "updates_per_call", "target_update_period", "hidden_sizes"),
             at_least_zero=("epsilon_alpha", "stream_size"),
             from_zero_to_one=("priority_exponent", "importance_exponent", "epsilon", "discount"),
             more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip", "huber"),
         )
         check_stack(layout.spec, self.frame_stack)
-        self._limits.check(layout, self.batch_size)
+        self._limits.check(layout, self.batch_size, self.updates_per_call)
 
     def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(
@@ -168,7 +170,8 @@ class Apex(Agent):
 
     def make_tables(self, layout: Layout) -> list[Any]:
         signature = window_signature(layout, self.n_step, self.frame_stack)
-        return [replay_table(_TABLE, signature, layout, self._limits, self.batch_size, self.priority_exponent)]
+        drawn_at_once = self.updates_per_call * self.batch_size
+        return [replay_table(_TABLE, signature, layout, self._limits, drawn_at_once, self.priority_exponent)]
 
     def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
         return WindowWriter(
@@ -191,9 +194,10 @@ class Apex(Agent):
             window_signature(layout, self.n_step, self.frame_stack),
             read=functools.partial(read_windows, layout=layout, stack=self.frame_stack),
             replica_batch=self.batch_size // layout.replicas,
+            updates_per_call=self.updates_per_call,
             priority_exponent=self.priority_exponent,
         )
-        return ReplayDataset(dataset, _TABLE, self.batch_size)
+        return ReplayDataset(dataset, _TABLE, self.updates_per_call * self.batch_size)
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
         steps = int(layout.max_steps * self.samples_per_insert / self.batch_size)
@@ -210,6 +214,7 @@ class Apex(Agent):
             ),
             strategy=strategy,
             max_gradient_norm=self.max_gradient_norm,
+            updates_per_call=self.updates_per_call,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:

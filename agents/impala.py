@@ -64,6 +64,7 @@ class Impala(Agent):
     Attributes:
       unroll_length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
+      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       queue_batches: batches that may wait in the queue; more of them means older behaviour policies.
       discount: γ.
       entropy_cost: weight of the entropy bonus.
@@ -91,6 +92,7 @@ class Impala(Agent):
 
     unroll_length: int = 20
     batch_size: int = 32
+    updates_per_call: int = 1
     queue_batches: int = 2
     discount: float = 0.99
     entropy_cost: float = 0.01
@@ -118,12 +120,12 @@ class Impala(Agent):
                 f"impala has a categorical policy and needs one discrete action, but the environment's action is "
                 f"{specs.describe(layout.spec.action)}"
             )
-        for name in ("unroll_length", "batch_size", "queue_batches"):
+        for name in ("unroll_length", "batch_size", "updates_per_call", "queue_batches"):
             if getattr(self, name) < 1:
                 raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
         if layout.shards != 1:
             raise CallboardError(f"impala reads from one queue: set replay_shards to 1, not {layout.shards}")
-        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)
 
     def make_networks(self, layout: Layout) -> Network:
         return policy_value_network(
@@ -155,9 +157,10 @@ class Impala(Agent):
             replay,
             _TABLE,
             sequence_signature(layout, self.unroll_length, layout.envs_per_actor),
-            replica_batch=self.batch_size // layout.replicas,
+            replica_batch=self.updates_per_call * (self.batch_size // layout.replicas),
         )
-        return ReplayDataset(dataset, _TABLE, items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas))
+        items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        return ReplayDataset(dataset, _TABLE, self.updates_per_call * items)
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)
@@ -174,6 +177,7 @@ class Impala(Agent):
             optimizer,
             strategy,
             self.max_gradient_norm,
+            self.updates_per_call,
         )
 
     def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from ..data import Update
+from .updates import CompiledUpdates
 
 Loss = Callable[[Any], tuple[tf.Tensor, Mapping[str, tf.Tensor]]]
 
@@ -23,6 +24,7 @@ class GradientLearner(tf.Module):
       optimizer: applies the gradients.
       strategy: whose scope the networks and the optimizer were made in.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
+      updates_per_call: batches that `step` learns from in one call, see `CompiledUpdates`.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class GradientLearner(tf.Module):
         optimizer: tf.keras.optimizers.Optimizer,
         strategy: tf.distribute.Strategy,
         max_gradient_norm: float | None = None,
+        updates_per_call: int = 1,
     ):
         super().__init__()
         self._loss = loss
@@ -40,11 +43,11 @@ class GradientLearner(tf.Module):
         self._strategy = strategy
         self._max_gradient_norm = max_gradient_norm
         optimizer.build(self._trained)
-        self._compiled = tf.function(self._update, autograph=False)
+        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call)
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next batch of `iterator`."""
-        return Update(metrics=self._compiled(next(iterator)))
+        """Learns from the next of `iterator`: a batch, or as many of them as are learnt from in a call."""
+        return self._compiled(next(iterator))
 
     def _update(self, batch: Any) -> dict[str, tf.Tensor]:
         metrics = self._strategy.run(self._update_replica, args=(batch,))

@@ -427,7 +427,7 @@ class PpoLearner(GradientLearner):
         for epoch in range(agent.epochs):
             seed = tf.constant([self._seed, step * agent.epochs + epoch], tf.int64)
             of_minibatches = [
-                self._compiled((rollout, Minibatch(seed, tf.constant(number), tf.constant(clip))))
+                self._compiled((rollout, Minibatch(seed, tf.constant(number), tf.constant(clip)))).metrics
                 for number in range(agent.minibatches)
             ]
             metrics = {

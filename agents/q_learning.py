@@ -1,13 +1,13 @@
 """What agents that learn action values from prioritised replay share: two networks, a learner, checks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, Layout, Priorities, Sample, Update
+from ..data import CallboardError, Layout, Sample
 from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
 from .learning import GradientLearner
@@ -45,15 +45,9 @@ class QLearner(GradientLearner):
         self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         copy_weights(networks.online, networks.target)
 
-    def step(self, iterator: Iterator[Any]) -> Update:
-        metrics, priorities = self._compiled(next(iterator))
-        return Update(metrics=metrics, priorities=priorities)
-
-    def _update(self, batch: Sample) -> Any:
+    def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
         metrics = dict(self._strategy.run(self._update_replica, args=(batch,)))
-        priorities = Priorities(
-            *(self._of_all_replicas(leaf) for leaf in (batch.info.key, batch.info.shard, metrics.pop("priority")))
-        )
+        priority = tf.concat(self._strategy.experimental_local_results(metrics.pop("priority")), axis=0)
         norm = metrics.pop("gradient_norm")
         summed = {
             name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
@@ -64,10 +58,7 @@ class QLearner(GradientLearner):
         copy_weights_every(
             self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
         )
-        return summed, priorities
-
-    def _of_all_replicas(self, leaf: Any) -> tf.Tensor:
-        return tf.concat(self._strategy.experimental_local_results(leaf), axis=0)
+        return {**summed, "priority": priority}
 
 
 def check_action(name: str, layout: Layout) -> None:

@@ -111,6 +111,7 @@ class R2D2(Agent):
       period: steps of an environment from the start of a sequence to that of the next.
       n_step: transitions in a return (n); fewer at the end of a sequence.
       batch_size: sequences in a learner step, over all replicas.
+      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       replay_size: sequences that replay holds, over all shards; the oldest make room.
       min_replay_size: sequences that must be there before learning begins.
       samples_per_insert: times that a sequence is learnt from, on average; in the paper actors and learner run freely.
@@ -145,6 +146,7 @@ class R2D2(Agent):
     period: int = 40
     n_step: int = 5
     batch_size: int = 64
+    updates_per_call: int = 1
     replay_size: int = 100_000
     min_replay_size: int = 1000
     samples_per_insert: float = 4.0
@@ -187,7 +189,15 @@ class R2D2(Agent):
         check_action("r2d2", layout)
         check_ranges(
             self,
-            at_least_one=("trace_length", "period", "n_step", "target_update_period", "lstm_size", "hidden_sizes"),
+            at_least_one=(
+                "trace_length",
+                "period",
+                "n_step",
+                "updates_per_call",
+                "target_update_period",
+                "lstm_size",
+                "hidden_sizes",
+            ),
             at_least_zero=("burn_in", "epsilon_alpha", "stream_size"),
             from_zero_to_one=("priority_exponent", "priority_eta", "importance_exponent", "discount", "epsilon"),
             more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip"),
@@ -198,7 +208,7 @@ class R2D2(Agent):
                     f"agent.{name} must be at most agent.trace_length ({self.trace_length}), not {getattr(self, name)}"
                 )
         check_stack(layout.spec, self.frame_stack)
-        self._limits.check(layout, self.batch_size)
+        self._limits.check(layout, self.batch_size, self.updates_per_call)
         envs = layout.actors * layout.envs_per_actor
         sequences = max(0, envs * ((layout.max_steps // envs - 1 - self._length) // self.period + 1))
         if sequences < self.min_replay_size:
@@ -226,7 +236,8 @@ class R2D2(Agent):
 
     def make_tables(self, layout: Layout) -> list[Any]:
         signature = self._signature(layout)
-        return [replay_table(_TABLE, signature, layout, self._limits, self.batch_size, self.priority_exponent)]
+        drawn_at_once = self.updates_per_call * self.batch_size
+        return [replay_table(_TABLE, signature, layout, self._limits, drawn_at_once, self.priority_exponent)]
 
     def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> R2D2Writer:
         return R2D2Writer(
@@ -253,9 +264,10 @@ class R2D2(Agent):
                 read_sequences, layout=_replay_layout(layout), stack=self.frame_stack, keep_extras=True
             ),
             replica_batch=self.batch_size // layout.replicas,
+            updates_per_call=self.updates_per_call,
             priority_exponent=self.priority_exponent,
         )
-        return ReplayDataset(dataset, _TABLE, self.batch_size)
+        return ReplayDataset(dataset, _TABLE, self.updates_per_call * self.batch_size)
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
         steps = int(layout.max_steps / self.period * self.samples_per_insert / self.batch_size)
@@ -268,6 +280,7 @@ class R2D2(Agent):
             ),
             strategy=strategy,
             max_gradient_norm=self.max_gradient_norm,
+            updates_per_call=self.updates_per_call,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:

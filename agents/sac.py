@@ -34,6 +34,7 @@ from .learning import make_optimizer
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .losses.transitions import counts
+from .updates import CompiledUpdates
 
 _TABLE = "replay"
 _STEPS = 1  # Transitions in a window.
@@ -123,6 +124,7 @@ class SacLearner(tf.Module):
       strategy: whose scope networks and optimizers were made in.
       target_update_rate: tau, of the target critics.
       seed: of the actions drawn for the losses.
+      updates_per_call: batches that `step` learns from in one call, see `CompiledUpdates`.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class SacLearner(tf.Module):
         strategy: tf.distribute.Strategy,
         target_update_rate: float,
         seed: int,
+        updates_per_call: int = 1,
     ):
         super().__init__()
         learnt = networks.actor_critic
@@ -146,11 +149,11 @@ class SacLearner(tf.Module):
         self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         for optimizer, variables in zip(optimizers, self._trained, strict=True):
             optimizer.build(variables)
-        self._compiled = tf.function(self._update, autograph=False)
+        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call)
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next batch of `iterator`."""
-        return Update(metrics=self._compiled(next(iterator)))
+        """Learns from the next of `iterator`: a batch, or as many of them as are learnt from in a call."""
+        return self._compiled(next(iterator))
 
     def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
         seed = tf.stack([tf.constant(self._seed, tf.int64), self._steps.read_value()])
@@ -182,6 +185,7 @@ class Sac(Agent):
 
     Attributes:
       batch_size: transitions in a learner step, over all replicas.
+      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       replay_size: transitions that replay holds, over all shards; the oldest make room.
       min_replay_size: transitions that must be there before learning begins; until then actions are drawn evenly.
       samples_per_insert: times that a transition is learnt from, on average; as many as the batch holds make one
@@ -202,6 +206,7 @@ class Sac(Agent):
     """
 
     batch_size: int = 256
+    updates_per_call: int = 1
     replay_size: int = 1_000_000
     min_replay_size: int = 10_000
     samples_per_insert: float = 256.0
@@ -235,8 +240,9 @@ class Sac(Agent):
                 f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
             )
         ActionBounds(action)
-        if self.hold < 1:
-            raise CallboardError(f"agent.hold must be at least 1, not {self.hold}")
+        for name in ("hold", "updates_per_call"):
+            if getattr(self, name) < 1:
+                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.discount <= 1:
             raise CallboardError(f"agent.discount must lie between 0 and 1, not be {self.discount}")
         if not 0 < self.target_update_rate <= 1:
@@ -259,7 +265,7 @@ class Sac(Agent):
                 f"sac does not train the statistics of batch normalisation: take agent.torso impala or nature, not "
                 f"{self.torso}"
             )
-        self._limits.check(layout, self.batch_size)
+        self._limits.check(layout, self.batch_size, self.updates_per_call)
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         return SacNetworks(
@@ -272,7 +278,8 @@ class Sac(Agent):
         return SacPolicy(networks, self.hold, mode)
 
     def make_tables(self, layout: Layout) -> list[Any]:
-        return [replay_table(_TABLE, window_signature(layout, _STEPS), layout, self._limits, self.batch_size)]
+        drawn_at_once = self.updates_per_call * self.batch_size
+        return [replay_table(_TABLE, window_signature(layout, _STEPS), layout, self._limits, drawn_at_once)]
 
     def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
         return WindowWriter(replay, layout, _TABLE, _STEPS, shard=layout.shard_of(actor))
@@ -287,8 +294,9 @@ class Sac(Agent):
             window_signature(layout, _STEPS),
             read=functools.partial(read_windows, layout=layout),
             replica_batch=self.batch_size // layout.replicas,
+            updates_per_call=self.updates_per_call,
         )
-        return ReplayDataset(dataset, _TABLE, self.batch_size)
+        return ReplayDataset(dataset, _TABLE, self.updates_per_call * self.batch_size)
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> SacLearner:
         rates = (self.critic_learning_rate, self.actor_learning_rate, self.temperature_learning_rate)
@@ -299,6 +307,7 @@ class Sac(Agent):
             strategy,
             self.target_update_rate,
             layout.seed,
+            self.updates_per_call,
         )
 
     def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tuple[SacLosses, dict[str, tf.Tensor]]:

@@ -1,7 +1,7 @@
-"""How weights travel from the learner to those who act with them."""
+"""How weights travel from the learner to those who act with them: as one piece of bytes."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,14 +10,39 @@ import tensorflow as tf
 from ..data import Version
 from .compiled import CompiledFunction
 
-Snapshot = tuple[tuple[int, int], list[np.ndarray]]
+Snapshot = tuple[tuple[int, int], np.ndarray]
+"""A version, and what `pack_weights` made of its values in the order of `Policy.variables`."""
 
 
 class WeightSource(Protocol):
     """Where weights come from: a learner, or a client of one."""
 
     def get_variables(self, have: tuple[int, int] | None) -> Snapshot | None:
-        """The newest version and its values in the order of `Policy.variables`; None if it is the one at hand."""
+        """The newest version and its values; None if it is the one at hand."""
+
+
+def pack_weights(values: Iterable[np.ndarray]) -> np.ndarray:
+    """The bytes of all values, one after the other, uint8 `[N]`.
+
+    What is sent costs time for every array, much more than for every byte.
+    """
+    return np.concatenate([np.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in values])
+
+
+def unpack_weights(packed: np.ndarray, variables: Sequence[tf.Variable]) -> list[np.ndarray]:
+    """The values that `pack_weights` has packed, for variables of their shapes and dtypes; views of its bytes.
+
+    Raises:
+      ValueError: they are those of other variables.
+    """
+    sizes = [variable.dtype.size * variable.shape.num_elements() for variable in variables]
+    if sum(sizes) != len(packed):
+        raise ValueError(f"The policy's weights have {sum(sizes)} bytes, and those that came have {len(packed)}.")
+    ends = np.cumsum(sizes).tolist()
+    return [
+        packed[end - size : end].view(variable.dtype.as_numpy_dtype).reshape(variable.shape)
+        for variable, size, end in zip(variables, sizes, ends, strict=True)
+    ]
 
 
 class WeightClient:
@@ -60,8 +85,8 @@ class WeightClient:
             snapshot, self._fetched = self._fetched, None
         if snapshot is None:
             return False
-        version, values = snapshot
-        self._assign(values)
+        version, packed = snapshot
+        self._assign(unpack_weights(packed, self._variables))
         self.version = Version(*version)
         return True
 

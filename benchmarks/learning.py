@@ -7,6 +7,8 @@ uses the processor but the replay server.
 The limit makes the same learner's steps on one batch of that replay, again and again, and does nothing else.  The same
 full replay server stands beside it, idle.  Both leave the threads of TensorFlow to TensorFlow, as learners do.
 
+Small networks make several updates in a call of the learner, on both sides alike; one large update is a call.
+
 Checkpoints, which are written every half minute by default, are left out on both sides.
 """
 
@@ -14,6 +16,7 @@ import dataclasses
 import functools
 import itertools
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -31,10 +34,12 @@ from .side import Side
 from .streams import ticks_of
 
 _ENVS = 16
+_UPDATES_PER_CALL = 8
 _ENDLESS = 10**9
 _NEVER = 1e9
-_SPARE_BATCHES = 6
-_WARM_UP_STEPS = 3
+_SPARE_CALLS = 6
+"""What is read ahead."""
+_WARM_UP_CALLS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +79,8 @@ class Work(NamedTuple):
 
     agent: Any
     env: str
-    steps: int
-    """Learner steps to a figure."""
+    calls: int
+    """Of the learner, to a figure; each makes `agent.updates_per_call` steps."""
     read_once: bool
     """Whether a batch is gone when it has been learnt from."""
 
@@ -114,11 +119,21 @@ class Learning(Side):
         while not self._writer.ready(0.5, max_pending=0):
             pass
 
-    def items(self, batches: int) -> float:
-        """Items that so many batches need in replay."""
+    def items(self, calls: int) -> float:
+        """Items that so many calls of the learner need in replay."""
+        agent = self.work.agent
         if not self.work.read_once:
-            return 0 if self._writer.items_written else self.work.agent.replay_size
-        return batches * self.work.agent.batch_size / _ENVS
+            return 0 if self._writer.items_written else agent.replay_size
+        return calls * agent.updates_per_call * agent.batch_size / _ENVS
+
+    def steps_per_second(self, call: Callable[[], object]) -> float:
+        """Learner steps a second by so many calls as make a figure."""
+        for _ in range(_WARM_UP_CALLS):
+            call()
+        begun = time.perf_counter()
+        for _ in range(self.work.calls):
+            call()
+        return self.work.calls * self.work.agent.updates_per_call / (time.perf_counter() - begun)
 
     def close(self) -> None:
         self.nodes.close()
@@ -133,13 +148,8 @@ class ProgramLearning(Learning):
         self._role.setup()
 
     def measure(self) -> float:
-        self.fill(self.items(self.work.steps + _WARM_UP_STEPS + _SPARE_BATCHES))
-        for _ in range(_WARM_UP_STEPS):
-            self._learn()
-        begun = time.perf_counter()
-        for _ in range(self.work.steps):
-            self._learn()
-        return self.work.steps / (time.perf_counter() - begun)
+        self.fill(self.items(self.work.calls + _WARM_UP_CALLS + _SPARE_CALLS))
+        return self.steps_per_second(self._learn)
 
     def _learn(self) -> None:
         if not self._role.learn():
@@ -156,7 +166,7 @@ class ConstantLearning(Learning):
         with strategy.scope():
             networks = agent.make_networks(self.nodes.layout)
             self._learner = agent.make_learner(networks, strategy, self.nodes.layout)
-        self.fill(self.items(work.steps + _SPARE_BATCHES))
+        self.fill(self.items(work.calls + _SPARE_CALLS))
 
         def dataset(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
             return agent.make_dataset(self.nodes.replay(), self.layout, input_context).dataset
@@ -165,21 +175,20 @@ class ConstantLearning(Learning):
         self._batch = itertools.repeat(next(self._kept))
 
     def measure(self) -> float:
-        for _ in range(_WARM_UP_STEPS):
-            self._learner.step(self._batch)
-        begun = time.perf_counter()
-        for _ in range(self.work.steps):
-            self._learner.step(self._batch)
-        return self.work.steps / (time.perf_counter() - begun)
+        return self.steps_per_second(lambda: self._learner.step(self._batch))
 
 
 def work(quick: bool) -> dict[str, Work]:
     """What is measured, by name."""
     size = 1_000 if quick else 20_000
-    apex = UnlimitedApex(batch_size=256, replay_size=size, min_replay_size=size // 2)
+    updates = 2 if quick else _UPDATES_PER_CALL
+    mlp = QueuedImpala(torso="mlp", updates_per_call=updates)
+    one = dataclasses.replace(mlp, updates_per_call=1)
+    apex = UnlimitedApex(batch_size=256, updates_per_call=updates, replay_size=size, min_replay_size=size // 2)
     return {
-        "impala, MLP": Work(QueuedImpala(torso="mlp"), "CartPole-v1", 10 if quick else 1_000, True),
-        "ape-x, MLP": Work(apex, "CartPole-v1", 10 if quick else 1_000, False),
+        "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
+        "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),
+        "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
         "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True),
     }
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..agents.acting import trace_layout
-from ..agents.weights import Snapshot
+from ..agents.weights import Snapshot, pack_weights
 from ..data import Priorities, Update, Version
 from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from .batches import distributed_batches
@@ -23,6 +23,10 @@ from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
 
 _METRICS_SECONDS = 0.5
+_WEIGHTS_SECONDS = 0.01
+"""Between two copies of the weights while steps follow each other at once: who acts asks every 30 ms."""
+_HOLD_SECONDS = 0.1
+"""For which a question for weights may wait for its answer: short, since the node ends after the last one."""
 _PRIORITIES_SECONDS = 5.0
 _INLINE_PATIENCE_SECONDS = 10.0
 _PEER_SECONDS = 20.0
@@ -67,8 +71,12 @@ class LearnerRole(LinkedRole):
         self.dataset: ReplayDataset | None = None
 
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
-        """The newest weights, or None if `have` is their version or there are none yet."""
-        return self._weights.get(None if have is None else Version(*have))
+        """The newest weights, or None if `have` is their version or there are none yet, and no others come soon.
+
+        Who acts has them as soon as they are there, and not when it asks the next time.
+        """
+        patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
+        return self._weights.get(None if have is None else Version(*have), patience)
 
     def seconds_short_of_data(self) -> float:
         """How long the learner has been waiting for a batch by now; 0 while it learns."""
@@ -119,7 +127,7 @@ class LearnerRole(LinkedRole):
         self.learn()
 
     def learn(self) -> bool:
-        """One learner step; waits for its batch.  False if none was made."""
+        """One call of the learner, which makes a learner step or several; waits for data.  False if none was made."""
         assert self._reader is not None
         try:
             update = self._learner.step(self._reader)
@@ -135,9 +143,10 @@ class LearnerRole(LinkedRole):
             logging.info("first learner step done")
         if update.priorities is not None:
             self._send_priorities(update.priorities)
-        self._steps += 1
+        self._steps += update.steps
         if self._rank == 0:
-            self._weights.offer(self._steps, self._policy_variables)
+            soon_again = not self.context.cooperative and self._reader.has_next()
+            self._weights.offer(self._steps, self._policy_variables, soon_again)
         now = time.monotonic()
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
@@ -228,27 +237,36 @@ class _PublishedWeights:
     """A consistent copy of the weights for those who ask, made between two steps and only when somebody has asked."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._incarnation = 0
         self._version: Version | None = None
-        self._values: list[np.ndarray] = []
+        self._packed = np.zeros(0, np.uint8)
         self._wanted = True
+        self._next = 0.0
 
     def begin(self, incarnation: int) -> None:
         self._incarnation = incarnation
 
-    def offer(self, step: int, variables: Sequence[tf.Variable]) -> None:
-        if not self._wanted:
+    def offer(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
+        """Copies the weights if they are wanted; if the next are on their way, then only after some milliseconds."""
+        now = time.monotonic()
+        if not self._wanted or (soon_again and now < self._next):
             return
-        values = [variable.numpy() for variable in variables]
-        with self._lock:
+        self._next = now + _WEIGHTS_SECONDS
+        packed = pack_weights(variable.numpy() for variable in variables)
+        with self._changed:
             self._version = Version(self._incarnation, step)
-            self._values = values
+            self._packed = packed
             self._wanted = False
+            self._changed.notify_all()
 
-    def get(self, have: Version | None) -> Snapshot | None:
-        with self._lock:
+    def get(self, have: Version | None, patience: float) -> Snapshot | None:
+        """Waits for up to `patience` seconds for weights other than those at hand."""
+        with self._changed:
             self._wanted = True
-            if self._version is None or self._version == have:
+            if not self._changed.wait_for(lambda: self._version not in (None, have), patience):
                 return None
-            return (self._version.incarnation, self._version.step), list(self._values)
+            assert self._version is not None
+            # Who has got these will want the next.
+            self._wanted = True
+            return (self._version.incarnation, self._version.step), self._packed

@@ -21,9 +21,18 @@ class Drawn(NamedTuple):
 
 
 def shard_dataset(
-    replay: ReplayHandle, table: str, signature: ReplayItem, shard: int, block: int, priority_exponent: float
+    replay: ReplayHandle,
+    table: str,
+    signature: ReplayItem,
+    shard: int,
+    block: int,
+    priority_exponent: float,
+    blocks: int = 1,
 ) -> tf.data.Dataset:
-    """Blocks of `block` items of one shard, `Drawn`; probabilities and numbers of items are those in the shard."""
+    """Blocks of `block` items of one shard, `blocks` of them at a time, `Drawn`.
+
+    Probabilities and numbers of items are those in the shard.
+    """
     items = reverb.TrajectoryDataset(
         server_address=replay.address(shard),
         table=table,
@@ -52,7 +61,7 @@ def shard_dataset(
             mass=mass,
         )
 
-    return items.batch(block, drop_remainder=True).map(describe)
+    return items.batch(blocks * block, drop_remainder=True).map(describe)
 
 
 def drawn_spec(signature: ReplayItem, batch: int) -> Drawn:

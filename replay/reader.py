@@ -56,6 +56,10 @@ class BatchReader(Iterator[Any]):
         finally:
             self._waiting_since = None
 
+    def has_next(self) -> bool:
+        """Whether a batch is there, so that `next` would not wait."""
+        return not self._generation.batches.empty()
+
     @property
     def seconds_waited(self) -> float:
         """How long `next` has been waiting for a batch by now; 0 if it is not."""

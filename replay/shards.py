@@ -27,8 +27,9 @@ def drawn_dataset(
     read: Callable[[ReplayItem], Sample],
     replica_batch: int,
     priority_exponent: float = 0.0,
+    updates_per_call: int = 1,
 ) -> tf.data.Dataset:
-    """Batches of `replica_batch` items as `Sample` with `info`.
+    """Batches of `replica_batch` items as `Sample` with `info`, `updates_per_call` of them side by side along B.
 
     An item is drawn with probability P(shard) p(item | shard), where P(shard) is the shard's part of the priority mass
     of all shards that answer.
@@ -41,11 +42,14 @@ def drawn_dataset(
       read: turns a batch of items into a `Sample`.
       replica_batch: items in a batch of one replica.
       priority_exponent: of the table, see `tables.replay_table`.
+      updates_per_call: batches that are learnt from in a call.
     """
     if layout.shards == 1:
-        drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent)
+        drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent, updates_per_call)
     else:
-        drawn = sharded_dataset(replay, layout.shards, table, signature, replica_batch, priority_exponent)
+        drawn = sharded_dataset(
+            replay, layout.shards, table, signature, replica_batch, priority_exponent, updates_per_call
+        )
 
     @tf.autograph.experimental.do_not_convert
     def sample(batch: Drawn) -> Sample:
@@ -55,9 +59,18 @@ def drawn_dataset(
 
 
 def sharded_dataset(
-    replay: ReplayHandle, shards: int, table: str, signature: ReplayItem, batch: int, priority_exponent: float
+    replay: ReplayHandle,
+    shards: int,
+    table: str,
+    signature: ReplayItem,
+    batch: int,
+    priority_exponent: float,
+    updates_per_call: int = 1,
 ) -> tf.data.Dataset:
-    """Batches of `batch` items, `Drawn` from all shards, with probabilities and numbers of items over all shards."""
+    """Batches of `batch` items, `Drawn` from all shards, with probabilities and numbers of items over all shards.
+
+    Of `updates_per_call` batches side by side each is drawn by itself.
+    """
     block = max(1, batch // shards)
 
     def reader(shard: int) -> BatchReader:
@@ -71,9 +84,9 @@ def sharded_dataset(
         draws = ShardedDraws([reader(shard) for shard in range(shards)], batch)
         with contextlib.closing(draws):
             while True:
-                yield draws.draw()
+                yield concatenated([draws.draw() for _ in range(updates_per_call)])
 
-    return tf.data.Dataset.from_generator(generate, output_signature=drawn_spec(signature, batch))
+    return tf.data.Dataset.from_generator(generate, output_signature=drawn_spec(signature, updates_per_call * batch))
 
 
 class ShardedDraws:
@@ -134,7 +147,12 @@ class ShardedDraws:
                     probability=share * drawn.info.probability, items=np.full_like(drawn.info.items, items)
                 )
                 taken.append(drawn._replace(info=info))
-        return tree.map_structure(lambda *leaves: np.concatenate(leaves), *taken)
+        return concatenated(taken)
+
+
+def concatenated(drawn: Sequence[Drawn]) -> Drawn:
+    """Some items after the other, as arrays."""
+    return drawn[0] if len(drawn) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *drawn)
 
 
 def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:

@@ -32,17 +32,17 @@ class ParameterServer:
         self._incarnation += 1
         return self._incarnation
 
-    def publish(self, version: tuple[int, int], values: "Sequence[np.ndarray]") -> None:
+    def publish(self, version: tuple[int, int], packed: "np.ndarray") -> None:
         """Takes weights in the order of `Policy.variables`; those older than the newest are left aside.
 
         Args:
           version: incarnation of the learner, and its step.
-          values: arrays.
+          packed: by `agents.weights.pack_weights`.
         """
         # A server that was restarted learns again which incarnations there were.
         self._incarnation = max(self._incarnation, version[0])
         if self._newest is None or tuple(version) >= self._newest[0]:
-            self._newest = ((version[0], version[1]), list(values))
+            self._newest = ((version[0], version[1]), packed)
 
     def get_variables(self, have: tuple[int, int] | None) -> "Snapshot | None":
         """The newest version and its values; None if `have` is that version, or there are none yet."""

@@ -12,6 +12,7 @@ from typing import Any
 import ray
 import tensorflow as tf
 
+from ...agents.weights import pack_weights
 from ...data import CallboardError, Priorities, Update, Version
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from ..batches import distributed_batches
@@ -76,7 +77,11 @@ class Training:
         self._replay = replay_handle(parts.replay)
 
     def run(self, steps: int | None) -> int:
-        """Makes so many steps, or goes on until told to stop; gives their number."""
+        """Makes so many steps, or the few more that the agent's last call makes; None goes on until told to stop.
+
+        Returns:
+          The number of steps made.
+        """
         Heartbeat(self._replay, self._ended)
         self._reader = reader = BatchReader(self._make_batches, self._stopped, self._replay_life)
         if self._rank == 0:
@@ -98,7 +103,7 @@ class Training:
 
     def _learn(self, reader: BatchReader) -> None:
         self._update = update = self._learner.step(reader)
-        self._steps += 1
+        self._steps += update.steps
         if update.priorities is not None:
             self._send_priorities(update.priorities)
 
@@ -134,7 +139,8 @@ class Training:
 
     def _publish(self) -> "ray.ObjectRef[Any]":
         version = Version(self._incarnation, self._steps)
-        return self._parts.weights.publish.remote(tuple(version), [variable.numpy() for variable in self._variables])
+        packed = pack_weights(variable.numpy() for variable in self._variables)
+        return self._parts.weights.publish.remote(tuple(version), packed)
 
     def _report(self) -> "ray.ObjectRef[Any]":
         metrics = {} if self._update is None else {name: float(value) for name, value in self._update.metrics.items()}

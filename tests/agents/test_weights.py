@@ -1,10 +1,12 @@
 """The client through which actors get their weights."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.weights import WeightClient
+from callboard.agents.weights import WeightClient, pack_weights, unpack_weights
 from callboard.data import Version
 
 
@@ -20,8 +22,7 @@ class Source:
         self.asked.append(have)
         if have == self.version:
             return None
-        # Without annotations and tuples of one's own: what travels is plain.
-        return self.version, [np.full((2,), self.scale, np.float32), np.float32(2 * self.scale)]
+        return self.version, pack_weights([np.full((2,), self.scale, np.float32), np.float32(2 * self.scale)])
 
 
 @pytest.fixture
@@ -87,3 +88,30 @@ def test_weights_of_another_policy_are_refused(variables):
     client.fetch()
     with pytest.raises(ValueError):
         client.apply()
+    assert variables[0].numpy().tolist() == [0, 0]
+
+
+def test_values_of_all_kinds_travel_exactly_as_one_piece_of_bytes():
+    rng = np.random.default_rng(0)
+    # A single byte leaves those after it at odd addresses.
+    values = [
+        np.array(True),
+        rng.normal(size=(3, 2)).astype(np.float32),
+        np.array(2**40 + 1),
+        rng.normal(size=(2,)),
+        np.zeros((0, 4), np.float32),
+    ]
+    variables = [tf.Variable(np.zeros_like(value)) for value in values]
+    packed = pack_weights(values)
+    assert packed.dtype == np.uint8 and packed.shape == (1 + 24 + 8 + 16,)
+    for unpacked, value in zip(unpack_weights(packed, variables), values, strict=True):
+        assert unpacked.dtype == value.dtype
+        np.testing.assert_array_equal(unpacked, value)
+
+    client = WeightClient(types.SimpleNamespace(get_variables=lambda have: ((1, 0), packed)), variables)
+    client.fetch()
+    assert client.apply()
+    # What was sent may be used again.
+    packed[:] = 0
+    for variable, value in zip(variables, values, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)

@@ -13,7 +13,7 @@ import ray
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.agents.sac import Sac
-from callboard.agents.weights import WeightClient
+from callboard.agents.weights import WeightClient, pack_weights
 from callboard.data import CallboardError, Version
 from callboard.launch.experiment import Experiment
 from callboard.launch.ray_parts import RemoteWeights, replay_handle, rollout, start_parts, train
@@ -24,27 +24,27 @@ def test_a_parameter_server_gives_the_newest_weights_to_those_who_have_others():
     server = servers.ParameterServer()
     assert server.get_variables(None) is None
     first = server.begin()
-    server.publish((first, 0), [np.zeros(2)])
-    version, values = server.get_variables(None)
-    assert version == (first, 0) and values[0].tolist() == [0, 0]
+    server.publish((first, 0), np.zeros(2))
+    version, packed = server.get_variables(None)
+    assert version == (first, 0) and packed.tolist() == [0, 0]
     # As a version arrives that has travelled as a list.
     assert server.get_variables([first, 0]) is None
-    server.publish((first, 7), [np.ones(2)])
+    server.publish((first, 7), np.ones(2))
     assert server.get_variables((first, 0))[0] == (first, 7)
 
 
 def test_a_learner_that_begins_anew_is_newer_than_the_one_before():
     server = servers.ParameterServer()
     first, second = server.begin(), server.begin()
-    server.publish((second, 0), [np.ones(1)])
+    server.publish((second, 0), np.ones(1))
     # The learner before may still have had a call on its way.
-    server.publish((first, 900), [np.zeros(1)])
+    server.publish((first, 900), np.zeros(1))
     assert server.get_variables(None)[0] == (second, 0)
 
 
 def test_a_parameter_server_that_was_restarted_learns_which_learners_there_were():
     server = servers.ParameterServer()
-    server.publish((5, 12), [np.ones(1)])
+    server.publish((5, 12), np.ones(1))
     assert server.begin() == 6
 
 
@@ -196,7 +196,7 @@ def test_sac_learns_on_the_parts_also_when_ray_starts_servers_and_a_rollout_agai
     assert version > early and version.incarnation == 1
     assert any((old != new).any() for old, new in zip(before, after, strict=True))
 
-    ray.get(parts.weights.publish.remote((99, 0), after), timeout=30)
+    ray.get(parts.weights.publish.remote((99, 0), pack_weights(after)), timeout=30)
     assert published_incarnation(parts) == 99
     ray.kill(parts.weights, no_restart=False)
     # A server that was started again knows nothing of that, and is told once more by the learner that there is.

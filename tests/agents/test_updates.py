@@ -1,0 +1,117 @@
+"""Several updates in one call do what they do one by one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from callboard.agents.acting import trace_layout
+from callboard.agents.apex import Apex
+from callboard.agents.sac import Sac
+from callboard.agents.updates import CompiledUpdates
+from callboard.data import ItemInfo, Layout, Priorities, Record, Sample
+from callboard.specs import EnvironmentSpec
+
+BATCH = 4
+UPDATES = 3
+OBSERVATION = dm_specs.Array((2,), np.float32)
+SMALL: dict[str, Any] = dict(batch_size=BATCH, hidden_sizes=(4,))
+AGENTS = {
+    # The target network is renewed in the middle of a call.
+    "apex": (
+        Apex(**SMALL, n_step=2, target_update_period=2, learning_rate=0.01),
+        EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3)),
+    ),
+    # Draws other noise at every step.
+    "sac": (
+        Sac(**SMALL, critic_learning_rate=0.01),
+        EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)),
+    ),
+}
+
+
+def random_sample(layout, length, seed):
+    rng = np.random.default_rng(seed)
+
+    def values(spec, leading):
+        drawn = rng.uniform(-1, 1, (*leading, *spec.shape))
+        return drawn.astype(spec.dtype.as_numpy_dtype) if spec.dtype.is_floating else np.zeros_like(drawn, int)
+
+    record: Record = tree.map_structure(lambda spec: values(spec, (length, BATCH)), layout.record)
+    flag = np.zeros((length + 1, BATCH), bool)
+    observation = tree.map_structure(lambda spec: values(spec, (length + 1, BATCH)), layout.record.observation)
+    info = ItemInfo(
+        key=np.arange(BATCH, dtype=np.uint64) + 10 * seed,
+        shard=np.full(BATCH, seed, np.int32),
+        probability=rng.uniform(0.01, 0.1, BATCH),
+        items=np.full(BATCH, 50, np.int64),
+    )
+    return Sample(record._replace(observation=observation, first=flag, last=flag), (), info)
+
+
+def side_by_side(samples):
+    record = tree.map_structure(lambda *leaves: np.concatenate(leaves, axis=1), *(sample.record for sample in samples))
+    info = tree.map_structure(lambda *leaves: np.concatenate(leaves), *(sample.info for sample in samples))
+    return Sample(record, (), info)
+
+
+def learn(name, at_once):
+    """Weights after the updates of two calls, or of as many as there are batches, and what each call returned."""
+    agent, spec = AGENTS[name]
+    agent = type(agent)(**{**vars(agent), "updates_per_call": UPDATES if at_once else 1})
+    layout = Layout(spec, BATCH, actors=1, shards=1, replicas=1, seed=1, max_steps=10**6)
+    tf.keras.utils.set_random_seed(1)
+    networks = agent.make_networks(layout)
+    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
+    layout = trace_layout(agent, layout, networks)
+    samples = [random_sample(layout, getattr(agent, "n_step", 1), seed) for seed in range(2 * UPDATES)]
+    if at_once:
+        samples = [side_by_side(samples[:UPDATES]), side_by_side(samples[UPDATES:])]
+    dataset = iter(tf.data.Dataset.from_generator(lambda: samples, output_signature=spec_of(samples[0])))
+    updates = [learner.step(dataset) for _ in samples]
+    return [variable.numpy() for variable in networks.variables], updates
+
+
+def spec_of(sample):
+    return tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), sample)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_call_of_several_updates_does_what_they_do_in_turn(name):
+    one_by_one, single = learn(name, at_once=False)
+    together, calls = learn(name, at_once=True)
+    for weight, expected in zip(together, one_by_one, strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-4, atol=1e-6)
+    assert [update.steps for update in single] == [1] * 2 * UPDATES
+    assert [update.steps for update in calls] == [UPDATES] * 2
+    for number, call in enumerate(calls):
+        of_call = single[number * UPDATES :][:UPDATES]
+        # Metrics are those of the last one.
+        assert set(call.metrics) == set(of_call[-1].metrics)
+        for metric, value in call.metrics.items():
+            assert float(value) == pytest.approx(float(of_call[-1].metrics[metric]), rel=1e-3, abs=1e-5)
+        if name == "apex":
+            leaves = zip(*(update.priorities for update in of_call), strict=True)
+            expected = Priorities(*map(np.concatenate, leaves))
+            np.testing.assert_array_equal(call.priorities.key, expected.key)
+            np.testing.assert_array_equal(call.priorities.shard, expected.shard)
+            np.testing.assert_allclose(call.priorities.priority, expected.priority, rtol=1e-3, atol=1e-5)
+        else:
+            assert call.priorities is None
+
+
+def test_each_update_begins_with_what_the_one_before_has_left():
+    """A chain that shows any other order: x <- 2 x + batch."""
+    value = tf.Variable(0.0)
+
+    def update(sample):
+        value.assign(2 * value + sample.record[0, 0])
+        return {"value": value.read_value()}
+
+    several = CompiledUpdates(update, tf.distribute.get_strategy(), updates_per_call=4)
+    sample = Sample(tf.constant([[1.0, 10.0, 100.0, 1000.0]]), ())
+    assert float(several(sample).metrics["value"]) == 8 + 40 + 200 + 1000
+    assert float(several(sample).metrics["value"]) == 16 * 1248 + 1248
