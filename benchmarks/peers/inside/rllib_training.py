@@ -73,7 +73,8 @@ def train(work, config, learner_class, envs=ENVS, unroll=UNROLL, model=None):
     config = (
         config.environment(work.task)
         .env_runners(num_env_runners=ACTORS, num_envs_per_env_runner=envs, rollout_fragment_length=unroll)
-        .learners(num_gpus_per_learner=0, learner_class=counting(learner_class))
+        # Ray gives a process as many threads as it has cores.
+        .learners(num_gpus_per_learner=0, num_cpus_per_learner=2, learner_class=counting(learner_class))
         .rl_module(**module)
         .debugging(seed=work.seed, log_level="ERROR")
         .reporting(min_time_s_per_iteration=5)
