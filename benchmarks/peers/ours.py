@@ -29,7 +29,7 @@ class CountedImpala(Impala):
 
         def learn_and_count(iterator: Any) -> Any:
             update = learn(iterator)
-            trained.update(self.unroll_length * self.batch_size)
+            trained.update(update.steps * self.unroll_length * self.batch_size)
             return update
 
         learner.step = learn_and_count  # type: ignore[method-assign]
