@@ -123,6 +123,7 @@ class LinkedRole(Role):
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
             lives=lambda: [self.link.state.identities.get(shard.name, "") for shard in replay],
+            in_process=self.context.one_process,
         )
 
     def run(self) -> None:

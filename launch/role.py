@@ -32,6 +32,8 @@ class NodeContext:
     """The port that this node may bind, on all interfaces; None where it shall bind none."""
     cooperative: bool = False
     """Whether all roles share one thread (the inline launcher): no role may then wait for another."""
+    one_process: bool = False
+    """Whether all roles share one process."""
 
 
 class Role:

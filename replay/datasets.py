@@ -81,7 +81,7 @@ def queue_dataset(
         table=table,
         dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
-        max_in_flight_samples_per_worker=blocks,
+        max_in_flight_samples_per_worker=replay.samples_in_flight(blocks),
         num_workers_per_iterator=1,  # More would hand out the queue in any order.
     )
     replay.received.prepare()

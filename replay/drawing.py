@@ -39,7 +39,7 @@ def shard_dataset(
         dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
         # What waits here was drawn by priorities that are older than those of the newest updates.
-        max_in_flight_samples_per_worker=2 * block,
+        max_in_flight_samples_per_worker=replay.samples_in_flight(2 * block),
         num_workers_per_iterator=1,
     )
 

@@ -89,6 +89,7 @@ def make_local_roles(
             tell=functools.partial(_tell_or_bind, node, tell),
             port=None,
             cooperative=True,
+            one_process=True,
         )
         roles[node.name] = role = node.make_role(context)
         for handle in node._created_handles:

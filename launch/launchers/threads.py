@@ -24,7 +24,12 @@ class ThreadWorker:
         self._node = node
         self._events = events
         self._context = NodeContext(
-            name=node.name, identity=uuid.uuid4().hex, stop=threading.Event(), tell=self._tell, port=port
+            name=node.name,
+            identity=uuid.uuid4().hex,
+            stop=threading.Event(),
+            tell=self._tell,
+            port=port,
+            one_process=True,
         )
         self._thread = threading.Thread(target=self._run, name=node.name, daemon=True)
 

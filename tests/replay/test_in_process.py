@@ -1,0 +1,54 @@
+"""Reading from a server in the reader's own process, where Reverb asks for samples anew every three seconds."""
+
+import dataclasses
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+import reverb
+import tick_streams
+import tree
+from reading import read_batches
+
+from callboard.replay import queue_dataset, sequence_signature
+
+ENVS, LENGTH = 4, 2
+SIGNATURE = sequence_signature(tick_streams.layout(ENVS), LENGTH, ENVS)
+READERS, BATCHES = 24, 8
+REQUEST_SECONDS = 3.0
+
+
+@pytest.mark.slow
+def test_no_item_is_lost_that_comes_when_a_request_runs_out(serve):
+    """Batches of two items are read from many queues at once; each item comes three seconds after the last one."""
+    tables = [f"queue_{number}" for number in range(READERS)]
+    replay = serve([reverb.Table.queue(table, 4, signature=SIGNATURE) for table in tables])
+    replay = dataclasses.replace(replay, in_process=True)
+    item = tree.map_structure(lambda spec: np.zeros(spec.shape, spec.dtype.as_numpy_dtype), SIGNATURE)
+    complete = []
+
+    def read(table):
+        read_batches(queue_dataset(replay, table, SIGNATURE, 2 * ENVS), BATCHES)
+        complete.append(table)
+
+    def write(number):
+        pauses = random.Random(number)
+        with replay.client().trajectory_writer(1) as writer:
+            for sent in range(2 * BATCHES):
+                writer.append(item._replace(identity=np.array([number, sent], np.int64)))
+                writer.create_item(tables[number], 1.0, tree.map_structure(lambda column: column[-1], writer.history))
+                writer.flush()
+                threading.Event().wait(REQUEST_SECONDS + pauses.uniform(-0.002, 0.004))
+
+    readers = [threading.Thread(target=read, args=(table,), daemon=True) for table in tables]
+    writers = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(READERS)]
+    for thread in readers + writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    deadline = time.monotonic() + 10.0
+    for thread in readers:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert sorted(complete) == sorted(tables)
