@@ -180,6 +180,7 @@ child = subprocess.Popen(sleep)
 # One that knows no parent, and is in a session of its own.
 code = f"import subprocess; print(subprocess.Popen({sleep}, start_new_session=True, stdout=2).pid)"
 orphan = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True).stdout.strip()
+open(f"/dev/shm/torch_{os.getpid()}_1_0", "w").close()
 open("pids", "w").write(f"{os.getpid()} {child.pid} {orphan}\\n")
 time.sleep(100)
 """
@@ -193,8 +194,10 @@ def test_nothing_is_left_running(stubborn, monkeypatch):
         assert program.wait(lambda: path.exists() and path.read_text().endswith("\n"), 30.0)
         pids = [int(pid) for pid in path.read_text().split()]
         assert len(pids) == 3 and all(alive(pid) for pid in pids)
+        shared = pathlib.Path(f"/dev/shm/torch_{pids[0]}_1_0")
+        assert shared.exists()
     assert not any(alive(pid) for pid in pids)
-    assert not path.parent.exists()
+    assert not path.parent.exists() and not shared.exists()
 
 
 def test_a_program_that_ends_shows_its_last_lines():
