@@ -125,25 +125,29 @@ def contests(quick: bool) -> list[Contest]:
 def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) -> list[CaseResult]:
     """Measures all that is installed; see `harness.run_benchmark` for the arguments.
 
-    A peer that fails is named, and the others go on; its cases have fewer repeats, or are left out.
+    A side that fails is named, and the others go on; its cases have fewer repeats, or are left out.
 
     Raises:
-      SideFailed: our own side has failed.
+      SideFailed: there was something to measure, and nothing of it could be.
     """
     present = [peer for peer in PEERS if peer.python().exists()]
     for peer in PEERS:
         if peer not in present:
             say(f"{peer.name} is left out: {peer.python()} does not exist, make it with {_HERE / 'setup'}")
-    cases = []
+    cases: list[CaseResult] = []
+    tried = False
     # A program that is running is ended with this one, whichever way it is ended.
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         for contest in contests(quick):
             peers = [peer for peer in present if only in _case_name(contest, peer)]
             if peers:
+                tried = True
                 cases += _measure_contest(contest, peers, repeats, say)
     finally:
         signal.signal(signal.SIGTERM, before)
+    if tried and not cases:
+        raise SideFailed("neither side of any case could be measured together with the other")
     return cases
 
 
@@ -191,8 +195,6 @@ def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[
         ) as program:
             figure = contest.measure(program)
     except ProgramFailed as failure:
-        if peer is None:
-            raise SideFailed(f"{contest.name}: {failure}") from failure
         say(f"{contest.name}, {name} has failed, and the others go on: {failure}")
         return None
     say(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{figure.detail}")

@@ -264,15 +264,26 @@ def test_what_was_given_up_says_so_and_what_fails_is_left_out(measured):
     assert case.reached and case.limit == [150.0, 40.0, 150.0]
 
 
-def test_a_peer_that_fails_is_named_and_ours_must_not(monkeypatch):
+def test_a_side_that_fails_is_named(monkeypatch):
     lines = []
-    monkeypatch.setattr(Peer, "command", lambda *arguments: [sys.executable, "-c", "print('broken'); 1 / 0"])
+    broken = [sys.executable, "-c", "print('broken'); 1 / 0"]
+    monkeypatch.setattr(Peer, "command", lambda *arguments: broken)
+    monkeypatch.setattr(ours, "command", lambda *arguments: broken)
     one = contest(measure=lambda program: Figure(rates(program, 0.0, 1.0, 30.0).steps))
-    assert rounds._measure_side(one, A, 1, lines.append) is None
-    assert "A has failed" in lines[0] and "ZeroDivisionError" in lines[0]
-    monkeypatch.setattr(ours, "command", lambda *arguments: [sys.executable, "-c", "1 / 0"])
-    with pytest.raises(SideFailed, match="ZeroDivisionError"):
-        rounds._measure_side(one, None, 1, lines.append)
+    for side, name in ((A, "A"), (None, "ours")):
+        assert rounds._measure_side(one, side, 1, lines.append) is None
+        assert f"{name} has failed" in lines[-1] and "ZeroDivisionError" in lines[-1]
+
+
+def test_no_figure_at_all_is_a_failure(monkeypatch, measured):
+    figures, _ = measured
+    figures |= {"A": [None], "ours": [None]}
+    monkeypatch.setattr(rounds, "PEERS", (A,))
+    monkeypatch.setattr(Peer, "python", lambda peer: pathlib.Path(sys.executable))
+    with pytest.raises(SideFailed):
+        rounds.measure(1, quick=True, only="images", say=lambda line: None)
+    # Nobody has asked for anything.
+    assert rounds.measure(1, quick=True, only="no such case", say=lambda line: None) == []
 
 
 def test_a_peer_that_is_not_there_is_left_out(monkeypatch, tmp_path):
