@@ -149,8 +149,8 @@ def test_rates_are_taken_from_update_to_update():
         Counts(1.0, 200, 100, 1),  # The first update: from here on it warms up.
         Counts(2.0, 900, 300, 2),
         Counts(4.0, 1000, 500, 3),  # Warm.
-        Counts(7.0, 9999, 500, 3),  # No update: what was played since is not to be counted.
         Counts(9.0, 1600, 900, 4),
+        Counts(13.0, 9999, 900, 4),  # Long enough, but no update: what was played since has not been learnt from.
         Counts(14.0, 2000, 1500, 5),
         Counts(20.0, 9999, 9999, 6),
     )
