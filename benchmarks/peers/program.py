@@ -17,8 +17,10 @@ import psutil
 from .inside.work import TALLY
 
 _POLL_SECONDS = 0.1
-_END_SECONDS = 30.0
+_END_SECONDS = 5.0
+"""For an orderly end, which nothing depends on: a run of ours has then told its processes to end."""
 _LOG_LINES = 15
+_SHARED_MEMORY = pathlib.Path("/dev/shm")
 
 
 class ProgramFailed(Exception):
@@ -134,6 +136,10 @@ class Program:
                 process.kill()
         psutil.wait_procs(started, _END_SECONDS)
         self._process.wait()
+        for process in started:
+            # PyTorch's shared memory, which would stay until the machine is started anew.
+            for path in _SHARED_MEMORY.glob(f"torch_{process.pid}_*"):
+                path.unlink(missing_ok=True)
 
     def _started(self) -> set[psutil.Process]:
         """Its processes: the children of its children, and those without a parent, which still know the directory."""

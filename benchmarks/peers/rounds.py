@@ -56,10 +56,13 @@ PEERS = (
 
 
 class Figure(NamedTuple):
-    """What one program gave, and whether it is less than the truth, since it was ended before."""
+    """What one program gave."""
 
     value: float
     ended: bool = False
+    """Whether the program was ended before, so that the truth is more than this."""
+    detail: str = ""
+    """What else was counted."""
 
 
 class Contest(NamedTuple):
@@ -74,17 +77,15 @@ class Contest(NamedTuple):
     higher_is_better: bool = True
 
 
-def _steps(program: Program, warm_up: float, seconds: float, patience: float) -> Figure:
-    return Figure(rates(program, warm_up, seconds, patience).steps)
-
-
-def _frames(program: Program, warm_up: float, seconds: float, patience: float) -> Figure:
-    return Figure(rates(program, warm_up, seconds, patience).frames)
+def _rate(program: Program, counted: str, warm_up: float, seconds: float, patience: float) -> Figure:
+    found = rates(program, warm_up, seconds, patience)
+    detail = f" ({found.steps:,.0f} environment steps/s, {found.frames:,.0f} trained frames/s)"
+    return Figure(getattr(found, counted), detail=detail)
 
 
 def _seconds(program: Program, limit: float) -> Figure:
     found = seconds_to(program, _RETURN, _EPISODES, limit)
-    return Figure(limit, ended=True) if found is None else Figure(found)
+    return Figure(limit, ended=True, detail=", not reached") if found is None else Figure(found)
 
 
 def contests(quick: bool) -> list[Contest]:
@@ -98,7 +99,7 @@ def contests(quick: bool) -> list[Contest]:
             "cartpole",
             "rate",
             "environment steps/s",
-            functools.partial(_steps, **cartpole),
+            functools.partial(_rate, counted="steps", **cartpole),
             lambda peer: peer.target,
         ),
         Contest(
@@ -110,32 +111,43 @@ def contests(quick: bool) -> list[Contest]:
             lambda peer: 1.0,
             higher_is_better=False,
         ),
-        Contest("images", "images", "rate", "trained frames/s", functools.partial(_frames, **images), lambda peer: 1.5),
+        Contest(
+            "images",
+            "images",
+            "rate",
+            "trained frames/s",
+            functools.partial(_rate, counted="frames", **images),
+            lambda peer: 1.5,
+        ),
     ]
 
 
 def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) -> list[CaseResult]:
     """Measures all that is installed; see `harness.run_benchmark` for the arguments.
 
-    A peer that fails is named, and the others go on; its cases have fewer repeats, or are left out.
+    A side that fails is named, and the others go on; its cases have fewer repeats, or are left out.
 
     Raises:
-      SideFailed: our own side has failed.
+      SideFailed: there was something to measure, and nothing of it could be.
     """
     present = [peer for peer in PEERS if peer.python().exists()]
     for peer in PEERS:
         if peer not in present:
             say(f"{peer.name} is left out: {peer.python()} does not exist, make it with {_HERE / 'setup'}")
-    cases = []
+    cases: list[CaseResult] = []
+    tried = False
     # A program that is running is ended with this one, whichever way it is ended.
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         for contest in contests(quick):
             peers = [peer for peer in present if only in _case_name(contest, peer)]
             if peers:
+                tried = True
                 cases += _measure_contest(contest, peers, repeats, say)
     finally:
         signal.signal(signal.SIGTERM, before)
+    if tried and not cases:
+        raise SideFailed("neither side of any case could be measured together with the other")
     return cases
 
 
@@ -183,11 +195,9 @@ def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[
         ) as program:
             figure = contest.measure(program)
     except ProgramFailed as failure:
-        if peer is None:
-            raise SideFailed(f"{contest.name}: {failure}") from failure
         say(f"{contest.name}, {name} has failed, and the others go on: {failure}")
         return None
-    say(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{', not reached' if figure.ended else ''}")
+    say(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{figure.detail}")
     return figure
 
 

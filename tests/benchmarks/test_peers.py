@@ -149,8 +149,8 @@ def test_rates_are_taken_from_update_to_update():
         Counts(1.0, 200, 100, 1),  # The first update: from here on it warms up.
         Counts(2.0, 900, 300, 2),
         Counts(4.0, 1000, 500, 3),  # Warm.
-        Counts(7.0, 9999, 500, 3),  # No update: what was played since is not to be counted.
         Counts(9.0, 1600, 900, 4),
+        Counts(13.0, 9999, 900, 4),  # Long enough, but no update: what was played since has not been learnt from.
         Counts(14.0, 2000, 1500, 5),
         Counts(20.0, 9999, 9999, 6),
     )
@@ -180,6 +180,7 @@ child = subprocess.Popen(sleep)
 # One that knows no parent, and is in a session of its own.
 code = f"import subprocess; print(subprocess.Popen({sleep}, start_new_session=True, stdout=2).pid)"
 orphan = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True).stdout.strip()
+open(f"/dev/shm/torch_{os.getpid()}_1_0", "w").close()
 open("pids", "w").write(f"{os.getpid()} {child.pid} {orphan}\\n")
 time.sleep(100)
 """
@@ -193,8 +194,10 @@ def test_nothing_is_left_running(stubborn, monkeypatch):
         assert program.wait(lambda: path.exists() and path.read_text().endswith("\n"), 30.0)
         pids = [int(pid) for pid in path.read_text().split()]
         assert len(pids) == 3 and all(alive(pid) for pid in pids)
+        shared = pathlib.Path(f"/dev/shm/torch_{pids[0]}_1_0")
+        assert shared.exists()
     assert not any(alive(pid) for pid in pids)
-    assert not path.parent.exists()
+    assert not path.parent.exists() and not shared.exists()
 
 
 def test_a_program_that_ends_shows_its_last_lines():
@@ -261,15 +264,26 @@ def test_what_was_given_up_says_so_and_what_fails_is_left_out(measured):
     assert case.reached and case.limit == [150.0, 40.0, 150.0]
 
 
-def test_a_peer_that_fails_is_named_and_ours_must_not(monkeypatch):
+def test_a_side_that_fails_is_named(monkeypatch):
     lines = []
-    monkeypatch.setattr(Peer, "command", lambda *arguments: [sys.executable, "-c", "print('broken'); 1 / 0"])
+    broken = [sys.executable, "-c", "print('broken'); 1 / 0"]
+    monkeypatch.setattr(Peer, "command", lambda *arguments: broken)
+    monkeypatch.setattr(ours, "command", lambda *arguments: broken)
     one = contest(measure=lambda program: Figure(rates(program, 0.0, 1.0, 30.0).steps))
-    assert rounds._measure_side(one, A, 1, lines.append) is None
-    assert "A has failed" in lines[0] and "ZeroDivisionError" in lines[0]
-    monkeypatch.setattr(ours, "command", lambda *arguments: [sys.executable, "-c", "1 / 0"])
-    with pytest.raises(SideFailed, match="ZeroDivisionError"):
-        rounds._measure_side(one, None, 1, lines.append)
+    for side, name in ((A, "A"), (None, "ours")):
+        assert rounds._measure_side(one, side, 1, lines.append) is None
+        assert f"{name} has failed" in lines[-1] and "ZeroDivisionError" in lines[-1]
+
+
+def test_no_figure_at_all_is_a_failure(monkeypatch, measured):
+    figures, _ = measured
+    figures |= {"A": [None], "ours": [None]}
+    monkeypatch.setattr(rounds, "PEERS", (A,))
+    monkeypatch.setattr(Peer, "python", lambda peer: pathlib.Path(sys.executable))
+    with pytest.raises(SideFailed):
+        rounds.measure(1, quick=True, only="images", say=lambda line: None)
+    # Nobody has asked for anything.
+    assert rounds.measure(1, quick=True, only="no such case", say=lambda line: None) == []
 
 
 def test_a_peer_that_is_not_there_is_left_out(monkeypatch, tmp_path):
