@@ -2,7 +2,7 @@
 
 From the root of the repository, with the extra `ray` installed:
 
-    python benchmarks/replay_server.py --output benchmarks/results/replay_server.json
+    python -m callboard.benchmarks.replay_server --output benchmarks/results/replay_server.json
 
 Both are written to from the same processes, in turns within every repeat.  A transition counts once its store has
 confirmed it.  The frames are noise, which does not compress.
@@ -21,22 +21,15 @@ from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import tensorflow as tf  # isort: skip  It must come before Ray.
 
-import numpy as np
 import ray
 import reverb
-from dm_env import specs as dm_specs
 
-from callboard import specs
-from callboard.data import Layout, Record
+from callboard.benchmarks.streams import OBSERVATIONS, layout_of, ticks_of
+from callboard.data import Layout
 from callboard.launch.ray_parts import ReplayServer, replay_handle
 from callboard.replay import SequenceWriter, WindowWriter, sequence_signature, window_signature
 
-OBSERVATIONS = {
-    "4 floats": dm_specs.Array((4,), np.float32, name="observation"),
-    "84x84 bytes": dm_specs.Array((84, 84, 1), np.uint8, name="observation"),
-}
 ENVIRONMENTS = 16
 LENGTH = 20
 CAPACITY = 6_400
@@ -130,38 +123,9 @@ class Row(NamedTuple):
     largest: float
 
 
-def layout_of(observation: dm_specs.Array) -> Layout:
-    """Of environments that show `observation` and take one of two actions."""
-    spec = specs.EnvironmentSpec(observation, dm_specs.DiscreteArray(2, np.int32))
-    flag, number = tf.TensorSpec((), tf.bool), tf.TensorSpec((), tf.float32)
-    record = Record(
-        observation=specs.tensor_spec(observation),
-        first=flag,
-        last=flag,
-        action=tf.TensorSpec((), tf.int32),
-        reward=number,
-        discount=number,
-        extras=(),
-        version=tf.TensorSpec((2,), tf.int32),
-    )
-    return Layout(spec, ENVIRONMENTS, actors=2, shards=1, replicas=1, seed=0, max_steps=1, record=record, state=())
-
-
-def ticks_of(layout: Layout) -> list[Record]:
-    """Some ticks of noise, in which no episode ends."""
-    random, shape = np.random.default_rng(0), layout.spec.observation.shape
-    ticks = []
-    for _ in range(64):
-        observation = random.integers(0, 256, (ENVIRONMENTS, *shape)).astype(layout.spec.observation.dtype)
-        no, one = np.zeros(ENVIRONMENTS, bool), np.ones(ENVIRONMENTS, np.float32)
-        action, version = np.zeros(ENVIRONMENTS, np.int32), np.zeros((ENVIRONMENTS, 2), np.int32)
-        ticks.append(Record(observation, no, no, action, one, one, (), version))
-    return ticks
-
-
 def measure(name: str, repeats: int, seconds: float) -> list[Row]:
     """All rates with observations of one kind."""
-    layout = layout_of(OBSERVATIONS[name])
+    layout = layout_of(OBSERVATIONS[name], ENVIRONMENTS)
     server: Any = ReplayServer.remote(Tables(), layout)
     store: Any = ray.remote(num_cpus=1)(Store).remote()
     writers: list[Any] = [ray.remote(num_cpus=1)(Writer).remote(layout) for _ in range(2)]
