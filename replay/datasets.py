@@ -87,14 +87,14 @@ def queue_dataset(
     replay.received.prepare()
 
     @tf.autograph.experimental.do_not_convert
-    def first_time(item: Any) -> tf.Tensor:
-        return replay.received.first_time(item.data.identity)
+    def first_times(items: Any) -> SequenceItem:
+        new = replay.received.first_time(items.data.identity)
+        return tree.map_structure(lambda leaf: leaf[new], items.data)
 
-    dataset = items.filter(first_time).map(lambda item: Sample(record=item.data.record, state=item.data.state))
-    if replica_batch % envs_per_item == 0:
-        if blocks > 1:
-            dataset = dataset.batch(blocks, drop_remainder=True).map(_concatenate_blocks)
-    else:
+    # As many at a time as are needed: a call of a function costs more than what it does.
+    new_items = items.batch(blocks, drop_remainder=True).map(first_times).rebatch(blocks, drop_remainder=True)
+    dataset = new_items.map(lambda items: _concatenate_blocks(Sample(items.record, items.state)))
+    if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut_block(sample, parts)).unbatch()
     return dataset.prefetch(1)

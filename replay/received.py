@@ -4,7 +4,8 @@ import threading
 
 import tensorflow as tf
 
-_NEWEST, _DROPPED = 0, 1
+_DROPPED = -1
+"""Where the number of items that were dropped stands; no slot is negative."""
 # Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way.
 _SLOTS = 64
 
@@ -27,26 +28,27 @@ class ReceivedItems:
         # Not sooner: TensorFlow's devices must not be touched before a learner has made its strategy.
         with self._lock, tf.device("CPU:0"):
             if self._table is None:
-                self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=[-1, 0])
+                self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=-1)
+                self._table.insert(_DROPPED, tf.constant(0, tf.int64))
 
-    def first_time(self, identity: tf.Tensor) -> tf.Tensor:
-        """Whether an item is new, a bool tensor; takes note of it.
+    def first_time(self, identities: tf.Tensor) -> tf.Tensor:
+        """Which items are new, bool `[N]`; takes note of them.
 
         Args:
-          identity: int64 `[2]`, the item's writer, from 0 to 2^56 - 1, and its number.
+          identities: int64 `[N, 2]`, of each item its writer, from 0 to 2^56 - 1, and its number.
         """
         assert self._table is not None
-        writer, number = identity[0], identity[1]
+        writer, number = identities[:, 0], identities[:, 1]
         slot = writer * _SLOTS + number % _SLOTS
-        known = self._table.lookup(slot)
-        new = number > known[_NEWEST]
-        dropped = known[_DROPPED] + tf.cast(~new, tf.int64)
-        self._table.insert(slot, tf.stack([tf.maximum(known[_NEWEST], number), dropped]))
+        known = tf.reshape(self._table.lookup(tf.concat([slot, [_DROPPED]], axis=0)), [-1])
+        # Of one that is here twice, the first is new.
+        same = tf.reduce_all(identities[:, tf.newaxis] == identities, axis=-1)
+        earlier = tf.linalg.band_part(same, -1, 0) & ~tf.linalg.band_part(same, 0, 0)
+        new = (number > known[:-1]) & ~tf.reduce_any(earlier, axis=-1)
+        dropped = known[-1:] + tf.math.count_nonzero(~new, keepdims=True)
+        self._table.insert(tf.concat([slot[new], [_DROPPED]], axis=0), tf.concat([number[new], dropped], axis=0))
         return new
 
     def dropped(self) -> int:
         """Items that had been received before."""
-        if self._table is None:
-            return 0
-        _, noted = self._table.export()
-        return int(tf.reduce_sum(noted[:, _DROPPED]))
+        return 0 if self._table is None else int(self._table.lookup(_DROPPED))
