@@ -155,8 +155,9 @@ class Impala(Agent):
     ) -> ReplayDataset:
         dataset = queue_dataset(
             replay,
+            layout,
             _TABLE,
-            sequence_signature(layout, self.unroll_length, layout.envs_per_actor),
+            self.unroll_length,
             replica_batch=self.updates_per_call * (self.batch_size // layout.replicas),
         )
         items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)

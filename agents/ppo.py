@@ -250,8 +250,7 @@ class Ppo(Agent):
         self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
     ) -> ReplayDataset:
         table = _TABLE.format(input_context.input_pipeline_id)
-        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
-        dataset = queue_dataset(replay, table, signature, self._sequences_at_once(layout))
+        dataset = queue_dataset(replay, layout, table, self.unroll_length, self._sequences_at_once(layout))
         return ReplayDataset(dataset, table, self._items(layout))
 
     def pace(self, layout: Layout) -> Pace:

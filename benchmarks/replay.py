@@ -151,8 +151,7 @@ class OurReplay(Replay):
 
     def reader(self, kind: Kind, layout: Layout) -> Iterator[Any]:
         if kind == "sequences":
-            signature = sequence_signature(layout, LENGTH, ENVS)
-            make = functools.partial(queue_dataset, self._handle(), TABLE, signature, BATCH[kind])
+            make = functools.partial(queue_dataset, self._handle(), layout, TABLE, LENGTH, BATCH[kind])
         else:
             make = functools.partial(
                 drawn_dataset,

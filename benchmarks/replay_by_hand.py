@@ -4,6 +4,7 @@ As somebody would write it who wants nothing else than this and wants it fast: n
 of what was sent, items on their way without a wait after every tick, and no thread between the dataset and who reads.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,12 +17,9 @@ from ..replay.environment_writers import CHUNK_LENGTH
 from ..replay.sequences import chunk_length
 from .replay import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, Replay
 
-_SEQUENCES_ON_THEIR_WAY = 4
+_SEQUENCES_ON_THEIR_WAY = 2
 _WINDOWS_ON_THEIR_WAY = 2 * CHUNK_LENGTH
 _CHUNK = chunk_length(LENGTH)
-
-_OBSERVED = ("observation", "first", "last")
-_CHOSEN = ("action", "reward", "discount", "logits", "version")
 
 
 class ReplayByHand(Replay):
@@ -29,7 +27,8 @@ class ReplayByHand(Replay):
 
     def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
         client = reverb.Client(self.address)
-        written = _Sequences(client) if kind == "sequences" else _Windows(client, layout.spec.observation)
+        observation = layout.spec.observation
+        written = _Sequences(client, observation) if kind == "sequences" else _Windows(client, observation)
         return written.write, written.flush, lambda: written.items
 
     def reader(self, kind: Kind, layout: Layout) -> Iterator[Any]:
@@ -38,38 +37,35 @@ class ReplayByHand(Replay):
 
 
 class _Sequences:
-    """One writer to the whole batch: an append a tick, an item every 20."""
+    """One writer to the whole batch: an append a tick, an item every 20.  Frames have a column of their own."""
 
-    def __init__(self, client: reverb.Client):
+    def __init__(self, client: reverb.Client, observation: Any):
         self.items = 0
         self._ticks = 0
+        self._framed = _framed(observation)
+        fields = [("logits", "f4", (2,))] + ([] if self._framed else [("observation", "f4", observation.shape)])
+        self._rows = np.zeros(ENVS, np.dtype(_FIELDS + fields))
+        self._bytes = self._rows.view(np.uint8).reshape(ENVS, -1)
         self._writer = client.trajectory_writer(num_keep_alive_refs=2 * LENGTH + 1)
-        for column in (*_OBSERVED, *_CHOSEN):
+        for column in range(1 + self._framed):
             self._writer.configure((column,), num_keep_alive_refs=LENGTH + _CHUNK + 1, max_chunk_length=_CHUNK)
-        self._writer.configure(("identity",), num_keep_alive_refs=3, max_chunk_length=1)
+        self._writer.configure((1 + self._framed,), num_keep_alive_refs=3, max_chunk_length=1)
 
     def write(self, tick: Record) -> None:
-        row = {
-            "observation": tick.observation,
-            "first": tick.first,
-            "last": tick.last,
-            "action": tick.action,
-            "reward": tick.reward,
-            "discount": tick.discount,
-            "logits": tick.extras[0],
-            "version": tick.version,
-        }
+        rows = self._rows
+        for name in ("first", "last", "action", "reward", "discount", "version"):
+            rows[name] = getattr(tick, name)
+        rows["logits"] = tick.extras[0]
+        if not self._framed:
+            rows["observation"] = tick.observation
+        row = (self._bytes, tick.observation) if self._framed else (self._bytes,)
         if self._ticks % LENGTH == 0:
-            row["identity"] = np.array([1, self._ticks], np.int64)
+            row = (*row, np.array([1, self._ticks], np.int64))
         self._writer.append(row)
         self._ticks += 1
         if self._ticks > LENGTH and self._ticks % LENGTH == 1:
-            history = self._writer.history
-            item = (
-                *(history[column][-LENGTH - 1 :] for column in _OBSERVED),
-                *(history[column][-LENGTH - 1 : -1] for column in _CHOSEN),
-                history["identity"][-LENGTH - 1],
-            )
+            *every_tick, identity = self._writer.history
+            item = [*(column[-LENGTH - 1 :] for column in every_tick), identity[-LENGTH - 1]]
             self._writer.create_item(TABLE, 1.0, item)
             self.items += 1
             self._writer.flush(_SEQUENCES_ON_THEIR_WAY)
@@ -79,41 +75,41 @@ class _Sequences:
 
 
 class _Windows:
-    """A writer to each environment: a row of bytes and perhaps a frame a tick, and an item every tick."""
+    """A writer to each environment: a row of bytes a tick, and an item every tick."""
 
     def __init__(self, client: reverb.Client, observation: Any):
         alive = STEPS + 1 + 2 * CHUNK_LENGTH
         self.items = 0
         self._ticks = 0
-        self._framed = len(observation.shape) == 3
         self._writers = [client.trajectory_writer(alive, validate_items=False) for _ in range(ENVS)]
         for writer in self._writers:
-            for column in range(1 + self._framed):
-                writer.configure((column,), num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
-        self._rows = np.zeros(ENVS, _row_dtype(observation))
+            writer.configure((), num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
+        self._histories: list[Any] = []
+        self._rows = np.zeros(ENVS, np.dtype([("age", "i4"), *_FIELDS, _observation(observation)]))
+        self._bytes = self._rows.view(np.uint8).reshape(ENVS, -1)
         self._rewards = [np.zeros(ENVS, np.float32)] * (STEPS + 1)
         self._lasts = [np.zeros(ENVS, bool)] * (STEPS + 1)
 
     def write(self, tick: Record) -> None:
         rows = self._rows
         rows["age"] = np.where(tick.first, 0, rows["age"] + 1)
-        for name in ("first", "last", "action", "reward", "discount", "version"):
+        for name in ("first", "last", "action", "reward", "discount", "version", "observation"):
             rows[name] = getattr(tick, name)
-        if not self._framed:
-            rows["observation"] = tick.observation
-        packed = rows.view(np.uint8).reshape(ENVS, -1).copy()
+        for writer, row in zip(self._writers, self._bytes, strict=True):
+            writer.append(row)
+        if not self._histories:
+            self._histories = [writer.history for writer in self._writers]
         self._rewards = [*self._rewards[1:], tick.reward]
         self._lasts = [*self._lasts[1:], tick.last]
         self._ticks += 1
-        complete = self._ticks > STEPS
-        priorities, skipped = np.abs(self._rewards[0]).tolist(), self._lasts[0].tolist()
-        for env, writer in enumerate(self._writers):
-            writer.append((packed[env], tick.observation[env]) if self._framed else (packed[env],))
-            if complete and not skipped[env]:
-                history = writer.history
-                writer.create_item(TABLE, priorities[env], [column[-STEPS - 1 :] for column in history])
-                self.items += 1
-            if self._ticks % CHUNK_LENGTH == 0:
+        if self._ticks > STEPS:
+            priorities, skipped = np.abs(self._rewards[0]).tolist(), self._lasts[0].tolist()
+            for env, writer in enumerate(self._writers):
+                if not skipped[env]:
+                    writer.create_item(TABLE, priorities[env], [self._histories[env][-STEPS - 1 :]])
+                    self.items += 1
+        if self._ticks % CHUNK_LENGTH == 0:
+            for writer in self._writers:
                 writer.flush(_WINDOWS_ON_THEIR_WAY)
 
     def flush(self) -> None:
@@ -121,38 +117,61 @@ class _Windows:
             writer.flush()
 
 
-def _row_dtype(observation: Any) -> np.dtype:
-    fields: list[Any] = [("age", "i4"), ("first", "?"), ("last", "?"), ("action", "i4"), ("reward", "f4")]
-    fields += [("discount", "f4"), ("version", "i4", (2,))]
-    if len(observation.shape) != 3:
-        fields.append(("observation", "f4", observation.shape))
-    return np.dtype(fields)
+_FIELDS: list[Any] = [
+    ("first", "?"),
+    ("last", "?"),
+    ("action", "i4"),
+    ("reward", "f4"),
+    ("discount", "f4"),
+    ("version", "i4", (2,)),
+]
+_SIZES = [1, 1, 4, 4, 4, 8]
+
+
+def _framed(observation: Any) -> bool:
+    return len(observation.shape) == 3
+
+
+def _observation(observation: Any) -> tuple[Any, ...]:
+    return ("observation", observation.dtype, observation.shape)
+
+
+def _bits(part: tf.Tensor, dtype: tf.DType, *shape: int) -> tf.Tensor:
+    """[T, B, bytes] -> [T, B, *shape]."""
+    return tf.bitcast(tf.reshape(part, (*part.shape[:2], *shape, 4)), dtype)
 
 
 def _sequences(address: str, layout: Layout) -> tf.data.Dataset:
     """Batches of two items, joined along their environments."""
-    logits, version = ((2,), tf.float32), ((2,), tf.int32)
-    observation = layout.record.observation
-    observed = [(tuple(observation.shape), observation.dtype), ((), tf.bool), ((), tf.bool)]
-    chosen = [((), tf.int32), ((), tf.float32), ((), tf.float32), logits, version]
-    dtypes = (*(dtype for _, dtype in observed + chosen), tf.int64)
-    shapes = (
-        *(tf.TensorShape((LENGTH + 1, ENVS, *shape)) for shape, _ in observed),
-        *(tf.TensorShape((LENGTH, ENVS, *shape)) for shape, _ in chosen),
-        tf.TensorShape((2,)),
-    )
+    shape = layout.spec.observation.shape
+    framed = _framed(layout.spec.observation)
+    sizes = [*_SIZES, 8] + ([] if framed else [16])
+    columns = [(ENVS, sum(sizes)), *([(ENVS, *shape)] if framed else [])]
+    shapes = [*(tf.TensorShape((LENGTH + 1, *column)) for column in columns), tf.TensorShape((2,))]
+    dtypes = [*([tf.uint8] * len(columns)), tf.int64]
     blocks = BATCH["sequences"] // ENVS
     items = reverb.TrajectoryDataset(address, TABLE, dtypes, shapes, 2 * blocks, num_workers_per_iterator=1)
 
+    def join(leaf: tf.Tensor) -> tf.Tensor:
+        time_major = tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
+        return tf.reshape(time_major, (LENGTH + 1, blocks * ENVS, *leaf.shape[3:]))
+
     @tf.autograph.experimental.do_not_convert
-    def join(sample: Any) -> tuple[tf.Tensor, ...]:
-        def join_column(leaf: tf.Tensor) -> tf.Tensor:
-            blocks, length, envs, *rest = leaf.shape
-            return tf.reshape(tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank))), (length, blocks * envs, *rest))
+    def decode(sample: Any) -> tuple[tf.Tensor, ...]:
+        parts = tf.split(join(sample.data[0]), sizes, axis=-1)
+        first, last, action, reward, discount, version, logits = parts[:7]
+        return (
+            join(sample.data[1]) if framed else _bits(parts[7], tf.float32, 4),
+            first[..., 0] != 0,
+            last[..., 0] != 0,
+            _bits(action, tf.int32)[:-1],
+            _bits(reward, tf.float32)[:-1],
+            _bits(discount, tf.float32)[:-1],
+            _bits(logits, tf.float32, 2)[:-1],
+            _bits(version, tf.int32, 2)[:-1],
+        )
 
-        return tuple(join_column(leaf) for leaf in sample.data[:-1])
-
-    return items.batch(blocks, drop_remainder=True).map(join)
+    return items.batch(blocks, drop_remainder=True).map(decode)
 
 
 class _Batch(NamedTuple):
@@ -170,33 +189,35 @@ class _Batch(NamedTuple):
 def _windows(address: str, layout: Layout) -> tf.data.Dataset:
     """Batches of windows, time-major, with what lies beyond the end of a short one blotted out."""
     observation = layout.spec.observation
-    framed = len(observation.shape) == 3
-    size = _row_dtype(observation).itemsize
-    shapes = [tf.TensorShape((STEPS + 1, *shape)) for shape in ((size,), *([observation.shape] if framed else []))]
-    dtypes = [tf.uint8] * len(shapes)
+    sizes = [4, *_SIZES, math.prod(observation.shape) * observation.dtype.itemsize]
     batch = BATCH["windows"]
-    items = reverb.TrajectoryDataset(address, TABLE, dtypes, shapes, 2 * batch, num_workers_per_iterator=1)
-    sizes = [4, 1, 1, 4, 4, 4, 8] + ([] if framed else [16])
+    items = reverb.TrajectoryDataset(
+        address,
+        TABLE,
+        tf.uint8,
+        tf.TensorShape((STEPS + 1, sum(sizes))),
+        max_in_flight_samples_per_worker=2 * batch,
+        num_workers_per_iterator=1,
+    )
 
     @tf.autograph.experimental.do_not_convert
     def decode(sample: Any) -> _Batch:
-        rows = tf.transpose(sample.data[0], (1, 0, 2))
-        _, first, last, action, reward, discount, version, *vector = tf.split(rows, sizes, axis=-1)
+        rows = tf.transpose(sample.data, (1, 0, 2))
+        _, first, last, action, reward, discount, version, vector = tf.split(rows, sizes, axis=-1)
         first, last = first[..., 0] != 0, last[..., 0] != 0
         reward, discount = tf.bitcast(reward, tf.float32), tf.bitcast(discount, tf.float32)
         steps = tf.cast(~last[:-1] & ((discount[:-1] == 0) | ~first[1:]), tf.float32)
         goes_on = tf.concat([tf.ones((1, batch)), steps[:-1] * tf.cast(discount[:-2] != 0, tf.float32)], axis=0)
         reached = tf.math.cumprod(goes_on) * steps > 0
-        whole = (STEPS + 1, batch)
         return _Batch(
-            observation=tf.transpose(sample.data[1], (1, 0, 2, 3, 4))
-            if framed
-            else tf.bitcast(tf.reshape(vector[0], (*whole, 4, 4)), tf.float32),
+            observation=tf.reshape(vector, (STEPS + 1, batch, *observation.shape))
+            if _framed(observation)
+            else _bits(vector, tf.float32, 4),
             counts=reached,
             action=tf.bitcast(action, tf.int32)[:-1],
             reward=tf.where(reached, reward[:-1], 0.0),
             discount=tf.where(reached, discount[:-1], 1.0),
-            version=tf.bitcast(tf.reshape(version, (*whole, 2, 4)), tf.int32)[:-1],
+            version=_bits(version, tf.int32, 2)[:-1],
             key=sample.info.key,
             probability=sample.info.probability,
             items=sample.info.table_size,

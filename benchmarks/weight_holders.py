@@ -15,9 +15,9 @@ import tree
 
 from ..agents.impala import Impala
 from ..agents.weights import WeightClient
-from ..data import Layout, Sample
+from ..data import Layout
 from ..launch.experiment import Experiment
-from ..replay import ReplayDataset, ReplayHandle, sequence_signature
+from ..replay import ReplayDataset, ReplayHandle, sequence_spec
 
 FETCH_SECONDS = 0.03
 """Between two questions for newer weights, as of actors."""
@@ -32,9 +32,9 @@ class ConstantImpala(Impala):
     def make_dataset(
         self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
     ) -> ReplayDataset:
-        item = sequence_signature(layout, self.unroll_length, self.batch_size)
-        record = tree.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), item.record)
-        dataset = tf.data.Dataset.from_tensors(Sample(record, ())).repeat()
+        sample = sequence_spec(layout._replace(state=()), self.unroll_length, self.batch_size)
+        zeros = tree.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), sample)
+        dataset = tf.data.Dataset.from_tensors(zeros).repeat()
         return ReplayDataset(dataset, "queue", 1.0)
 
 

@@ -101,8 +101,7 @@ class Reinforce(Agent):
     def make_dataset(
         self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
     ) -> ReplayDataset:
-        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
-        dataset = queue_dataset(replay, "queue", signature, self.batch_size // layout.replicas)
+        dataset = queue_dataset(replay, layout, "queue", self.unroll_length, self.batch_size // layout.replicas)
         return ReplayDataset(dataset, "queue", items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas))
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:

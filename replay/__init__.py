@@ -11,7 +11,7 @@ from .heartbeat import Heartbeat
 from .priorities import PriorityUpdater, UpdateCounts
 from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
 from .reader import BatchReader, ReaderStopped
-from .sequences import SequenceItem, SequenceWriter, sequence_signature
+from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .server import start_server
 from .shards import drawn_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
@@ -47,6 +47,7 @@ __all__ = [
     "replay_table",
     "save_shard",
     "sequence_signature",
+    "sequence_spec",
     "stacked_spec",
     "start_server",
     "window_signature",

@@ -6,9 +6,9 @@ import reverb
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Sample
+from ..data import CallboardError, Layout, Nest, Sample
 from .handle import ReplayHandle
-from .sequences import SequenceItem
+from .sequences import SequenceColumns
 
 
 class ReplayDataset(NamedTuple):
@@ -57,8 +57,9 @@ def items_per_batch(batch_size: int, envs_per_item: int, replicas: int, updates_
 
 def queue_dataset(
     replay: ReplayHandle,
+    layout: Layout,
     table: str,
-    signature: SequenceItem,
+    length: int,
     replica_batch: int,
     shard: int = 0,
 ) -> tf.data.Dataset:
@@ -69,12 +70,15 @@ def queue_dataset(
 
     Args:
       replay: where to read.
+      layout: names the record and state, and the environments of an item.
       table: name of a first-in-first-out table.
-      signature: of one item, see `sequence_signature`.
+      length: transitions in a sequence (T).
       replica_batch: sequences in one batch of one replica.
       shard: the replay shard.
     """
-    envs_per_item = signature.record.first.shape[1]
+    envs_per_item = layout.envs_per_actor
+    columns = SequenceColumns(layout)
+    signature = columns.signature(length, envs_per_item)
     blocks = max(1, replica_batch // envs_per_item)
     items = reverb.TrajectoryDataset(
         server_address=replay.address(shard),
@@ -91,29 +95,31 @@ def queue_dataset(
         new = replay.received.first_time(items.data.identity)
         return tree.map_structure(lambda leaf: leaf[new], items.data)
 
+    @tf.autograph.experimental.do_not_convert
+    def read(items: SequenceItem) -> Sample:
+        return columns.read(_joined(items.packed), [_joined(frame) for frame in items.frames], _flat(items.state))
+
     # As many at a time as are needed: a call of a function costs more than what it does.
     new_items = items.batch(blocks, drop_remainder=True).map(first_times).rebatch(blocks, drop_remainder=True)
-    dataset = new_items.map(lambda items: _concatenate_blocks(Sample(items.record, items.state)))
+    dataset = new_items.map(read)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
-        dataset = dataset.map(lambda sample: _cut_block(sample, parts)).unbatch()
+        dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()
     return dataset.prefetch(1)
 
 
-def _concatenate_blocks(sample: Sample) -> Sample:
-    """[N, T, B, ...] -> [T, N * B, ...], and states [N, B, ...] -> [N * B, ...]."""
-
-    def merge_states(leaf: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(leaf, (-1, *leaf.shape[2:]))
-
-    def merge_blocks(leaf: tf.Tensor) -> tf.Tensor:
-        time_major = tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
-        return tf.reshape(time_major, (leaf.shape[1], leaf.shape[0] * leaf.shape[2], *leaf.shape[3:]))
-
-    return Sample(tree.map_structure(merge_blocks, sample.record), tree.map_structure(merge_states, sample.state))
+def _joined(leaf: tf.Tensor) -> tf.Tensor:
+    """[N, T, B, ...] -> [T, N * B, ...]."""
+    time_major = tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
+    return tf.reshape(time_major, (leaf.shape[1], leaf.shape[0] * leaf.shape[2], *leaf.shape[3:]))
 
 
-def _cut_block(sample: Sample, parts: int) -> Sample:
+def _flat(state: Nest) -> Nest:
+    """[N, B, ...] -> [N * B, ...]."""
+    return tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), state)
+
+
+def _cut(sample: Sample, parts: int) -> Sample:
     """[T, B, ...] -> [parts, T, B / parts, ...], and states [B, ...] -> [parts, B / parts, ...]."""
     return Sample(
         tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=1)), sample.record),

@@ -1,17 +1,12 @@
 """A Reverb writer to each environment of an actor's batch, for items that have priorities of their own."""
 
-import math
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
-import tree
 
-from ..data import Nest
 from .handle import ReplayHandle
-from .packing import Packing
 
 # Ticks in a chunk.  Shorter ones cost memory for their own keeping; longer ones are sent whole for a few ticks of them,
 # and live until the last item that refers to any of their ticks is gone.
@@ -21,12 +16,10 @@ CHUNK_LENGTH = 8
 class ReplayItem(NamedTuple):
     """An item of one environment, as it lies in replay: slices of columns, each tick stored once."""
 
-    packed: Any
-    """uint8 `[rows, size]`, see `packing.Packing`."""
-    frames: tuple[Any, ...]
-    """For each kind of frame `[rows + stack - 1, height, width, channels]`."""
-    state: Nest
-    """The recurrent state that belongs to the first row, or `()`."""
+    rows: Any
+    """uint8 `[length + stack, size]`: a row to each tick, see `items.Row`; the first `stack - 1` are there to stack."""
+    state: Any
+    """uint8 `[size]`: the recurrent state that belongs to the tick after those; `()` where none is kept."""
 
 
 class EnvironmentWriters:
@@ -36,58 +29,60 @@ class EnvironmentWriters:
       replay: where to write.
       shard: the replay shard.
       batch: number of environments.
-      packing: the columns.
       span: ticks that an item may reach back.
-      state: spec of the recurrent state of one environment, where items keep it; the first tick must bring one.
+      keeps_state: whether items keep a recurrent state; the first tick must bring one.
     """
 
-    def __init__(self, replay: ReplayHandle, shard: int, batch: int, packing: Packing, span: int, state: Nest = ()):
+    def __init__(self, replay: ReplayHandle, shard: int, batch: int, span: int, keeps_state: bool):
         client = replay.client(shard)
         alive = span + 2 * CHUNK_LENGTH
         # Not validated against the server's signature: that would ask the server, and wait for it without end.
         self._writers = [client.trajectory_writer(alive, validate_items=False) for _ in range(batch)]
-        self._state = state
-        self._frame_columns = range(1, 1 + len(packing.frame_specs))
-        self._state_columns = range(self._frame_columns.stop, self._frame_columns.stop + len(tree.flatten(state)))
+        self._keeps_state = keeps_state
+        # A single column costs half as much where it is not an element of anything.
+        rows: tuple[int, ...] = (0,) if keeps_state else ()
         for writer in self._writers:
-            for column in range(self._frame_columns.stop):
-                writer.configure((column,), num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
-            for column in self._state_columns:
-                writer.configure((column,), num_keep_alive_refs=alive, max_chunk_length=1)
+            writer.configure(rows, num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
+            if keeps_state:
+                writer.configure((1,), num_keep_alive_refs=alive, max_chunk_length=1)
         self._histories: list[Any] = []
 
-    def append(self, packed: np.ndarray, frames: Sequence[Any], state: Nest = None) -> None:
-        """Adds a tick of every environment: bytes `[B, size]`, frames `[B, ...]` of each kind, perhaps a state."""
-        states = [None] * len(self._state_columns) if state is None else tree.flatten(state)
-        for env, writer in enumerate(self._writers):
-            leaves = (leaf if leaf is None else leaf[env] for leaf in states)
-            writer.append((packed[env], *(frame[env] for frame in frames), *leaves))
+    def append(self, rows: np.ndarray, states: np.ndarray | None = None) -> None:
+        """Adds a tick of every environment: bytes `[B, size]`, and perhaps the bytes of states."""
+        if not self._keeps_state:
+            for writer, row in zip(self._writers, rows, strict=True):
+                writer.append(row)
+        elif states is None:
+            for writer, row in zip(self._writers, rows, strict=True):
+                writer.append((row,))
+        else:
+            for writer, row, state in zip(self._writers, rows, states, strict=True):
+                writer.append((row, state))
         if not self._histories:
             # Views that stay the same while the columns grow.
             self._histories = [writer.history for writer in self._writers]
 
-    def create_item(self, table: str, env: int, priority: float, rows: int, stack: int) -> None:
-        """Makes an item of an environment's newest ticks.
+    def create_items(self, table: str, envs: np.ndarray, priorities: np.ndarray, length: int, stack: int) -> None:
+        """Makes an item of the newest ticks of each of some environments.
 
         An item is always one slice of consecutive ticks: of a tick that is named twice, or left out, Reverb takes no
         notice within a chunk, and stores the ticks that follow in its place.
 
         Args:
           table: the table's name.
-          env: index in the batch.
-          priority: of the item.
-          rows: ticks in it.  Where items keep a state, the first must have brought one.
-          stack: the frames begin `stack - 1` ticks earlier.
+          envs: int `[W]`, indices in the batch.
+          priorities: `[W]`.
+          length: transitions in an item.  Where items keep a state, the tick that begins them must have brought one.
+          stack: the items begin `stack - 1` ticks earlier.
         """
-        if not (math.isfinite(priority) and priority >= 0):
-            raise ValueError(f"a priority must be a number of at least 0, not {priority}")
-        history = self._histories[env]
-        trajectory = ReplayItem(
-            packed=history[0][-rows:],
-            frames=tuple(history[column][1 - rows - stack :] for column in self._frame_columns),
-            state=tree.unflatten_as(self._state, [history[column][-rows] for column in self._state_columns]),
-        )
-        self._writers[env].create_item(table, priority, trajectory)
+        usable = np.isfinite(priorities) & (priorities >= 0)
+        if not usable.all():
+            raise ValueError(f"a priority must be a number of at least 0, not {priorities[~usable][0]}")
+        newest, begin = slice(-length - stack, None), -length - 1
+        for env, priority in zip(envs.tolist(), priorities.tolist(), strict=True):
+            history = self._histories[env]
+            columns = [history[0][newest], history[1][begin]] if self._keeps_state else [history[newest]]
+            self._writers[env].create_item(table, priority, columns)
 
     def ready(self, timeout: float, max_pending: int) -> bool:
         """Waits up to `timeout` seconds until each writer has at most `max_pending` items on their way."""

@@ -4,21 +4,20 @@ An item holds `length` transitions, a slice of consecutive ticks that may reach 
 beyond is told by `first`, `last` and the discounts.  Items that overlap share their ticks.
 """
 
-import collections
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tree
 
-from .. import specs
 from ..data import Layout, Nest, Record
 from .environment_writers import CHUNK_LENGTH, EnvironmentWriters, ReplayItem
 from .handle import ReplayHandle
-from .packing import Fields, Packing
+from .packing import Packing
+from .recent import RecentRecords, cut
 from .sequences import check_shapes
-from .stacking import stack_rows
+from .stacking import is_frame, stack_rows
 
 Priority = Callable[[Record], np.ndarray]
 """Gives first priorities `[W]` of items from a `Record` of arrays as a `Sample` holds them, but without observations,
@@ -27,25 +26,53 @@ and with extras `[length + 1, W, ...]`: those at the last observation are among 
 _CLOSE_SECONDS = 2.0
 
 
-def item_signature(packing: Packing, length: int, stack: int = 1, state: Nest = ()) -> ReplayItem:
-    """The `tf.TensorSpec` nest of an item of `length` transitions, with frames to be stacked `stack` high."""
-    return ReplayItem(
-        packed=packing.signature(length + 1),
-        frames=specs.add_leading(packing.frame_specs, length + stack),
-        state=state,
-    )
+class Row(NamedTuple):
+    """What replay keeps of one tick."""
+
+    age: Any
+    """int32: ticks since the episode began, or since the writer did."""
+    record: Record
+    """Without extras where only first priorities need them."""
 
 
-def read_rows(item: ReplayItem, packing: Packing, stack: int) -> tuple[Fields, Nest]:
-    """The rows of a batch of items, time-major `[length + 1, B, ...]`: fields, and the observations with stacks."""
-    fields = packing.unpack(_time_major(item.packed))
-    frames = [stack_rows(_time_major(frame), fields.age, stack) for frame in item.frames]
-    return fields, packing.observation(fields.vectors, frames)
+class ItemColumns:
+    """How items lie in replay: all that is kept of a tick in one column of bytes, and perhaps a state in another.
+
+    Args:
+      layout: names the record and the recurrent state.
+      keep_extras: whether replay keeps the policy's extras, or they only serve to work out first priorities.
+      keep_state: whether items keep the recurrent state of their first tick.
+    """
+
+    def __init__(self, layout: Layout, keep_extras: bool = False, keep_state: bool = False):
+        self._keep_extras = keep_extras
+        self._observation = layout.record.observation
+        self.rows = Packing(self.row(tf.TensorSpec((), tf.int32), layout.record))
+        self.state = Packing(layout.state) if keep_state and tree.flatten(layout.state) else None
+
+    def row(self, age: Any, record: Record) -> Row:
+        return Row(age, record if self._keep_extras else record._replace(extras=()))
+
+    def signature(self, length: int, stack: int) -> ReplayItem:
+        """The `tf.TensorSpec` nest of an item of `length` transitions, with frames to be stacked `stack` high."""
+        return ReplayItem(self.rows.signature(length + stack), self.state.signature() if self.state else ())
+
+    def read(self, item: ReplayItem, stack: int) -> tuple[Record, Nest]:
+        """The ticks of a batch of items, time-major `[length + 1, B, ...]` with stacked frames, and the states."""
+        age, record = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
+        newest = slice(stack - 1, None)
+        age, rest = age[newest], cut(record._replace(observation=()), newest)
+
+        def stacked(spec: tf.TensorSpec, leaf: tf.Tensor) -> tf.Tensor:
+            return stack_rows(leaf, age, stack) if is_frame(spec) else leaf[newest]
+
+        observation = tree.map_structure(stacked, self._observation, record.observation)
+        return rest._replace(observation=observation), self.state.unpack(item.state) if self.state else ()
 
 
 def without_last(nest: Nest) -> Nest:
     """All rows but the last."""
-    return tree.map_structure(lambda leaf: leaf[:-1], nest)
+    return cut(nest, slice(None, -1))
 
 
 class ItemWriter:
@@ -57,10 +84,9 @@ class ItemWriter:
       table: the table's name.
       length: transitions in an item.
       period: ticks between the starts of two items.
-      packing: the columns.
+      columns: what items keep.
       priority: gives first priorities; None makes all of them 1.
       stack: frames that a network sees at a time.
-      keeps_state: whether items keep the recurrent state of their first tick.
       shard: the replay shard.
     """
 
@@ -71,26 +97,26 @@ class ItemWriter:
         table: str,
         length: int,
         period: int,
-        packing: Packing,
+        columns: ItemColumns,
         priority: Priority | None,
         stack: int,
-        keeps_state: bool,
         shard: int,
     ):
         batch = layout.envs_per_actor
-        state = layout.state if keeps_state else ()
         self._layout = layout
         self._table = table
         self._length = length
         self._period = period
-        self._packing = packing
+        self._columns = columns
         self._priority = priority
         self._stack = stack
-        self._keeps_state = keeps_state
-        self._writers = EnvironmentWriters(replay, shard, batch, packing, length + stack, state)
-        self._recent: collections.deque[Record] = collections.deque(maxlen=length + 1)
+        self._rows = columns.rows.rows(batch)
+        self._states = columns.state.rows(batch) if columns.state else None
+        self._writers = EnvironmentWriters(replay, shard, batch, length + stack, keeps_state=self._states is not None)
+        self._recent = RecentRecords(layout.record, batch, length + 1)
         self._ticks = 0
-        self._age = np.zeros(batch, np.int64)
+        self._since_ready = 0
+        self._age = np.zeros(batch, np.int32)
         self._whole_stack_from = np.zeros(batch, np.int64)
         self.items_written = 0
 
@@ -99,33 +125,39 @@ class ItemWriter:
 
         Never blocks; call `ready` before the next tick.
         """
-        kept = state if self._keeps_state and self._ticks % self._period == 0 else None
         if self._ticks == 0:
             check_shapes(record, self._layout.record)
             # Where the writer takes over in the middle of an episode, it has not seen the frames before.
             self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
-            for _ in range(self._stack - 1):
-                self._append_columns(record, kept)
         else:
             self._age = np.where(record.first, 0, self._age + 1)
-        self._append_columns(record, kept)
-        self._recent.append(record._replace(observation=()))
+        rows = self._rows.fill(self._columns.row(self._age, record))
+        begins = self._ticks % self._period == 0
+        states = self._states.fill(state) if self._states is not None and begins else None
+        for _ in range(self._stack if self._ticks == 0 else 1):
+            self._writers.append(rows, states)
+        self._recent.append(record)
         start = self._ticks - self._length
         if start >= 0 and start % self._period == 0:
             self._create_items(start)
         self._ticks += 1
+        self._since_ready += 1
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
         """Waits up to `timeout` seconds for the server to catch up; False if it has not.
 
         While it is False the actor must not step on: pending items would pile up in memory.
         """
-        if max_pending is None:
-            # Items wait for their chunk to be full; a lower number would close chunks before.
-            each = 2 * CHUNK_LENGTH
-        else:
-            each = max_pending // self._layout.envs_per_actor
-        return self._writers.ready(timeout, each)
+        if max_pending is not None:
+            return self._writers.ready(timeout, max_pending // self._layout.envs_per_actor)
+        # Items wait for their chunk to be full: there is nothing to see between, and asking all writers takes time.
+        if self._since_ready < CHUNK_LENGTH:
+            return True
+        # A lower number would close chunks before they are full.
+        if not self._writers.ready(timeout, 2 * CHUNK_LENGTH):
+            return False
+        self._since_ready = 0
+        return True
 
     def close(self) -> None:
         """Waits for the server to confirm what is complete, for at most 2 s, and drops the connection."""
@@ -145,23 +177,18 @@ class ItemWriter:
             version=record.version[:-1],
         )
 
-    def _append_columns(self, record: Record, state: Nest) -> None:
-        self._writers.append(self._packing.pack(record, self._age), self._packing.frames(record.observation), state)
-
     def _create_items(self, start: int) -> None:
         """The items of the newest `length + 1` ticks."""
-        record = tree.map_structure(lambda *leaves: np.stack(leaves), *self._recent)
-        envs = np.flatnonzero(self.chosen(record) & (self._whole_stack_from <= start))
+        record = self._recent.whole()
+        chosen = self.chosen(record) & (self._whole_stack_from <= start)
+        envs = np.flatnonzero(chosen)
         if not len(envs):
             return
-        priorities = np.ones(len(envs))
-        if self._priority is not None:
-            chosen = tree.map_structure(lambda leaf: leaf[:, envs], record)
-            priorities = self._priority(self.as_sampled(chosen))
-        for env, priority in zip(envs.tolist(), priorities.tolist(), strict=True):
-            self._writers.create_item(self._table, env, priority, self._length + 1, self._stack)
+        if self._priority is None:
+            priorities = np.ones(len(envs))
+        else:
+            if not chosen.all():
+                record = tree.map_structure(lambda leaf: leaf[:, envs], record)
+            priorities = np.asarray(self._priority(self.as_sampled(record)))
+        self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
         self.items_written += len(envs)
-
-
-def _time_major(leaf: tf.Tensor) -> Any:
-    return tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))

@@ -1,17 +1,16 @@
 """Overlapping sequences of single environments, each with its own priority and the recurrent state it began with."""
 
-from ..data import Layout, Record, Sample
+from ..data import Layout, Sample
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
-from .items import ItemWriter, Priority, item_signature, read_rows, without_last
-from .packing import Packing
+from .items import ItemColumns, ItemWriter, Priority, without_last
 
 
 def prioritised_sequence_signature(
     layout: Layout, length: int, stack: int = 1, keep_extras: bool = False
 ) -> ReplayItem:
     """The `tf.TensorSpec` nest of a sequence of `length` transitions, with frames to be stacked `stack` high."""
-    return item_signature(Packing(layout, keep_extras), length, stack, layout.state)
+    return ItemColumns(layout, keep_extras, keep_state=True).signature(length, stack)
 
 
 def read_sequences(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: bool = False) -> Sample:
@@ -20,18 +19,15 @@ def read_sequences(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras
     Returns:
       `Sample` of `length` transitions.  A sequence may reach over the end of an episode.
     """
-    fields, observation = read_rows(item, Packing(layout, keep_extras), stack)
-    record = Record(
-        observation=observation,
-        first=fields.first,
-        last=fields.last,
-        action=without_last(fields.action),
-        reward=fields.reward[:-1],
-        discount=fields.discount[:-1],
-        extras=without_last(fields.extras),
-        version=without_last(fields.version),
+    rows, state = ItemColumns(layout, keep_extras, keep_state=True).read(item, stack)
+    record = rows._replace(
+        action=without_last(rows.action),
+        reward=rows.reward[:-1],
+        discount=rows.discount[:-1],
+        extras=without_last(rows.extras),
+        version=rows.version[:-1],
     )
-    return Sample(record=record, state=item.state)
+    return Sample(record=record, state=state)
 
 
 class PrioritisedSequenceWriter(ItemWriter):
@@ -69,9 +65,8 @@ class PrioritisedSequenceWriter(ItemWriter):
             table,
             length=length,
             period=period,
-            packing=Packing(layout, keep_extras),
+            columns=ItemColumns(layout, keep_extras, keep_state=True),
             priority=priority,
             stack=stack,
-            keeps_state=True,
             shard=shard,
         )

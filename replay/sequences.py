@@ -1,6 +1,7 @@
 """Batched ticks in, sequences out: adjacent or overlapping, and no tick stored twice."""
 
 import random
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import Layout, Nest, Record
+from ..data import Layout, Nest, Record, Sample
 from .handle import ReplayHandle
+from .packing import Packing
+from .stacking import is_frame
 
 # Reverb's own rule: a signature or a batch of items is cheapest to move when a column is neither one chunk per tick
 # (many messages) nor one chunk per sequence (the observation that two sequences share would drag in a whole one).
@@ -20,25 +23,73 @@ _CHUNKS_PER_SEQUENCE = 4
 class SequenceItem(NamedTuple):
     """A replay item that holds T transitions of a batch of B environments."""
 
-    record: Record
-    """Observation, first and last hold `[T + 1, B, ...]`; all other fields `[T, B, ...]`."""
-    state: Nest
-    """The recurrent state that belongs to the first observation, `[B, ...]`."""
+    packed: Any
+    """uint8 `[T + 1, B, size]`: the records but for their frames, see `packing.Packing`."""
+    frames: tuple[Any, ...]
+    """For each kind of frame `[T + 1, B, height, width, channels]`."""
     identity: Any
     """int64 `[2]`: writer and running number, so that an item sent twice over a broken link can be told."""
+    state: Nest
+    """The recurrent state that belongs to the first observation, `[B, ...]`."""
+
+
+class SequenceColumns:
+    """How sequences lie in replay: frames in columns of their own, all the rest of a record in a single one.
+
+    Args:
+      layout: names the record and the recurrent state.
+    """
+
+    def __init__(self, layout: Layout):
+        self._record: Record = layout.record
+        self._state: Nest = layout.state
+        leaves = tree.flatten(layout.record.observation)
+        self._frames = [index for index, leaf in enumerate(leaves) if is_frame(leaf)]
+        self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
+        self.packing = Packing(self.split(layout.record)[0])
+
+    def split(self, record: Record) -> tuple[tuple[list[Any], Record], list[Any]]:
+        """What is packed of a record, and its frames."""
+        leaves = tree.flatten(record.observation)
+        packed = [leaves[index] for index in self._others], record._replace(observation=())
+        return packed, [leaves[index] for index in self._frames]
+
+    def signature(self, length: int, batch: int) -> SequenceItem:
+        """The `tf.TensorSpec` nest of an item of `length` transitions of `batch` environments."""
+        _, frames = self.split(self._record)
+        return SequenceItem(
+            packed=self.packing.signature(length + 1, batch),
+            frames=tuple(specs.add_leading(frame, length + 1, batch) for frame in frames),
+            identity=tf.TensorSpec((2,), tf.int64),
+            state=specs.add_leading(self._state, batch),
+        )
+
+    def read(self, packed: tf.Tensor, frames: Sequence[tf.Tensor], state: Nest) -> Sample:
+        """The sample of what an item holds, or several joined along B."""
+        others, record = self.packing.unpack(packed)
+        leaves = dict(zip(self._others, others, strict=True)) | dict(zip(self._frames, frames, strict=True))
+        observation = tree.unflatten_as(self._record.observation, [leaves[index] for index in sorted(leaves)])
+        record = _fields(
+            record._replace(observation=observation),
+            observed=lambda field: field,
+            chosen=lambda field: tree.map_structure(lambda leaf: leaf[:-1], field),
+        )
+        return Sample(record, state)
 
 
 def sequence_signature(layout: Layout, length: int, batch: int) -> SequenceItem:
     """The `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments."""
-    return SequenceItem(
-        record=_fields(
-            layout.record,
-            observed=lambda field: specs.add_leading(field, length + 1, batch),
-            chosen=lambda field: specs.add_leading(field, length, batch),
-        ),
-        state=specs.add_leading(layout.state, batch),
-        identity=tf.TensorSpec((2,), tf.int64),
+    return SequenceColumns(layout).signature(length, batch)
+
+
+def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
+    """The `tf.TensorSpec` nest of a `Sample` of `batch` sequences of `length` transitions."""
+    record = _fields(
+        layout.record,
+        observed=lambda field: specs.add_leading(field, length + 1, batch),
+        chosen=lambda field: specs.add_leading(field, length, batch),
     )
+    return Sample(record, specs.add_leading(layout.state, batch))
 
 
 class SequenceWriter:
@@ -66,18 +117,23 @@ class SequenceWriter:
         length: int,
         period: int,
         shard: int = 0,
-        max_pending: int = 1,
+        max_pending: int = 2,
     ):
-        self._layout = layout
+        self._record_spec = layout.record
+        self._columns = SequenceColumns(layout)
+        self._rows = self._columns.packing.rows(layout.envs_per_actor)
         self._table = table
         self._length = length
         self._period = period
         self._max_pending = max_pending
         self._identity = random.SystemRandom().getrandbits(56)
         self._ticks = 0
+        self._caught_up = True
         self.items_written = 0
         self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=2 * length + 1)
-        self._configure(chunk_length(length))
+        signature = self._columns.signature(length, layout.envs_per_actor)
+        self._every_tick = 1 + len(signature.frames)
+        self._configure(len(tree.flatten(signature)))
 
     def append(self, record: Record, state: Nest) -> None:
         """Adds one tick: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
@@ -85,17 +141,19 @@ class SequenceWriter:
         Never blocks; call `ready` before the next tick.
         """
         if self._ticks == 0:
-            check_shapes(record, self._layout.record)
-        step: dict[str, Any] = {"record": record}
+            check_shapes(record, self._record_spec)
+        packed, frames = self._columns.split(record)
+        columns = self._rows.fill(packed), *frames
         if self._ticks % self._period == 0:
-            step["state"] = state
-            step["identity"] = np.array([self._identity, self._ticks // self._period], np.int64)
-        self._writer.append(step)
+            identity = np.array([self._identity, self._ticks // self._period], np.int64)
+            columns = (*columns, identity, *tree.flatten(state))
+        self._writer.append(columns)
         self._ticks += 1
         beyond_first = self._ticks - (self._length + 1)
         if beyond_first >= 0 and beyond_first % self._period == 0:
             self._writer.create_item(self._table, priority=1.0, trajectory=self._item())
             self.items_written += 1
+            self._caught_up = False
             if self.items_written == 1:
                 # Closes the chunks after the first observation of the next sequence: from here on every sequence
                 # ends where a chunk ends, and is sent without waiting for later ticks.
@@ -106,37 +164,34 @@ class SequenceWriter:
 
         While it is False the actor must not step on: pending items would pile up in memory.
         """
+        if max_pending is None:
+            if self._caught_up:
+                return True
+            max_pending = self._max_pending
         try:
-            self._writer.flush(self._max_pending if max_pending is None else max_pending, int(timeout * 1000))
+            self._writer.flush(max_pending, int(timeout * 1000))
         except reverb.errors.DeadlineExceededError:
             return False
+        self._caught_up = max_pending <= self._max_pending
         return True
 
     def close(self) -> None:
         """Drops the connection; items that are not confirmed by now are lost."""
         self._writer.close()
 
-    def _configure(self, chunk: int) -> None:
-        for path, _ in tree.flatten_with_path(self._layout.record):
-            self._writer.configure(
-                ("record", *path), num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk
-            )
-        starts = self._length // self._period + 2
-        for path, _ in tree.flatten_with_path(self._layout.state):
-            self._writer.configure(("state", *path), num_keep_alive_refs=starts, max_chunk_length=1)
-        self._writer.configure(("identity",), num_keep_alive_refs=starts, max_chunk_length=1)
+    def _configure(self, columns: int) -> None:
+        chunk = chunk_length(self._length)
+        for column in range(self._every_tick):
+            self._writer.configure((column,), num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk)
+        for column in range(self._every_tick, columns):
+            starts = self._length // self._period + 2
+            self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
 
-    def _item(self) -> SequenceItem:
+    def _item(self) -> list[Any]:
+        """The columns of the newest ticks, in the order of a `SequenceItem`."""
         history, begin = self._writer.history, -self._length - 1
-
-        def cut(field: Nest, end: int | None) -> Nest:
-            return tree.map_structure(lambda column: column[begin:end], field)
-
-        return SequenceItem(
-            record=_fields(history["record"], lambda field: cut(field, None), lambda field: cut(field, -1)),
-            state=tree.map_structure(lambda column: column[begin], history["state"]) if self._layout.state else (),
-            identity=history["identity"][begin],
-        )
+        every_tick = [column[begin:] for column in history[: self._every_tick]]
+        return [*every_tick, *(column[begin] for column in history[self._every_tick :])]
 
 
 def chunk_length(length: int) -> int:

@@ -2,7 +2,7 @@
 
 A stack holds k frames along the axis of the channels, the oldest first.  Where an episode has shown fewer than k, its
 first frame stands in for those that are missing (as in Gymnasium; DQN takes zeros there).  A stack never reaches over
-a reset.  What is not a frame (`packing.is_frame`) is not stacked.
+a reset.  What is not a frame (`is_frame`) is not stacked.
 """
 
 from typing import Any
@@ -14,7 +14,11 @@ from dm_env import specs as dm_specs
 
 from ..data import CallboardError, EnvironmentOutput, Nest
 from ..specs import EnvironmentSpec, describe
-from .packing import is_frame
+
+
+def is_frame(spec: Any) -> bool:
+    """Whether a leaf of an observation is a frame: height, width and channels."""
+    return len(spec.shape) == 3
 
 
 def check_stack(spec: EnvironmentSpec, stack: int) -> None:

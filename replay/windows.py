@@ -5,21 +5,18 @@ lost, and where the writer is closed.  In replay it is a slice of n + 1 consecut
 its end is blotted out when it is read.
 """
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from ..data import Layout, Nest, Record, Sample
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
-from .items import ItemWriter, Priority, item_signature, read_rows, without_last
-from .packing import Packing
+from .items import ItemColumns, ItemWriter, Priority, without_last
 
 
 def window_signature(layout: Layout, steps: int, stack: int = 1, keep_extras: bool = False) -> ReplayItem:
     """The `tf.TensorSpec` nest of a window of `steps` transitions, with frames to be stacked `stack` high."""
-    return item_signature(Packing(layout, keep_extras), steps, stack)
+    return ItemColumns(layout, keep_extras).signature(steps, stack)
 
 
 def read_windows(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: bool = False) -> Sample:
@@ -30,17 +27,16 @@ def read_windows(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: 
       `last` is True, rewards are 0 and discounts 1.  The observation after the transitions that count is the one to
       bootstrap from; after a termination it has no meaning.
     """
-    fields, observation = read_rows(item, Packing(layout, keep_extras), stack)
-    reached = tf.stack(_reached(fields.first, fields.last, fields.discount))
-    record = Record(
-        observation=observation,
-        first=tf.concat([fields.first[:1], tf.zeros_like(fields.first[1:])], axis=0),
-        last=tf.concat([~reached, fields.last[-1:]], axis=0),
-        action=without_last(fields.action),
-        reward=tf.where(reached, fields.reward[:-1], 0.0),
-        discount=tf.where(reached, fields.discount[:-1], 1.0),
-        extras=without_last(fields.extras),
-        version=without_last(fields.version),
+    rows, _ = ItemColumns(layout, keep_extras).read(item, stack)
+    reached = tf.stack(_reached(rows.first, rows.last, rows.discount))
+    record = rows._replace(
+        first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
+        last=tf.concat([~reached, rows.last[-1:]], axis=0),
+        action=without_last(rows.action),
+        reward=tf.where(reached, rows.reward[:-1], 0.0),
+        discount=tf.where(reached, rows.discount[:-1], 1.0),
+        extras=without_last(rows.extras),
+        version=rows.version[:-1],
     )
     return Sample(record=record, state=())
 
@@ -76,10 +72,9 @@ class WindowWriter(ItemWriter):
             table,
             length=steps,
             period=1,
-            packing=Packing(layout, keep_extras),
+            columns=ItemColumns(layout, keep_extras),
             priority=priority,
             stack=stack,
-            keeps_state=False,
             shard=shard,
         )
         self._newest: Record | None = None
@@ -107,22 +102,27 @@ class WindowWriter(ItemWriter):
 
     def chosen(self, record: Record) -> np.ndarray:
         """Those whose first transition counts."""
-        return _reached(record.first[:2], record.last[:2], record.discount[:2])[0]
+        return ~record.last[0] & ((record.discount[0] == 0) | ~record.first[1])
 
     def as_sampled(self, record: Record) -> Record:
         sampled = super().as_sampled(record)
-        reached = np.stack(_reached(record.first, record.last, record.discount))
+        reached = ~record.last[:-1] & ((record.discount[:-1] == 0) | ~record.first[1:])
+        reached[1:] &= record.discount[:-2] != 0
+        np.logical_and.accumulate(reached, out=reached)
+        first, last = np.zeros_like(record.first), record.last.copy()
+        first[0] = record.first[0]
+        last[:-1] = ~reached
         return sampled._replace(
-            first=np.concatenate([record.first[:1], np.zeros_like(record.first[1:])]),
-            last=np.concatenate([~reached, record.last[-1:]]),
-            reward=np.where(reached, sampled.reward, 0),
-            discount=np.where(reached, sampled.discount, 1),
+            first=first,
+            last=last,
+            reward=np.where(reached, sampled.reward, np.float32(0)),
+            discount=np.where(reached, sampled.discount, np.float32(1)),
         )
 
 
-def _reached(first: Any, last: Any, discount: Any) -> list[Any]:
-    """Whether each of n transitions belongs to the window, n times bool `[B]`, from tensors or arrays `[n + 1, B]`."""
-    reached: list[Any] = []
+def _reached(first: tf.Tensor, last: tf.Tensor, discount: tf.Tensor) -> list[tf.Tensor]:
+    """Whether each of n transitions belongs to the window, n times bool `[B]`, from tensors `[n + 1, B]`."""
+    reached: list[tf.Tensor] = []
     for t in range(first.shape[0] - 1):
         counts = ~last[t] & ((discount[t] == 0) | ~first[t + 1])
         reached.append(counts if not reached else reached[-1] & (discount[t - 1] != 0) & counts)

@@ -354,9 +354,11 @@ def test_the_state_and_what_replay_keeps_of_it():
     assert layout.state.frames == (tf.TensorSpec((6, 6, 3), tf.uint8),)
     assert layout.state.previous_action == tf.TensorSpec((), tf.int64)
     (table,) = agent.make_tables(layout)
-    assert [leaf.shape for leaf in tree.flatten(table.info.signature.state)] == [(LSTM,), (LSTM,), ()]
-    # One frame to each of 11 observations, and three before them.
-    assert [leaf.shape for leaf in table.info.signature.frames] == [(14, 6, 6, 1)]
+    # The bytes of the core's two vectors and of the action, but no frames.
+    assert table.info.signature.state.shape == (2 * LSTM * 4 + 8,)
+    # One frame to each of 11 observations, and three before them.  The rest of a tick: age, flags, action, reward,
+    # discount, Q-values with the reward before, version.
+    assert table.info.signature.rows.shape == (14, 6 * 6 + 4 + 2 + 8 + 4 + 4 + 12 + 8)
 
 
 def test_without_a_memory_there_is_no_state_but_the_previous_action():

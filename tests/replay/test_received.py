@@ -23,19 +23,18 @@ def queue(name="queue"):
 
 
 def send(replay, identities, table="queue", shard=0):
-    """Writes an item to each (writer, number), whose rewards are 10 * writer + number."""
+    """Writes an item to each (writer, number), whose frames are full of 10 * writer + number."""
     with replay.client(shard).trajectory_writer(1) as sender:
         for writer, number in identities:
             item = tree.map_structure(lambda spec: np.zeros(spec.shape, spec.dtype.as_numpy_dtype), SIGNATURE)
-            reward = np.full((LENGTH, ENVS), 10 * writer + number, np.float32)
-            identity = np.array([writer, number], np.int64)
-            sender.append(item._replace(record=item.record._replace(reward=reward), identity=identity))
+            frames = (np.full(item.frames[0].shape, 10 * writer + number, np.uint8),)
+            sender.append(item._replace(frames=frames, identity=np.array([writer, number], np.int64)))
             sender.create_item(table, 1.0, tree.map_structure(lambda column: column[-1], sender.history))
             sender.flush()
 
 
-def rewards(samples):
-    return [int(sample.record.reward[0, 0]) for sample in samples]
+def contents(samples):
+    return [int(sample.record.observation["eye"][0, 0, 0, 0, 0]) for sample in samples]
 
 
 def test_each_is_read_once_and_the_others_are_counted(serve):
@@ -43,7 +42,7 @@ def test_each_is_read_once_and_the_others_are_counted(serve):
     sent = [(1, 0), (1, 0), (1, 1), (2, 0), (1, 1), (1, 2), (2, 0), (2, 1), (1, 2), (2, 2), (2, 3), (2, 4), (2, 5)]
     send(replay, sent)
     assert replay.received.dropped() == 0
-    assert rewards(read_batches(queue_dataset(replay, "queue", SIGNATURE, ENVS), 6)) == [10, 11, 20, 12, 21, 22]
+    assert contents(read_batches(queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS), 6)) == [10, 11, 20, 12, 21, 22]
     assert replay.received.dropped() == 4
 
 
@@ -51,8 +50,8 @@ def test_what_comes_in_another_order_is_not_taken_for_known(serve):
     """A writer that sends again does not keep its order."""
     replay = serve([queue()])
     send(replay, [(1, 3), (1, 0), (1, 2), (1, 3), (1, 1), (1, 2), (1, 100), (1, 99), (1, 100), (1, 98), (1, 101)])
-    samples = read_batches(queue_dataset(replay, "queue", SIGNATURE, ENVS), 7)
-    assert rewards(samples) == [13, 10, 12, 11, 110, 109, 108]
+    samples = read_batches(queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS), 7)
+    assert contents(samples) == [13, 10, 12, 11, 110, 109, 108]
     assert replay.received.dropped() == 3
 
 
@@ -60,13 +59,13 @@ def test_a_dataset_that_is_built_anew_knows_what_was_received(serve):
     servers = [serve([queue()])]
     replay = ReplayHandle(lambda: servers[-1].addresses())
     reader = BatchReader(
-        lambda: queue_dataset(replay, "queue", SIGNATURE, ENVS), lambda: False, identity=lambda: replay.life(0)
+        lambda: queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS), lambda: False, identity=lambda: replay.life(0)
     )
     send(replay, [(1, 0), (2, 0), (1, 1)])
-    assert rewards(next(reader) for _ in range(3)) == [10, 20, 11]
+    assert contents(next(reader) for _ in range(3)) == [10, 20, 11]
     servers.append(serve([queue()]))
     send(replay, [(1, 0), (2, 0), (1, 1), (1, 2), (1, 2), (2, 1), (3, 0)])
-    assert rewards(next(reader) for _ in range(3)) == [12, 21, 30]
+    assert contents(next(reader) for _ in range(3)) == [12, 21, 30]
     assert replay.received.dropped() == 4
     reader.close()
 
@@ -75,8 +74,8 @@ def test_tables_and_shards_are_not_mixed_up_and_a_handle_remembers_for_itself(se
     replay = serve([queue("a"), queue("b")], [queue("a")])
     for writer, (table, shard) in enumerate([("a", 0), ("b", 0), ("a", 1)], start=7):
         send(replay, [(writer, 0), (writer, 1), (writer, 0), (writer, 2)], table, shard)
-        samples = read_batches(queue_dataset(replay, table, SIGNATURE, ENVS, shard), 3)
-        assert rewards(samples) == [10 * writer, 10 * writer + 1, 10 * writer + 2]
+        samples = read_batches(queue_dataset(replay, LAYOUT, table, LENGTH, ENVS, shard), 3)
+        assert contents(samples) == [10 * writer, 10 * writer + 1, 10 * writer + 2]
     assert replay.received.dropped() == 3
     assert ReplayHandle(replay.addresses).received.dropped() == 0
 
@@ -151,7 +150,7 @@ def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(li
 
     write(3)
     assert writer.ready(10, max_pending=0)
-    reader = BatchReader(lambda: queue_dataset(replay, "queue", SIGNATURE, ENVS), lambda: False)
+    reader = BatchReader(lambda: queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS), lambda: False)
     read = [next(reader) for _ in range(3)]
     link.loses_answers = True
     write(4)

@@ -46,20 +46,20 @@ def layout_of(record, state=()):
 
 def big_queue(layout, length=LENGTH, name="queue"):
     signature = sequence_signature(layout, length, layout.envs_per_actor)
-    return reverb.Table.queue(name, 1000, signature=signature), signature
+    return reverb.Table.queue(name, 1000, signature=signature)
 
 
 @pytest.mark.parametrize("period", [LENGTH, LENGTH // 2, 3])
 def test_sequences_hold_their_ticks_and_the_state_they_began_with(serve, period):
     layout = layout_of(numbered(0), state={"core": tf.TensorSpec((3,), tf.float32)})
-    table, signature = big_queue(layout)
+    table = big_queue(layout)
     replay = serve([table])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, period)
     for tick in range(60):
         writer.append(numbered(tick), {"core": np.full((ENVS, 3), tick, np.float32)})
         assert writer.ready(10, max_pending=0)
     assert table.info.current_size == writer.items_written == (60 - LENGTH - 1) // period + 1
-    samples = read_batches(queue_dataset(replay, "queue", signature, ENVS), writer.items_written)
+    samples = read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), writer.items_written)
     for number, sample in enumerate(samples):
         ticks = [numbered(number * period + row) for row in range(LENGTH + 1)]
         expected = tree.map_structure(lambda *leaves: np.stack(leaves), *ticks)
@@ -75,7 +75,7 @@ def test_no_tick_is_stored_twice(serve, tmp_path, period):
     size, ticks = 2000, 100
     record = numbered(0, size=size)
     layout = layout_of(record)
-    table, _ = big_queue(layout)
+    table = big_queue(layout)
     replay = serve([table])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, period, max_pending=100)
     for tick in range(ticks):
@@ -104,13 +104,13 @@ def test_a_batch_that_cannot_be_formed_is_refused_in_one_line(batch, replicas, m
 @pytest.mark.parametrize("share", [2, 4, 8])
 def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
     layout = layout_of(numbered(0), state=(tf.TensorSpec((), tf.float32),))
-    table, signature = big_queue(layout)
+    table = big_queue(layout)
     replay = serve([table])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
     for tick in range(8 * LENGTH + 1):
         writer.append(numbered(tick), (np.full(ENVS, tick, np.float32),))
         assert writer.ready(10, max_pending=0)
-    samples = read_batches(queue_dataset(replay, "queue", signature, share), 12 // share)
+    samples = read_batches(queue_dataset(replay, layout, "queue", LENGTH, share), 12 // share)
     first_rows = np.concatenate([sample.record.observation[0, :, 0] for sample in samples])
     begins = np.repeat(np.arange(0, 100, LENGTH), ENVS)[: len(first_rows)]
     np.testing.assert_array_equal(first_rows, 100 * begins + np.arange(len(first_rows)) % ENVS)
@@ -132,7 +132,7 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
         tick += 1
         assert tick < 20 * LENGTH, "the writer was never held back"
     written = writer.items_written
-    read_batches(queue_dataset(replay, "queue", signature, ENVS), 1)
+    read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), 1)
     assert writer.ready(10)
     assert writer.items_written == written
     writer.close()
@@ -147,7 +147,7 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
 )
 def test_wrong_shapes_are_refused_by_name_before_anything_is_written(serve, change, message):
     layout = layout_of(numbered(0))
-    replay = serve([big_queue(layout)[0]])
+    replay = serve([big_queue(layout)])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
     with pytest.raises(ValueError, match=message):
         writer.append(numbered(0)._replace(**change), ())
@@ -155,10 +155,10 @@ def test_wrong_shapes_are_refused_by_name_before_anything_is_written(serve, chan
 
 def test_a_reader_ends_when_the_run_stops(serve):
     layout = layout_of(numbered(0))
-    table, signature = big_queue(layout)
+    table = big_queue(layout)
     replay = serve([table])
     stopped = False
-    reader = BatchReader(lambda: queue_dataset(replay, "queue", signature, ENVS), lambda: stopped)
+    reader = BatchReader(lambda: queue_dataset(replay, layout, "queue", LENGTH, ENVS), lambda: stopped)
     assert reader.poll(0.0) is None
     stopped = True
     with pytest.raises(ReaderStopped):
@@ -171,17 +171,16 @@ def test_a_reader_goes_on_with_another_server(serve):
     replays = []
 
     def start(first_tick):
-        table, signature = big_queue(layout)
+        table = big_queue(layout)
         replays.append(serve([table]))
         writer = SequenceWriter(replays[-1], layout, "queue", LENGTH, LENGTH)
         for tick in range(first_tick, first_tick + 4 * LENGTH + 1):
             writer.append(numbered(tick), ())
         assert writer.ready(10, max_pending=0)
-        return signature
 
-    signature = start(0)
+    start(0)
     reader = BatchReader(
-        lambda: queue_dataset(replays[-1], "queue", signature, ENVS), lambda: False, identity=lambda: len(replays)
+        lambda: queue_dataset(replays[-1], layout, "queue", LENGTH, ENVS), lambda: False, identity=lambda: len(replays)
     )
     assert next(reader).record.reward[0, 0] == 0
     start(1000)
