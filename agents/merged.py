@@ -10,7 +10,7 @@ import tree
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest
 from .acting import tick_spec
 from .agent import Policy
-from .compiled import CompiledFunction, as_arrays
+from .compiled import CompiledFunction, as_arrays, rebuilt
 
 
 class Turn(NamedTuple):
@@ -69,20 +69,15 @@ class MergedPolicy:
 
     def __call__(self, turns: Sequence[Turn]) -> list[Move]:
         """The move of each turn, by one forward pass."""
-        merged = turns[0]._replace(seed=turns[0].seed[np.newaxis])
-        if len(turns) > 1:
-            ticks, states, slots, seeds = zip(*turns, strict=True)
-            merged = Turn(_concatenated(ticks), _concatenated(states), np.concatenate(slots), np.stack(seeds))
-        move = Move(*as_arrays(self._act(*merged)))
+        turns = [turn._replace(seed=turn.seed[np.newaxis]) for turn in turns]
         if len(turns) == 1:
-            return [move]
-        ends = np.cumsum([len(turn.slots) for turn in turns]).tolist()
-        parts = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
-        return [tree.map_structure(lambda leaf, part=part: leaf[part], move) for part in parts]
-
-
-def _concatenated(nests: Sequence[Nest]) -> Nest:
-    return tree.map_structure(lambda *leaves: np.concatenate(leaves), *nests)
+            return [Move(*as_arrays(self._act(*turns[0])))]
+        columns = zip(*map(tree.flatten, turns), strict=True)
+        outputs = self._act(*rebuilt(turns[0], map(np.concatenate, columns)))
+        leaves = [leaf.numpy() for leaf in tree.flatten(outputs)]
+        size = len(turns[0].slots)
+        parts = [slice(begin, begin + size) for begin in range(0, size * len(turns), size)]
+        return [Move(*rebuilt(outputs, (leaf[part] for leaf in leaves))) for part in parts]
 
 
 def _of_any_batch(leaf: Any) -> tf.TensorSpec:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,12 +13,13 @@ from ..agents.weights import WeightClient
 from ..data import Layout
 from ..environments import BatchedEnvironment, environment_seeds, evaluation_options, make
 from ..replay import Heartbeat
-from .actor_writer import ActorWriter
+from .actor_writer import ActorWriter, act_once
 from .experiment import Experiment, Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
 
 _CALL_SECONDS = 5.0
+_QUESTION_SECONDS = 1.0
 _FETCH_SECONDS = 0.03
 HOLD_SECONDS = 0.005
 """Between two looks at whether an actor that is held back may go on."""
@@ -117,7 +118,8 @@ class ActorRole(SteppingRole):
             return
         if not self.link.wait_for(self._shard_name):
             return
-        self._writer = ActorWriter(self.context, agent, self._layout, self._index, self._replay_handle, self._learner)
+        ask = ask_for_shortage(self._learner, self.context)
+        self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, ask)
         self._actor = Actor(environment, policy, self._writer)
         self._stepper = self._actor.stepper
         logging.info("first action")
@@ -126,23 +128,20 @@ class ActorRole(SteppingRole):
             fetch_in_background(self._weights, self._learner, self.context.stop)
 
     def step(self) -> None:
-        """One tick, once replay has taken what came before."""
-        actor, writer = self._actor, self._writer
-        if actor is None or writer is None or not writer.caught_up():
+        """One tick, once replay and the agent's pace allow it."""
+        if self._actor is None or self._writer is None:
             return
-        if self.context.cooperative:
+        cooperative, stop = self.context.cooperative, self.context.stop
+        if cooperative:
             self._weights.fetch()
-        self._weights.apply()
-        assert self._weights.version is not None
-        actor.version = self._weights.version
-        if not writer.may_act(actor.version):
-            if not self.context.cooperative:
-                self.context.stop.wait(HOLD_SECONDS)
-            return
-        self.tell_episodes(actor.step())
-        if writer.tick():
-            actor.end_sequence()
-        writer.settle()
+        episodes = act_once(self._actor, self._writer, self._weights)
+        if episodes is not None:
+            self.tell_episodes(episodes)
+            if cooperative:
+                # What the others do when they take their turn would depend on the time.
+                self._writer.settle(stop)
+        elif not cooperative:
+            stop.wait(HOLD_SECONDS)
 
 
 def make_environments(
@@ -190,6 +189,21 @@ def fetch_in_background(weights: WeightClient, learner: RoleHandle, stop: thread
                 fetch_weights(weights, learner)
 
     threading.Thread(target=fetch, name="weights", daemon=True).start()
+
+
+def ask_for_shortage(learner: RoleHandle, context: NodeContext) -> Callable[[], float] | None:
+    """What `ActorWriter` asks the learner by."""
+    if context.cooperative:
+        return None
+
+    def ask() -> float:
+        try:
+            client: Any = learner.client(_QUESTION_SECONDS)
+            return client.seconds_short_of_data()
+        except Unreachable:
+            return 0.0
+
+    return ask
 
 
 def wait_for_weights(weights: WeightClient, learner: RoleHandle, context: NodeContext) -> bool:

@@ -1,17 +1,34 @@
-"""An actor's way into replay, and what holds the actor back."""
+"""An actor's way into replay, what holds the actor back, and the tick of one that acts by itself."""
 
+import threading
 import time
-from typing import Any
+from collections.abc import Callable
 
 from ..agents import Agent
+from ..agents.acting import Actor, Episode
 from ..agents.agent import Writer
+from ..agents.weights import WeightClient
 from ..data import Layout, Nest, Record, Version
 from ..replay import ReplayHandle
 from .pacing import Pacer
-from .role import NodeContext, RoleHandle, Unreachable
 
 _READY_SECONDS = 0.5
 _QUESTION_SECONDS = 1.0
+
+
+def act_once(actor: Actor, writer: "ActorWriter", weights: WeightClient) -> list[Episode] | None:
+    """One tick with the newest weights; gives the episodes that it ended, or None if the actor is held back."""
+    if not writer.caught_up():
+        return None
+    weights.apply()
+    assert weights.version is not None
+    if not writer.may_act(weights.version):
+        return None
+    actor.version = weights.version
+    episodes = actor.step()
+    if writer.tick():
+        actor.end_sequence()
+    return episodes
 
 
 class ActorWriter:
@@ -21,30 +38,28 @@ class ActorWriter:
     `tick` says whether the sequence ends with it.
 
     Args:
-      context: of the node that writes.
       agent: the recipe.
       layout: of the run, with its record and state.
       index: of the actor.
       replay: where to write.
-      learner: is asked whether it is short of data, where actors are held back.
+      seconds_short_of_data: asks the learner for how long it has been waiting for data, 0 if it does not answer.  None
+        where nobody dies or is slow, and what is done may not depend on the time: where roles share a thread.
     """
 
     def __init__(
         self,
-        context: NodeContext,
         agent: Agent,
         layout: Layout,
         index: int,
         replay: ReplayHandle,
-        learner: RoleHandle,
+        seconds_short_of_data: Callable[[], float] | None,
     ):
-        self._context = context
         self._agent = agent
         self._layout = layout
         self._index = index
         self._replay = replay
         self._shard = layout.shard_of(index)
-        self._learner = learner
+        self._seconds_short_of_data = seconds_short_of_data
         self._next_question = 0.0
         self._begin()
 
@@ -90,12 +105,10 @@ class ActorWriter:
         """Counts a record; True if the next observation must be written once without an action, to end a sequence."""
         return self._pacer is not None and self._pacer.tick()
 
-    def settle(self) -> None:
-        """Waits until nothing is on its way, where roles share a thread: what the others do when they take their turn
-        would depend on the time."""
-        while self._context.cooperative and not self.ready(_READY_SECONDS, max_pending=0):
-            if self._context.stop.is_set():
-                return
+    def settle(self, stop: threading.Event) -> None:
+        """Waits until nothing is on its way, or `stop`."""
+        while not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
+            pass
 
     def _begin(self) -> None:
         self._life = self._replay.life(self._shard)
@@ -106,12 +119,8 @@ class ActorWriter:
     def _may_begin(self, pacer: Pacer, version: Version) -> bool:
         if pacer.may_begin(version):
             return True
-        # In one thread nobody dies or is slow, and what is done may not depend on the time.
-        if self._context.cooperative or pacer.seconds_waited < pacer.patience or time.monotonic() < self._next_question:
+        ask = self._seconds_short_of_data
+        if ask is None or pacer.seconds_waited < pacer.patience or time.monotonic() < self._next_question:
             return False
         self._next_question = time.monotonic() + _QUESTION_SECONDS
-        try:
-            learner: Any = self._learner.client(_QUESTION_SECONDS)
-            return learner.seconds_short_of_data() >= pacer.patience
-        except Unreachable:
-            return False
+        return ask() >= pacer.patience

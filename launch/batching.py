@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 class Waiting(NamedTuple):
     """A request that waits for its batch."""
 
+    caller: int
     request: Any
     result: "Future[Any]"
 
@@ -16,8 +17,8 @@ class Waiting(NamedTuple):
 class Batcher:
     """Collects requests, and hands them out together.
 
-    A batch waits for those callers that are expected back, and for no longer than the deadline after its first request.
-    Whoever was given an answer is expected; whoever has called again, or cannot for the time being, is not.
+    Who was in a batch is expected back.  A batch waits for those that are expected, and for no longer than the deadline
+    after its first request; who misses that is not waited for again before its next request.
 
     Args:
       deadline: seconds.
@@ -30,26 +31,24 @@ class Batcher:
         self._since = 0.0
         self._changed = threading.Condition()
 
-    def expect(self, caller: int) -> None:
-        """The next batch shall wait for this caller."""
-        with self._changed:
-            self._expected.add(caller)
-
     def forget(self, caller: int) -> None:
         """No batch shall wait for this caller."""
         with self._changed:
             self._expected.discard(caller)
-            self._changed.notify()
+            if not self._expected:
+                self._changed.notify()
 
     def submit(self, caller: int, request: Any) -> "Future[Any]":
         """Adds a request to the next batch."""
-        waiting = Waiting(request, Future())
+        waiting = Waiting(caller, request, Future())
         with self._changed:
             if not self._waiting:
                 self._since = time.monotonic()
             self._waiting.append(waiting)
             self._expected.discard(caller)
-            self._changed.notify()
+            # The others would wake the taker for nothing.
+            if len(self._waiting) == 1 or not self._expected:
+                self._changed.notify()
         return waiting.result
 
     def take(self, timeout: float) -> list[Waiting]:
@@ -60,4 +59,5 @@ class Batcher:
             left = self._since + self._deadline - time.monotonic()
             self._changed.wait_for(lambda: not self._expected, max(0.0, left))
             waiting, self._waiting = self._waiting, []
+            self._expected = {one.caller for one in waiting}
             return waiting

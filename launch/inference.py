@@ -22,7 +22,7 @@ from ..agents.merged import MergedPolicy, Move, Turn
 from ..agents.weights import WeightClient
 from ..data import EnvironmentOutput, Nest, Version
 from ..replay import Heartbeat
-from .actor import HOLD_SECONDS, fetch_in_background, wait_for_weights
+from .actor import HOLD_SECONDS, ask_for_shortage, fetch_in_background, wait_for_weights
 from .actor_writer import ActorWriter
 from .batching import Batcher
 from .devices import prepare_devices
@@ -136,7 +136,8 @@ class InferenceRole(LinkedRole):
         # Also while nobody may act: actors may be waiting for newer weights.
         self._weights.apply()
         if waiting:
-            moves, version = self._policy([one.request for one in waiting]), self._version()
+            version = self._version()
+            moves = self._policy([one.request for one in waiting])
             for one, move in zip(waiting, moves, strict=True):
                 one.result.set_result((move, version))
             self._batches += 1
@@ -170,12 +171,16 @@ class InferenceRole(LinkedRole):
             if seat.life is not None:
                 seat.life.writer.close()
             seat.life = self._begin(actor, identity)
-        return seat.life.observe(number, self._ticks.unpack(tick))
+        known = seat.life.observe(number, self._ticks.unpack(tick))
+        if self.context.cooperative:
+            seat.life.writer.settle(self.context.stop)
+        return known
 
     def _begin(self, actor: int, identity: str) -> "_ActorLife":
         logging.info("actor %d begins", actor)
         agent, batch = self._experiment.agent, self._experiment.envs_per_actor
-        writer = ActorWriter(self.context, agent, self._layout, actor, self._replay_handle, self._learner)
+        ask = ask_for_shortage(self._learner, self.context)
+        writer = ActorWriter(agent, self._layout, actor, self._replay_handle, ask)
         return _ActorLife(
             identity,
             writer,
@@ -190,10 +195,7 @@ class InferenceRole(LinkedRole):
             self._batcher.forget(actor)
             if self.context.cooperative or time.monotonic() > deadline or self.context.stop.wait(HOLD_SECONDS):
                 return None
-        action = life.act(functools.partial(self._play, actor))
-        if action is not None and not self.context.cooperative:
-            self._batcher.expect(actor)
-        return action
+        return life.act(functools.partial(self._play, actor))
 
     def _play(self, actor: int, turn: Turn) -> "Future[tuple[Move, Version]]":
         """Has a turn played in the next batch; where roles share a thread, that is now, and the turn is alone in it."""
@@ -247,7 +249,6 @@ class _ActorLife:
             self._state = move.state
             if self.writer.tick():
                 self.writer.append(end_record(record, tick), self._state)
-            self.writer.settle()
         self._number, self._tick = number, tick
         self._result = self._acted = None
         return True

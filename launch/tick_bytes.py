@@ -6,6 +6,7 @@ import numpy as np
 import tree
 
 from ..agents.acting import tick_spec
+from ..agents.compiled import rebuilt
 from ..data import EnvironmentOutput, Layout
 
 
@@ -20,6 +21,7 @@ class TickBytes:
         self._spec = tick_spec(layout, layout.envs_per_actor)
         leaves = tree.flatten(self._spec)
         self._shapes = [tuple(leaf.shape) for leaf in leaves]
+        self._counts = [math.prod(shape) for shape in self._shapes]
         self._dtypes = [np.dtype(leaf.dtype.as_numpy_dtype) for leaf in leaves]
 
     def pack(self, tick: EnvironmentOutput) -> bytes:
@@ -37,8 +39,7 @@ class TickBytes:
     def unpack(self, content: bytes) -> EnvironmentOutput:
         """The tick, whose arrays are views of the bytes and cannot be written to."""
         arrays, offset = [], 0
-        for shape, dtype in zip(self._shapes, self._dtypes, strict=True):
-            count = math.prod(shape)
+        for shape, dtype, count in zip(self._shapes, self._dtypes, self._counts, strict=True):
             arrays.append(np.frombuffer(content, dtype, count, offset).reshape(shape))
             offset += count * dtype.itemsize
-        return tree.unflatten_as(self._spec, arrays)
+        return rebuilt(self._spec, iter(arrays))

@@ -1,6 +1,7 @@
 """Which requests a batch waits for.  Deadlines of a minute are those that must not be waited for."""
 
 import threading
+import time
 
 import pytest
 
@@ -36,10 +37,17 @@ def test_those_who_ask_together_are_served_together():
     assert batcher.take(timeout=0.0) == []
 
 
-def test_a_batch_waits_for_a_caller_that_is_expected():
-    batcher = Batcher(LONG)
-    batcher.expect(0)
-    batcher.expect(1)
+@pytest.fixture
+def batcher():
+    """One that has just served callers 0 and 1."""
+    made = Batcher(LONG)
+    for caller in range(2):
+        made.submit(caller, "before")
+    made.take(LONG)
+    return made
+
+
+def test_a_batch_waits_for_those_that_were_in_the_last(batcher):
     batcher.submit(0, "a")
     taken = take_in_background(batcher)
     assert taken.waits()
@@ -47,29 +55,41 @@ def test_a_batch_waits_for_a_caller_that_is_expected():
     assert taken() == ["a", "b"]
 
 
-def test_a_batch_does_not_wait_where_no_further_request_can_come():
-    batcher = Batcher(LONG)
-    batcher.expect(0)
+def test_a_batch_does_not_wait_where_no_further_request_can_come(batcher):
+    batcher.submit(1, "b")
     batcher.submit(0, "a")
-    assert take_in_background(batcher)() == ["a"]
+    assert take_in_background(batcher)() == ["b", "a"]
 
 
-def test_a_batch_does_not_wait_for_a_caller_that_is_held_back():
-    batcher = Batcher(LONG)
-    batcher.expect(0)
-    batcher.expect(1)
+def test_a_batch_does_not_wait_for_a_caller_that_is_held_back(batcher):
     batcher.submit(0, "a")
     taken = take_in_background(batcher)
     batcher.forget(1)
     assert taken() == ["a"]
 
 
-@pytest.mark.parametrize("deadline", [0.0, 0.01])
-def test_a_batch_waits_no_longer_than_the_deadline(deadline):
-    batcher = Batcher(deadline)
-    batcher.expect(1)
+def test_a_batch_waits_no_longer_than_the_deadline():
+    batcher = Batcher(deadline=0.01)
+    for caller in range(2):
+        batcher.submit(caller, "before")
+    batcher.take(LONG)
     batcher.submit(0, "a")
     assert take_in_background(batcher)() == ["a"]
+
+
+def test_a_caller_that_has_missed_a_batch_is_not_waited_for():
+    """One that is dead or slow would hold up every batch."""
+    batcher = Batcher(deadline=0.3)
+    for caller in range(2):
+        batcher.submit(caller, "before")
+    batcher.take(LONG)
+    seconds = []
+    for _ in range(2):
+        batcher.submit(0, "a")
+        begun = time.monotonic()
+        assert [waiting.request for waiting in batcher.take(LONG)] == ["a"]
+        seconds.append(time.monotonic() - begun)
+    assert seconds[1] < seconds[0] / 2
 
 
 def test_each_caller_is_given_its_own_result():
