@@ -8,7 +8,7 @@ import tree
 
 from ..data import CallboardError, Layout, Nest, Sample
 from .handle import ReplayHandle
-from .sequences import SequenceColumns
+from .sequences import SequenceColumns, SequenceItem
 
 
 class ReplayDataset(NamedTuple):
