@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import launchpad as lp
-import numpy as np
 import tensorflow as tf
 
 from ..agents.acting import trace_layout
-from ..agents.weights import Snapshot, pack_weights
+from ..agents.weights import Snapshot
 from ..data import Priorities, Update, Version
 from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from .batches import distributed_batches
@@ -20,11 +19,10 @@ from .checkpoints import Checkpoints
 from .devices import device_names, make_strategy, share_first_learners_state
 from .experiment import Run
 from .link import LinkedRole, Report
+from .published_weights import PublishedWeights
 from .role import NodeContext, RoleHandle, Unreachable
 
 _METRICS_SECONDS = 0.5
-_WEIGHTS_SECONDS = 0.01
-"""Between two copies of the weights while steps follow each other at once: who acts asks every 30 ms."""
 _HOLD_SECONDS = 0.1
 """For which a question for weights may wait for its answer: short, since the node ends after the last one."""
 _PRIORITIES_SECONDS = 5.0
@@ -59,7 +57,7 @@ class LearnerRole(LinkedRole):
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
-        self._weights = _PublishedWeights()
+        self._weights = PublishedWeights()
         self._steps = 0
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
@@ -231,42 +229,3 @@ class LearnerRole(LinkedRole):
     def _replay_life(self) -> object:
         # A dataset over several shards finds each of them again by itself, and goes on with the others meanwhile.
         return self._replay_handle.life(0) if self._layout.shards == 1 else None
-
-
-class _PublishedWeights:
-    """A consistent copy of the weights for those who ask, made between two steps and only when somebody has asked."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._incarnation = 0
-        self._version: Version | None = None
-        self._packed = np.zeros(0, np.uint8)
-        self._wanted = True
-        self._next = 0.0
-
-    def begin(self, incarnation: int) -> None:
-        self._incarnation = incarnation
-
-    def offer(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
-        """Copies the weights if they are wanted; if the next are on their way, then only after some milliseconds."""
-        now = time.monotonic()
-        if not self._wanted or (soon_again and now < self._next):
-            return
-        self._next = now + _WEIGHTS_SECONDS
-        packed = pack_weights(variable.numpy() for variable in variables)
-        with self._changed:
-            self._version = Version(self._incarnation, step)
-            self._packed = packed
-            self._wanted = False
-            self._changed.notify_all()
-
-    def get(self, have: Version | None, patience: float) -> Snapshot | None:
-        """Waits for up to `patience` seconds for weights other than those at hand."""
-        with self._changed:
-            self._wanted = True
-            if not self._changed.wait_for(lambda: self._version not in (None, have), patience):
-                return None
-            assert self._version is not None
-            # Who has got these will want the next.
-            self._wanted = True
-            return (self._version.incarnation, self._version.step), self._packed

@@ -1,0 +1,53 @@
+"""The learner's weights, as those who act are given them."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ..agents.weights import Snapshot, pack_weights
+from ..data import Version
+
+_SECONDS = 0.01
+"""Between two copies of the weights while steps follow each other at once: who acts asks every 30 ms."""
+
+
+class PublishedWeights:
+    """A consistent copy of the weights for those who ask, made between two steps and only when somebody has asked."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._incarnation = 0
+        self._version: Version | None = None
+        self._packed = np.zeros(0, np.uint8)
+        self._wanted = True
+        self._next = 0.0
+
+    def begin(self, incarnation: int) -> None:
+        self._incarnation = incarnation
+
+    def offer(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
+        """Copies the weights if they are wanted; if the next are on their way, then only after some milliseconds."""
+        now = time.monotonic()
+        if not self._wanted or (soon_again and now < self._next):
+            return
+        self._next = now + _SECONDS
+        packed = pack_weights(variable.numpy() for variable in variables)
+        with self._changed:
+            self._version = Version(self._incarnation, step)
+            self._packed = packed
+            self._wanted = False
+            self._changed.notify_all()
+
+    def get(self, have: Version | None, patience: float) -> Snapshot | None:
+        """Waits for up to `patience` seconds for weights other than those at hand."""
+        with self._changed:
+            self._wanted = True
+            if not self._changed.wait_for(lambda: self._version not in (None, have), patience):
+                return None
+            assert self._version is not None
+            # Who has got these will want the next.
+            self._wanted = True
+            return (self._version.incarnation, self._version.step), self._packed

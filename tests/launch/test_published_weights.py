@@ -1,0 +1,63 @@
+"""Weights are copied when somebody wants them, and given to who asks as soon as there are others."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard.agents.weights import unpack_weights
+from callboard.data import Version
+from callboard.launch.published_weights import PublishedWeights
+
+
+@pytest.fixture
+def variables():
+    return [tf.Variable(1.0), tf.Variable([2.0, 3.0])]
+
+
+@pytest.fixture
+def weights():
+    published = PublishedWeights()
+    published.begin(5)
+    return published
+
+
+def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables):
+    assert weights.get(None, patience=0.0) is None
+    weights.offer(7, variables)
+    version, packed = weights.get(None, patience=0.0)
+    assert version == (5, 7)
+    np.testing.assert_array_equal(unpack_weights(packed, variables)[1], [2.0, 3.0])
+    assert weights.get(Version(5, 7), patience=0.01) is None
+
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(weights.get(Version(5, 7), patience=60.0)))
+    asking.start()
+    variables[0].assign(9.0)
+    weights.offer(8, variables)
+    asking.join(30.0)
+    (answer,) = answers
+    assert answer[0] == (5, 8)
+    assert unpack_weights(answer[1], variables)[0] == 9.0
+
+
+def test_what_nobody_asks_for_is_not_copied(weights, variables):
+    weights.offer(1, variables)
+    weights.offer(2, variables)
+    # Whoever gets the first may want the next.
+    assert weights.get(None, patience=0.0)[0] == (5, 1)
+    weights.offer(3, variables)
+    assert weights.get(Version(5, 1), patience=0.0)[0] == (5, 3)
+
+
+def test_while_steps_follow_at_once_few_of_them_are_copied(weights, variables):
+    seen = []
+    for step in range(2000):
+        weights.offer(step, variables, soon_again=True)
+        snapshot = weights.get(None, patience=0.0)
+        seen.append(snapshot[0][1])
+    assert seen[0] == 0 and 1 <= len(set(seen)) < 1000
+    # Before the learner waits, all is given out: actors may be waiting for it.
+    weights.offer(2000, variables)
+    assert weights.get(None, patience=0.0)[0] == (5, 2000)
