@@ -15,7 +15,8 @@ from reading import read_batches
 from callboard.replay import queue_dataset, sequence_signature
 
 ENVS, LENGTH = 4, 2
-SIGNATURE = sequence_signature(tick_streams.layout(ENVS), LENGTH, ENVS)
+LAYOUT = tick_streams.layout(ENVS)
+SIGNATURE = sequence_signature(LAYOUT, LENGTH, ENVS)
 READERS, BATCHES = 24, 8
 REQUEST_SECONDS = 3.0
 
@@ -30,7 +31,7 @@ def test_no_item_is_lost_that_comes_when_a_request_runs_out(serve):
     complete = []
 
     def read(table):
-        read_batches(queue_dataset(replay, table, SIGNATURE, 2 * ENVS), BATCHES)
+        read_batches(queue_dataset(replay, LAYOUT, table, LENGTH, 2 * ENVS), BATCHES)
         complete.append(table)
 
     def write(number):
