@@ -39,9 +39,12 @@ def ticks(rng, number):
         )
 
 
+FAST = ("impala", "r2d2")
+CASES = [(name, CONTINUOUS if name == "sac" else DISCRETE) for name in AGENTS] + [("ppo", CONTINUOUS)]
+
+
 @pytest.mark.parametrize(
-    "name, action",
-    [(name, CONTINUOUS if name == "sac" else DISCRETE) for name in AGENTS] + [("ppo", CONTINUOUS)],
+    "name, action", [pytest.param(*case, marks=() if case[0] in FAST else pytest.mark.slow) for case in CASES]
 )
 def test_a_merged_batch_gives_what_each_actor_would_do_alone(name, action):
     fields = {field.name for field in dataclasses.fields(agent_class(name))}
