@@ -20,7 +20,9 @@ from .role import NodeContext, RoleHandle, Unreachable
 
 _CALL_SECONDS = 5.0
 _QUESTION_SECONDS = 1.0
-_FETCH_SECONDS = 0.03
+_FETCH_SECONDS = 0.01
+_FETCHES_A_SECOND = 1000
+"""Of all who ask the learner together, so that it has time to learn."""
 HOLD_SECONDS = 0.005
 """Between two looks at whether an actor that is held back may go on."""
 
@@ -125,7 +127,7 @@ class ActorRole(SteppingRole):
         logging.info("first action")
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, [self._shard])
-            fetch_in_background(self._weights, self._learner, self.context.stop)
+            fetch_in_background(self._weights, self._learner, self._experiment.actors, self.context.stop)
 
     def step(self) -> None:
         """One tick, once replay and the agent's pace allow it."""
@@ -176,15 +178,22 @@ def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:
     return True
 
 
-def fetch_in_background(weights: WeightClient, learner: RoleHandle, stop: threading.Event) -> None:
+def fetch_in_background(weights: WeightClient, learner: RoleHandle, askers: int, stop: threading.Event) -> None:
     """Asks the learner for newer weights again and again, in a thread of its own, until `stop`.
 
     Not while those that came last still wait for the end of a tick: where ticks are slow, and actors many, the learner
     would spend its time with answers that nobody needs.
+
+    Args:
+      weights: that are kept up to date.
+      learner: that is asked.
+      askers: number of nodes that ask it.
+      stop: ends it.
     """
+    pause = max(_FETCH_SECONDS, askers / _FETCHES_A_SECOND)
 
     def fetch() -> None:
-        while not stop.wait(_FETCH_SECONDS):
+        while not stop.wait(pause):
             if not weights.waiting:
                 fetch_weights(weights, learner)
 

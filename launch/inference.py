@@ -126,7 +126,7 @@ class InferenceRole(LinkedRole):
             return
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, self._shards)
-            fetch_in_background(self._weights, self._learner, self.context.stop)
+            fetch_in_background(self._weights, self._learner, self._experiment.inference_nodes, self.context.stop)
         self._set_up.set()
         logging.info("ready to act for actors %s", ", ".join(map(str, self._seats)))
 
