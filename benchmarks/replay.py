@@ -9,8 +9,8 @@ Two layouts, the same columns, chunks and items on both sides:
 - *windows*: Ape-X's 3-step windows of single environments, one to every tick of each of 16, with first priorities, read
   by priority in batches of 256.
 
-What is read is what a learner gets, time-major, and for windows with keys and probabilities: our side through
-`BatchReader`.  The other side is in `replay_by_hand`.
+What is read is what a learner gets, time-major, and for windows with keys and probabilities.  The other side is in
+`replay_by_hand`.
 """
 
 import functools
@@ -26,7 +26,6 @@ import reverb
 
 from ..data import Layout, Record
 from ..replay import (
-    BatchReader,
     ReplayHandle,
     SequenceWriter,
     WindowWriter,
@@ -163,7 +162,7 @@ class OurReplay(Replay):
                 replica_batch=BATCH[kind],
                 priority_exponent=PRIORITY_EXPONENT,
             )
-        return BatchReader(make, stopped=lambda: False)
+        return iter(make())
 
     def _handle(self) -> ReplayHandle:
         return ReplayHandle(lambda: [self.address])

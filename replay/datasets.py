@@ -85,15 +85,15 @@ def queue_dataset(
         table=table,
         dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
-        max_in_flight_samples_per_worker=replay.samples_in_flight(blocks),
+        max_in_flight_samples_per_worker=replay.samples_in_flight(2 * blocks),
         num_workers_per_iterator=1,  # More would hand out the queue in any order.
     )
     replay.received.prepare()
 
     @tf.autograph.experimental.do_not_convert
     def first_times(items: Any) -> SequenceItem:
-        new = replay.received.first_time(items.data.identity)
-        return tree.map_structure(lambda leaf: leaf[new], items.data)
+        new = replay.received.new(items.data.identity)
+        return tree.map_structure(lambda leaf: tf.gather(leaf, new), items.data)
 
     @tf.autograph.experimental.do_not_convert
     def read(items: SequenceItem) -> Sample:
