@@ -35,7 +35,8 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# About an hour; nothing else should run on the machine meanwhile.
+# About an hour, and half an hour more for each repeat where peers are installed (benchmarks/peers/setup); nothing else
+# should run on the machine meanwhile.
 bench: install
 	$(BIN)/callboard-bench run
 	$(BIN)/callboard-bench plot

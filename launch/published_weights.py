@@ -11,7 +11,7 @@ from ..agents.weights import Snapshot, pack_weights
 from ..data import Version
 
 _SECONDS = 0.01
-"""Between two copies of the weights while steps follow each other at once: who acts asks every 30 ms."""
+"""Between two copies of the weights while steps follow each other at once: nobody asks more often."""
 
 
 class PublishedWeights:
