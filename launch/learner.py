@@ -114,7 +114,7 @@ class LearnerRole(LinkedRole):
             return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
 
         if self.context.cooperative:
-            # The launcher asks for no batch that replay would not give out; where one never came, all would wait for it.
+            # The launcher asks for no batch that replay would not give out; if one never came, all would wait for it.
             batches = make_batches()
             self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:

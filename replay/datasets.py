@@ -91,17 +91,37 @@ def queue_dataset(
     replay.received.prepare()
 
     @tf.autograph.experimental.do_not_convert
-    def first_times(items: Any) -> SequenceItem:
+    def first_times(held: SequenceItem, items: Any) -> tuple[SequenceItem, tuple[SequenceItem, tf.Tensor]]:
+        """Of some items and those held back before, as many as are read at a time, and whether there are so many."""
         new = replay.received.new(items.data.identity)
-        return tree.map_structure(lambda leaf: tf.gather(leaf, new), items.data)
+
+        def all_of_them() -> Any:
+            return held, items.data, True
+
+        def join() -> Any:
+            joined = tree.map_structure(lambda old, leaf: tf.concat([old, tf.gather(leaf, new)], 0), held, items.data)
+            enough = tf.shape(joined.identity)[0] >= blocks
+            ready = tf.where(enough, blocks, 0)
+            return (
+                tree.map_structure(lambda leaf: leaf[ready:], joined),
+                tree.map_structure(lambda leaf: leaf[:ready], joined),
+                enough,
+            )
+
+        # What is usual copies nothing.
+        usual = tf.equal(tf.size(new), blocks) & tf.equal(tf.shape(held.identity)[0], 0)
+        held, ready, enough = tf.cond(usual, all_of_them, join)
+        return held, (ready, enough)
 
     @tf.autograph.experimental.do_not_convert
-    def read(items: SequenceItem) -> Sample:
+    def read(items: SequenceItem, _: tf.Tensor) -> Sample:
+        items = tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items)
         return columns.read(_joined(items.packed), [_joined(frame) for frame in items.frames], _flat(items.state))
 
     # As many at a time as are needed: a call of a function costs more than what it does.
-    new_items = items.batch(blocks, drop_remainder=True).map(first_times).rebatch(blocks, drop_remainder=True)
-    dataset = new_items.map(read)
+    none = tree.map_structure(lambda spec: tf.zeros((0, *spec.shape), spec.dtype), signature)
+    new_items = items.batch(blocks, drop_remainder=True).scan(none, first_times)
+    dataset = new_items.filter(lambda _, enough: enough).map(read)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()

@@ -46,13 +46,14 @@ class SequenceColumns:
         leaves = tree.flatten(layout.record.observation)
         self._frames = [index for index, leaf in enumerate(leaves) if is_frame(leaf)]
         self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
-        self.packing = Packing(self.split(layout.record)[0])
+        self.packing = Packing(([leaves[index] for index in self._others], layout.record._replace(observation=())))
+        # The observation's leaves are the record's first.
+        self._packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
 
-    def split(self, record: Record) -> tuple[tuple[list[Any], Record], list[Any]]:
-        """What is packed of a record, and its frames."""
-        leaves = tree.flatten(record.observation)
-        packed = [leaves[index] for index in self._others], record._replace(observation=())
-        return packed, [leaves[index] for index in self._frames]
+    def split(self, record: Record) -> tuple[list[Any], list[Any]]:
+        """The leaves of a record that are packed, in the order of `packing`, and its frames."""
+        leaves = tree.flatten(record)
+        return [leaves[index] for index in self._packed], [leaves[index] for index in self._frames]
 
     def signature(self, length: int, batch: int) -> SequenceItem:
         """The `tf.TensorSpec` nest of an item of `length` transitions of `batch` environments."""

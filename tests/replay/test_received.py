@@ -46,6 +46,15 @@ def test_each_is_read_once_and_the_others_are_counted(serve):
     assert replay.received.dropped() == 4
 
 
+def test_batches_of_several_items_close_up_where_some_came_twice(serve):
+    replay = serve([queue()])
+    send(replay, [(1, number) for number in (0, 1, 1, 2, 2, 2, 1, 0, 3, 4, 5, 5, 6, 7)])
+    samples = read_batches(queue_dataset(replay, LAYOUT, "queue", LENGTH, 2 * ENVS), 3)
+    pairs = [np.asarray(sample.record.observation["eye"])[0, [0, ENVS], 0, 0, 0].tolist() for sample in samples]
+    assert pairs == [[10, 11], [12, 13], [14, 15]]
+    assert samples[0].record.reward.shape == (LENGTH, 2 * ENVS)
+
+
 def test_what_comes_in_another_order_is_not_taken_for_known(serve):
     """A writer that sends again does not keep its order."""
     replay = serve([queue()])
