@@ -30,6 +30,7 @@ def _write(plot: Any, what: Any, path: pathlib.Path) -> pathlib.Path:
 def _plot_ratios(results: Sequence[Result]) -> Any:
     """Median and quartiles of every ratio, with the targets: to the right of them where more is better, else left."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     cases = [(result.benchmark, case) for result in reversed(results) for case in reversed(result.cases)]
     picture = Figure(figsize=(8, 1 + 0.32 * len(cases)))
@@ -43,6 +44,9 @@ def _plot_ratios(results: Sequence[Result]) -> Any:
             axes.plot(case.target, row, ">" if case.higher_is_better else "<", color="black", markersize=5)
     axes.axvline(1.0, color="grey", linewidth=0.5)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+    axes.xaxis.set_minor_formatter("{x:g}")
     axes.set_yticks(range(len(cases)), [f"{benchmark}: {case.name}" for benchmark, case in cases])
     axes.set_xlabel("ours over the limit: median and quartiles; the triangle is the target")
     return picture
