@@ -159,7 +159,10 @@ class SacLearner(tf.Module):
         seed = tf.stack([tf.constant(self._seed, tf.int64), self._steps.read_value()])
         metrics = self._strategy.run(self._update_replica, args=(batch, seed))
         learnt = self._networks.actor_critic
-        move_weights(learnt.critic, learnt.target_critic, self._target_update_rate)
+        # Every replica's losses come from the targets as they were: on two devices one was seen to move before.
+        of_replicas = [self._strategy.experimental_local_results(value) for value in metrics.values()]
+        with tf.control_dependencies([value for values in of_replicas for value in values]):
+            move_weights(learnt.critic, learnt.target_critic, self._target_update_rate)
         self._networks.learning.assign(True)
         self._steps.assign_add(1)
         return {
