@@ -55,9 +55,11 @@ class QLearner(GradientLearner):
         # Every replica has worked out the same norm, of the summed gradient.
         summed["gradient_norm"] = self._strategy.experimental_local_results(norm)[0]
         self._steps.assign_add(1)
-        copy_weights_every(
-            self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
-        )
+        # Not before all replicas have used the target.
+        with tf.control_dependencies([*summed.values(), priority]):
+            copy_weights_every(
+                self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
+            )
         return {**summed, "priority": priority}
 
 

@@ -158,16 +158,16 @@ class SacLearner(tf.Module):
     def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
         seed = tf.stack([tf.constant(self._seed, tf.int64), self._steps.read_value()])
         metrics = self._strategy.run(self._update_replica, args=(batch, seed))
+        summed = {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
+        }
         learnt = self._networks.actor_critic
-        # Every replica's losses come from the targets as they were: on two devices one was seen to move before.
-        of_replicas = [self._strategy.experimental_local_results(value) for value in metrics.values()]
-        with tf.control_dependencies([value for values in of_replicas for value in values]):
+        # Not before all replicas have used the targets: on two devices one was seen to move sooner.
+        with tf.control_dependencies(summed.values()):
             move_weights(learnt.critic, learnt.target_critic, self._target_update_rate)
         self._networks.learning.assign(True)
         self._steps.assign_add(1)
-        return {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
-        }
+        return summed
 
     def _update_replica(self, batch: Sample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.GradientTape(persistent=True) as tape:

@@ -91,7 +91,7 @@ def queue_dataset(
     replay.received.prepare()
 
     @tf.autograph.experimental.do_not_convert
-    def first_times(held: SequenceItem, items: Any) -> tuple[SequenceItem, tuple[SequenceItem, tf.Tensor]]:
+    def without_repeated(held: SequenceItem, items: Any) -> tuple[SequenceItem, tuple[SequenceItem, tf.Tensor]]:
         """Of some items and those held back before, as many as are read at a time, and whether there are so many."""
         new = replay.received.new(items.data.identity)
 
@@ -120,7 +120,7 @@ def queue_dataset(
 
     # As many at a time as are needed: a call of a function costs more than what it does.
     none = tree.map_structure(lambda spec: tf.zeros((0, *spec.shape), spec.dtype), signature)
-    new_items = items.batch(blocks, drop_remainder=True).scan(none, first_times)
+    new_items = items.batch(blocks, drop_remainder=True).scan(none, without_repeated)
     dataset = new_items.filter(lambda _, enough: enough).map(read)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch

@@ -454,7 +454,7 @@ def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
     assert "\n" not in str(raised.value)
 
 
-# Updates.
+# Updates, and a run of them.
 
 
 def weights_of(module: tf.Module) -> np.ndarray:
@@ -478,9 +478,6 @@ def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_a
             target = weights_of(networks.online)
         np.testing.assert_array_equal(weights_of(networks.target), target)
         assert (np.abs(weights_of(networks.online) - target).max() > 0) == (step % SMALL.target_update_period != 0)
-
-
-# A run.
 
 
 @pytest.mark.slow
