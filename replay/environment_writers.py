@@ -1,6 +1,8 @@
 """A Reverb writer to each environment of an actor's batch, for items that have priorities of their own."""
 
+import math
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +49,8 @@ class EnvironmentWriters:
                 writer.configure((1,), num_keep_alive_refs=alive, max_chunk_length=1)
         self._histories: list[Any] = []
 
-    def append(self, rows: np.ndarray, states: np.ndarray | None = None) -> None:
-        """Adds a tick of every environment: bytes `[B, size]`, and perhaps the bytes of states."""
+    def append(self, rows: Iterable[np.ndarray], states: np.ndarray | None = None) -> None:
+        """Adds a tick of every environment: B rows of bytes, and perhaps the bytes of states `[B, size]`."""
         if not self._keeps_state:
             for writer, row in zip(self._writers, rows, strict=True):
                 writer.append(row)
@@ -62,7 +64,9 @@ class EnvironmentWriters:
             # Views that stay the same while the columns grow.
             self._histories = [writer.history for writer in self._writers]
 
-    def create_items(self, table: str, envs: np.ndarray, priorities: np.ndarray, length: int, stack: int) -> None:
+    def create_items(
+        self, table: str, envs: Sequence[int], priorities: Sequence[float], length: int, stack: int
+    ) -> None:
         """Makes an item of the newest ticks of each of some environments.
 
         An item is always one slice of consecutive ticks: of a tick that is named twice, or left out, Reverb takes no
@@ -70,16 +74,16 @@ class EnvironmentWriters:
 
         Args:
           table: the table's name.
-          envs: int `[W]`, indices in the batch.
-          priorities: `[W]`.
+          envs: indices in the batch.
+          priorities: one to each of `envs`.
           length: transitions in an item.  Where items keep a state, the tick that begins them must have brought one.
           stack: the items begin `stack - 1` ticks earlier.
         """
-        usable = np.isfinite(priorities) & (priorities >= 0)
-        if not usable.all():
-            raise ValueError(f"a priority must be a number of at least 0, not {priorities[~usable][0]}")
+        for priority in priorities:
+            if not 0 <= priority < math.inf:
+                raise ValueError(f"a priority must be a number of at least 0, not {priority}")
         newest, begin = slice(-length - stack, None), -length - 1
-        for env, priority in zip(envs.tolist(), priorities.tolist(), strict=True):
+        for env, priority in zip(envs, priorities, strict=True):
             history = self._histories[env]
             columns = [history[0][newest], history[1][begin]] if self._keeps_state else [history[newest]]
             self._writers[env].create_item(table, priority, columns)

@@ -4,7 +4,7 @@ An item holds `length` transitions, a slice of consecutive ticks that may reach 
 beyond is told by `first`, `last` and the discounts.  Items that overlap share their ticks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..data import Layout, Nest, Record
 from .environment_writers import CHUNK_LENGTH, EnvironmentWriters, ReplayItem
 from .handle import ReplayHandle
 from .packing import Packing
-from .recent import RecentRecords, cut
+from .recent import RecentRecords, cut, leaf_indices
 from .sequences import check_shapes
 from .stacking import is_frame, stack_rows
 
@@ -48,10 +48,15 @@ class ItemColumns:
         self._keep_extras = keep_extras
         self._observation = layout.record.observation
         self.rows = Packing(self.row(tf.TensorSpec((), tf.int32), layout.record))
+        self._kept = leaf_indices(layout.record, lambda record: self.row((), record))
         self.state = Packing(layout.state) if keep_state and tree.flatten(layout.state) else None
 
     def row(self, age: Any, record: Record) -> Row:
         return Row(age, record if self._keep_extras else record._replace(extras=()))
+
+    def row_leaves(self, age: np.ndarray, leaves: Sequence[Any]) -> list[Any]:
+        """The leaves of a `Row`, from those of a record."""
+        return [age, *[leaves[index] for index in self._kept]]
 
     def signature(self, length: int, stack: int) -> ReplayItem:
         """The `tf.TensorSpec` nest of an item of `length` transitions, with frames to be stacked `stack` high."""
@@ -111,9 +116,11 @@ class ItemWriter:
         self._priority = priority
         self._stack = stack
         self._rows = columns.rows.rows(batch)
+        self._row_of_each = list(self._rows.bytes)  # Views.
         self._states = columns.state.rows(batch) if columns.state else None
         self._writers = EnvironmentWriters(replay, shard, batch, length + stack, keeps_state=self._states is not None)
-        self._recent = RecentRecords(layout.record, batch, length + 1)
+        self._recent = RecentRecords(layout.record, batch, length, all_fields=priority is not None)
+        self._all_envs = list(range(batch))
         self._ticks = 0
         self._since_ready = 0
         self._age = np.zeros(batch, np.int32)
@@ -130,13 +137,16 @@ class ItemWriter:
             # Where the writer takes over in the middle of an episode, it has not seen the frames before.
             self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
         else:
-            self._age = np.where(record.first, 0, self._age + 1)
-        rows = self._rows.fill(self._columns.row(self._age, record))
+            self._age += 1
+            self._age[record.first] = 0
+        # `tree` is slow: once a tick.
+        leaves = tree.flatten(record)
+        self._rows.fill(self._columns.row_leaves(self._age, leaves))
         begins = self._ticks % self._period == 0
-        states = self._states.fill(state) if self._states is not None and begins else None
+        states = self._states.fill(tree.flatten(state)) if self._states is not None and begins else None
         for _ in range(self._stack if self._ticks == 0 else 1):
-            self._writers.append(rows, states)
-        self._recent.append(record)
+            self._writers.append(self._row_of_each, states)
+        self._recent.append(leaves)
         start = self._ticks - self._length
         if start >= 0 and start % self._period == 0:
             self._create_items(start)
@@ -164,31 +174,29 @@ class ItemWriter:
         self._writers.ready(_CLOSE_SECONDS, max_pending=0)
         self._writers.close()
 
-    def chosen(self, record: Record) -> np.ndarray:
-        """Which environments' items are worth writing, bool `[B]`, by their records `[length + 1, B, ...]`."""
-        return np.ones(record.first.shape[1], bool)
+    def chosen(self, record: Record) -> np.ndarray | None:
+        """Which environments' items are worth writing, bool `[B]`, by their newest records; None for all."""
+        return None
 
     def as_sampled(self, record: Record) -> Record:
-        """Records `[length + 1, W, ...]` as a sample shows them, with one more row of extras."""
-        return record._replace(
-            action=without_last(record.action),
-            reward=record.reward[:-1],
-            discount=record.discount[:-1],
-            version=record.version[:-1],
-        )
+        """Records as `RecentRecords.sample` gives them, as they will be when they are read."""
+        return record
 
     def _create_items(self, start: int) -> None:
         """The items of the newest `length + 1` ticks."""
-        record = self._recent.whole()
-        chosen = self.chosen(record) & (self._whole_stack_from <= start)
-        envs = np.flatnonzero(chosen)
-        if not len(envs):
-            return
+        record, envs = self._recent.sample(), self._all_envs
+        chosen = self.chosen(record)
+        if start < self._stack - 1:
+            whole = self._whole_stack_from <= start
+            chosen = whole if chosen is None else chosen & whole
+        if chosen is not None and not chosen.all():
+            envs = np.flatnonzero(chosen).tolist()
+            if not envs:
+                return
+            record = tree.map_structure(lambda leaf: leaf[:, envs], record)
         if self._priority is None:
-            priorities = np.ones(len(envs))
+            priorities = [1.0] * len(envs)
         else:
-            if not chosen.all():
-                record = tree.map_structure(lambda leaf: leaf[:, envs], record)
-            priorities = np.asarray(self._priority(self.as_sampled(record)))
+            priorities = np.asarray(self._priority(self.as_sampled(record))).tolist()
         self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
         self.items_written += len(envs)

@@ -3,6 +3,9 @@
 What writing costs is the time Python spends on each column, and every column of an item takes its own keeping.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 import tree
@@ -53,9 +56,9 @@ class Rows:
         self.bytes = rows.view(np.uint8).reshape(batch, -1)
         """uint8 `[B, size]`: what was filled in last."""
 
-    def fill(self, nest: Nest) -> np.ndarray:
-        """The bytes of a nest of arrays `[B, ...]`; good until the next call."""
-        for field, leaf in zip(self._fields, tree.flatten(nest), strict=True):
+    def fill(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The bytes of a nest's leaves, arrays `[B, ...]` in the order of `tree.flatten`; good until the next call."""
+        for field, leaf in zip(self._fields, leaves, strict=True):
             field[...] = leaf
         return self.bytes
 

@@ -1,5 +1,8 @@
 """The newest records of a batch of environments, at hand as whole arrays."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import tree
 
@@ -9,49 +12,72 @@ _SPARE_ROWS = 100
 
 
 class RecentRecords:
-    """The newest `rows` records of arrays `[B, ...]`, without observations.
+    """The records of the newest `length` transitions of arrays `[B, ...]`, without observations.
 
     Args:
       record: `Record` of `tf.TensorSpec` for one environment.
       batch: B.
-      rows: how many are at hand.
+      length: how many transitions are at hand.
+      all_fields: whether to keep all fields, or only `first`, `last` and `discount`.
     """
 
-    def __init__(self, record: Record, batch: int, rows: int):
-        self._rows = rows
+    def __init__(self, record: Record, batch: int, length: int, all_fields: bool = True):
+        def kept(record: Record) -> Record:
+            rest = record._replace(observation=())
+            return rest if all_fields else rest._replace(action=(), reward=(), extras=(), version=())
+
+        self._rows = length + 1
+        self._kept = leaf_indices(record, kept)
         # With room to spare: what is at hand lies in one piece, and is moved to the front only now and then.
-        self._room = rows + _SPARE_ROWS
-        self._fields = tree.map_structure(
-            lambda spec: np.zeros((self._room, batch, *spec.shape), spec.dtype.as_numpy_dtype),
-            record._replace(observation=()),
+        self._room = self._rows + _SPARE_ROWS
+        fields = tree.map_structure(
+            lambda spec: np.zeros((self._room, batch, *spec.shape), spec.dtype.as_numpy_dtype), kept(record)
         )
-        self._leaves: list[np.ndarray] = tree.flatten(self._fields)
+        self._leaves: list[np.ndarray] = tree.flatten(fields)
+        # The same views again and again: to make them each time costs as much as to write the ticks.
+        self._samples = [_sample(fields, start, length) for start in range(_SPARE_ROWS + 1)]
         self._end = 0
 
-    def append(self, record: Record) -> None:
+    def append(self, leaves: Sequence[Any]) -> None:
+        """Adds a record by its leaves, in the order of `tree.flatten`."""
         if self._end == self._room:
             kept = self._rows - 1
             for leaf in self._leaves:
                 leaf[:kept] = leaf[self._room - kept :].copy()
             self._end = kept
-        for leaf, row in zip(self._leaves, tree.flatten(record._replace(observation=())), strict=True):
-            leaf[self._end] = row
+        end = self._end
+        for field, index in zip(self._leaves, self._kept, strict=True):
+            field[end] = leaves[index]
         self._end += 1
 
-    def whole(self) -> Record:
-        """Views `[rows, B, ...]` of the newest records, good until the next `append`."""
-        newest = slice(self._end - self._rows, self._end)
-        fields = self._fields
-        return Record(
-            observation=(),
-            first=fields.first[newest],
-            last=fields.last[newest],
-            action=cut(fields.action, newest),
-            reward=fields.reward[newest],
-            discount=fields.discount[newest],
-            extras=cut(fields.extras, newest),
-            version=fields.version[newest],
-        )
+    def sample(self) -> Record:
+        """The newest records as a `Sample` holds them, but extras `[length + 1, B, ...]`.
+
+        What is not kept is `()`.  Views that cannot be written to, good until the next `append`.
+        """
+        return self._samples[self._end - self._rows]
+
+
+def _sample(fields: Record, start: int, length: int) -> Record:
+    def view(leaf: np.ndarray) -> np.ndarray:
+        rows = leaf[start : start + length + 1]
+        rows.setflags(write=False)
+        return rows
+
+    rows = tree.map_structure(view, fields)
+    transitions = slice(None, -1)
+    return rows._replace(
+        action=cut(rows.action, transitions),
+        reward=cut(rows.reward, transitions),
+        discount=cut(rows.discount, transitions),
+        version=cut(rows.version, transitions),
+    )
+
+
+def leaf_indices(record: Record, kept: Callable[[Record], Nest]) -> list[int]:
+    """Where the leaves of `kept(record)` are among those of a record."""
+    leaves = range(len(tree.flatten(record)))
+    return tree.flatten(kept(tree.unflatten_as(record, leaves)))
 
 
 def cut(nest: Nest, rows: slice) -> Nest:

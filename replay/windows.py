@@ -78,13 +78,14 @@ class WindowWriter(ItemWriter):
             shard=shard,
         )
         self._newest: Record | None = None
+        self._ticks_within = 0
 
     def append(self, record: Record, state: Nest = ()) -> None:
         """Adds one tick, a `Record` of arrays `[B, ...]`; the policy's state is not kept.
 
         Never blocks; call `ready` before the next tick.
         """
-        super().append(record)
+        self._append(record)
         self._newest = record
 
     def close(self) -> None:
@@ -96,28 +97,44 @@ class WindowWriter(ItemWriter):
                 first=np.ones(batch, bool), last=np.zeros(batch, bool), discount=np.ones(batch, np.float32)
             )
             for _ in range(self._length):
-                super().append(cut_off)
+                self._append(cut_off)
             self._newest = None
         super().close()
 
-    def chosen(self, record: Record) -> np.ndarray:
+    def chosen(self, record: Record) -> np.ndarray | None:
         """Those whose first transition counts."""
+        if self._all_reached():
+            return None
         return ~record.last[0] & ((record.discount[0] == 0) | ~record.first[1])
 
     def as_sampled(self, record: Record) -> Record:
-        sampled = super().as_sampled(record)
-        reached = ~record.last[:-1] & ((record.discount[:-1] == 0) | ~record.first[1:])
-        reached[1:] &= record.discount[:-2] != 0
+        if self._all_reached():
+            return record
+        reached = ~record.last[:-1] & ((record.discount == 0) | ~record.first[1:])
+        reached[1:] &= record.discount[:-1] != 0
         np.logical_and.accumulate(reached, out=reached)
         first, last = np.zeros_like(record.first), record.last.copy()
         first[0] = record.first[0]
         last[:-1] = ~reached
-        return sampled._replace(
+        return record._replace(
             first=first,
             last=last,
-            reward=np.where(reached, sampled.reward, np.float32(0)),
-            discount=np.where(reached, sampled.discount, np.float32(1)),
+            reward=np.where(reached, record.reward, np.float32(0)),
+            discount=np.where(reached, record.discount, np.float32(1)),
         )
+
+    def _append(self, record: Record) -> None:
+        within = not (np.count_nonzero(record.first) or np.count_nonzero(record.last))
+        within = within and np.count_nonzero(record.discount) == len(record.discount)
+        self._ticks_within = self._ticks_within + 1 if within else 0
+        super().append(record)
+
+    def _all_reached(self) -> bool:
+        """Whether all windows of the newest ticks surely are whole: no episode began or ended in any of them.
+
+        So it mostly is.  Arrays that say it cost some 15 µs more a tick, as much as all else that is not Reverb's.
+        """
+        return self._ticks_within > self._length
 
 
 def _reached(first: tf.Tensor, last: tf.Tensor, discount: tf.Tensor) -> list[tf.Tensor]:

@@ -31,7 +31,7 @@ def test_what_is_packed_comes_back_exactly():
     packing, rng = Packing(NEST), np.random.default_rng(0)
     rows = packing.rows(4)
     ticks = [arbitrary(rng, 4) for _ in range(3)]
-    packed = np.stack([rows.fill(tick).copy() for tick in ticks])
+    packed = np.stack([rows.fill(tree.flatten(tick)).copy() for tick in ticks])
     assert packed.shape == (3, *packing.signature(4).shape) == (3, 4, SIZE)
     expected = tree.map_structure(lambda *leaves: np.stack(leaves), *ticks)
     tree.map_structure(np.testing.assert_array_equal, packing.unpack(tf.constant(packed)), expected)
@@ -46,12 +46,24 @@ def test_a_signature_names_what_the_bytes_are(path):
     assert Packing(swapped).signature() != Packing(NEST).signature()
 
 
-def test_the_newest_records_are_at_hand():
+@pytest.mark.parametrize("all_fields", [True, False])
+def test_the_newest_records_are_at_hand(all_fields):
     ticks = tick_streams.stream(envs=2, ticks=300)
-    recent = RecentRecords(tick_streams.layout(2).record, batch=2, rows=4)
+    recent = RecentRecords(tick_streams.layout(2).record, batch=2, length=3, all_fields=all_fields)
     for tick, record in enumerate(ticks):
-        recent.append(record)
-        if tick >= 3:
-            newest = [record._replace(observation=()) for record in ticks[tick - 3 : tick + 1]]
-            expected = tree.map_structure(lambda *leaves: np.stack(leaves), *newest)
-            tree.map_structure(np.testing.assert_array_equal, recent.whole(), expected)
+        recent.append(tree.flatten(record))
+        if tick < 3:
+            continue
+        newest = ticks[tick - 3 : tick + 1]
+        sample = recent.sample()
+        assert sample.observation == ()
+        np.testing.assert_array_equal(sample.first, [record.first for record in newest])
+        np.testing.assert_array_equal(sample.last, [record.last for record in newest])
+        np.testing.assert_array_equal(sample.discount, [record.discount for record in newest[:-1]])
+        if all_fields:
+            np.testing.assert_array_equal(sample.action, [record.action for record in newest[:-1]])
+            np.testing.assert_array_equal(sample.reward, [record.reward for record in newest[:-1]])
+            np.testing.assert_array_equal(sample.version, [record.version for record in newest[:-1]])
+            np.testing.assert_array_equal(sample.extras["q"], [record.extras["q"] for record in newest])
+        else:
+            assert tree.flatten((sample.action, sample.reward, sample.version, sample.extras)) == []

@@ -129,6 +129,47 @@ def test_first_priorities_come_from_what_the_window_holds(serve):
     assert all(record.observation == () for record in seen)
 
 
+def test_first_priorities_see_each_episode_end_in_every_row(serve):
+    """Episodes are long, so that most windows are whole, and ends wander through a window row by row."""
+    # Of this seed the newest episodes are still far from their ends where the writer is closed.
+    records = tick_streams.stream(ENVS, 250, seed=3, longest=60)
+    # Signs that stand alone, with no reset after them, are heeded as well.
+    for tick, env in ((50, 0), (51, 1), (120, 2)):
+        records[tick].discount[env] = 0
+    records[242].last[1] = True
+    for tick, record in enumerate(records):
+        record.extras["q"][:] = [[env, tick] for env in range(ENVS)]
+    seen = {}
+
+    def priority(record: Record):
+        for item, row in enumerate(record.extras["q"][0].astype(int)):
+            assert tuple(row) not in seen
+            seen[tuple(row)] = tree.map_structure(lambda leaf: leaf[:, item].copy(), record)  # noqa: B023
+        return np.ones(record.first.shape[1])
+
+    layout = tick_streams.layout(ENVS)
+    replay = serve([reverb.Table.queue("windows", 10_000, signature=window_signature(layout, STEPS))])
+    writer = WindowWriter(replay, layout, "windows", STEPS, priority=priority)
+    for record in records:
+        writer.append(record)
+        assert writer.ready(10)
+    writer.close()
+    expected = {
+        (env, start): window
+        for env in range(ENVS)
+        for start, window in tick_streams.windows(records, env, STEPS).items()
+    }
+    assert seen.keys() == expected.keys()
+    for (env, start), (ticks, terminated) in expected.items():
+        record, count = seen[env, start], len(ticks) if terminated else len(ticks) - 1
+        np.testing.assert_array_equal(record.first, [records[start].first[env]] + [False] * STEPS)
+        np.testing.assert_array_equal(record.last[:-1], [row >= count for row in range(STEPS)])
+        for row in range(STEPS):
+            whole = (records[start + row].reward[env], records[start + row].discount[env]) if row < count else (0, 1)
+            assert (record.reward[row], record.discount[row]) == whole
+        np.testing.assert_array_equal(record.extras["q"][: len(ticks)], [[env, tick] for tick in ticks])
+
+
 def test_a_priority_that_is_no_number_is_refused(serve):
     layout = tick_streams.layout(ENVS)
     replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
