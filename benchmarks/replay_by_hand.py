@@ -43,30 +43,30 @@ class _Sequences:
         self.items = 0
         self._ticks = 0
         self._framed = _framed(observation)
-        fields = [("logits", "f4", (2,))] + ([] if self._framed else [("observation", "f4", observation.shape)])
-        self._rows = np.zeros(ENVS, np.dtype(_FIELDS + fields))
-        self._bytes = self._rows.view(np.uint8).reshape(ENVS, -1)
+        # Field after field, each of all environments.
+        fields = [("identity", "i8", (2,)), *((name, kind, (ENVS, *shape)) for name, kind, shape in _fields(observation))]
+        self._row = np.zeros((), np.dtype(fields))
+        self._bytes = self._row.reshape(1).view(np.uint8)
         self._writer = client.trajectory_writer(num_keep_alive_refs=2 * LENGTH + 1)
-        for column in range(1 + self._framed):
-            self._writer.configure((column,), num_keep_alive_refs=LENGTH + _CHUNK + 1, max_chunk_length=_CHUNK)
-        self._writer.configure((1 + self._framed,), num_keep_alive_refs=3, max_chunk_length=1)
+        for column in [(0,), (1,)] if self._framed else [()]:
+            self._writer.configure(column, num_keep_alive_refs=LENGTH + _CHUNK + 1, max_chunk_length=_CHUNK)
 
     def write(self, tick: Record) -> None:
-        rows = self._rows
-        for name in ("first", "last", "action", "reward", "discount", "version"):
-            rows[name] = getattr(tick, name)
-        rows["logits"] = tick.extras[0]
-        if not self._framed:
-            rows["observation"] = tick.observation
-        row = (self._bytes, tick.observation) if self._framed else (self._bytes,)
+        row = self._row
         if self._ticks % LENGTH == 0:
-            row = (*row, np.array([1, self._ticks], np.int64))
-        self._writer.append(row)
+            row["identity"] = 1, self._ticks
+        for name in ("first", "last", "action", "reward", "discount", "version"):
+            row[name] = getattr(tick, name)
+        row["logits"] = tick.extras[0]
+        if self._framed:
+            self._writer.append((self._bytes, tick.observation))
+        else:
+            row["observation"] = tick.observation
+            self._writer.append(self._bytes)
         self._ticks += 1
         if self._ticks > LENGTH and self._ticks % LENGTH == 1:
-            *every_tick, identity = self._writer.history
-            item = [*(column[-LENGTH - 1 :] for column in every_tick), identity[-LENGTH - 1]]
-            self._writer.create_item(TABLE, 1.0, item)
+            columns = self._writer.history if self._framed else [self._writer.history]
+            self._writer.create_item(TABLE, 1.0, [column[-LENGTH - 1 :] for column in columns])
             self.items += 1
             self._writer.flush(_SEQUENCES_ON_THEIR_WAY)
 
@@ -118,14 +118,19 @@ class _Windows:
 
 
 _FIELDS: list[Any] = [
-    ("first", "?"),
-    ("last", "?"),
-    ("action", "i4"),
-    ("reward", "f4"),
-    ("discount", "f4"),
+    ("first", "?", ()),
+    ("last", "?", ()),
+    ("action", "i4", ()),
+    ("reward", "f4", ()),
+    ("discount", "f4", ()),
     ("version", "i4", (2,)),
 ]
 _SIZES = [1, 1, 4, 4, 4, 8]
+
+
+def _fields(observation: Any) -> list[Any]:
+    """Of a record of sequences: what is no frame."""
+    return [*_FIELDS, ("logits", "f4", (2,)), *([] if _framed(observation) else [_observation(observation)])]
 
 
 def _framed(observation: Any) -> bool:
@@ -143,33 +148,37 @@ def _bits(part: tf.Tensor, dtype: tf.DType, *shape: int) -> tf.Tensor:
 
 def _sequences(address: str, layout: Layout) -> tf.data.Dataset:
     """Batches of two items, joined along their environments."""
-    shape = layout.spec.observation.shape
-    framed = _framed(layout.spec.observation)
-    sizes = [*_SIZES, 8] + ([] if framed else [16])
-    columns = [(ENVS, sum(sizes)), *([(ENVS, *shape)] if framed else [])]
-    shapes = [*(tf.TensorShape((LENGTH + 1, *column)) for column in columns), tf.TensorShape((2,))]
-    dtypes = [*([tf.uint8] * len(columns)), tf.int64]
+    observation = layout.spec.observation
+    framed = _framed(observation)
+    fields = _fields(observation)
+    sizes = [16, *(ENVS * np.dtype(kind).itemsize * math.prod(shape) for _, kind, shape in fields)]
+    columns = [(sum(sizes),), *([(ENVS, *observation.shape)] if framed else [])]
+    shapes = [tf.TensorShape((LENGTH + 1, *column)) for column in columns]
     blocks = BATCH["sequences"] // ENVS
-    items = reverb.TrajectoryDataset(address, TABLE, dtypes, shapes, 2 * blocks, num_workers_per_iterator=1)
+    items = reverb.TrajectoryDataset(
+        address, TABLE, [tf.uint8] * len(columns), shapes, 2 * blocks, num_workers_per_iterator=1
+    )
 
-    def join(leaf: tf.Tensor) -> tf.Tensor:
-        time_major = tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
-        return tf.reshape(time_major, (LENGTH + 1, blocks * ENVS, *leaf.shape[3:]))
+    def time_major(leaf: tf.Tensor) -> tf.Tensor:
+        return tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
 
     @tf.autograph.experimental.do_not_convert
-    def decode(sample: Any) -> tuple[tf.Tensor, ...]:
-        parts = tf.split(join(sample.data[0]), sizes, axis=-1)
-        first, last, action, reward, discount, version, logits = parts[:7]
-        return (
-            join(sample.data[1]) if framed else _bits(parts[7], tf.float32, 4),
-            first[..., 0] != 0,
-            last[..., 0] != 0,
-            _bits(action, tf.int32)[:-1],
-            _bits(reward, tf.float32)[:-1],
-            _bits(discount, tf.float32)[:-1],
-            _bits(logits, tf.float32, 2)[:-1],
-            _bits(version, tf.int32, 2)[:-1],
-        )
+    def decode(sample: Any) -> dict[str, tf.Tensor]:
+        _, *parts = tf.split(time_major(sample.data[0]), sizes, axis=-1)
+        record = {}
+        for part, (name, kind, shape) in zip(parts, fields, strict=True):
+            whole = (LENGTH + 1, blocks * ENVS, *shape)
+            if kind == "?":
+                record[name] = tf.reshape(part, whole) != 0
+            else:
+                record[name] = tf.bitcast(tf.reshape(part, (*whole, 4)), np.dtype(kind))
+            if name in ("action", "reward", "discount", "logits", "version"):
+                record[name] = record[name][:-1]
+        if framed:
+            record["observation"] = tf.reshape(
+                time_major(sample.data[1]), (LENGTH + 1, blocks * ENVS, *observation.shape)
+            )
+        return record
 
     return items.batch(blocks, drop_remainder=True).map(decode)
 

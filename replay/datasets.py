@@ -77,8 +77,8 @@ def queue_dataset(
       shard: the replay shard.
     """
     envs_per_item = layout.envs_per_actor
-    columns = SequenceColumns(layout)
-    signature = columns.signature(length, envs_per_item)
+    columns = SequenceColumns(layout, envs_per_item)
+    signature = columns.signature(length)
     blocks = max(1, replica_batch // envs_per_item)
     items = reverb.TrajectoryDataset(
         server_address=replay.address(shard),
@@ -88,55 +88,50 @@ def queue_dataset(
         max_in_flight_samples_per_worker=replay.samples_in_flight(2 * blocks),
         num_workers_per_iterator=1,  # More would hand out the queue in any order.
     )
-    replay.received.prepare()
+    received = replay.received
+    received.prepare()
 
     @tf.autograph.experimental.do_not_convert
-    def without_repeated(held: SequenceItem, items: Any) -> tuple[SequenceItem, tuple[SequenceItem, tf.Tensor]]:
-        """Of some items and those held back before, as many as are read at a time, and whether there are so many."""
-        new = replay.received.new(items.data.identity)
-
-        def all_of_them() -> Any:
-            return held, items.data, True
+    def read(held: SequenceItem, newest: Any) -> tuple[SequenceItem, tuple[Sample, tf.Tensor]]:
+        """Of items held back before and the newest, what is held back now, a sample, and whether it is a whole one."""
+        items: SequenceItem = newest.data
+        identities = columns.identities(items.packed)
+        known = received.note(identities)
 
         def join() -> Any:
-            joined = tree.map_structure(lambda old, leaf: tf.concat([old, tf.gather(leaf, new)], 0), held, items.data)
-            enough = tf.shape(joined.identity)[0] >= blocks
-            ready = tf.where(enough, blocks, 0)
-            return (
-                tree.map_structure(lambda leaf: leaf[ready:], joined),
-                tree.map_structure(lambda leaf: leaf[:ready], joined),
-                enough,
-            )
+            new = received.new(identities, known)
+            joined = tree.map_structure(lambda old, leaf: tf.concat([old, tf.gather(leaf, new)], 0), held, items)
+            count = tf.shape(joined.packed)[0]
+            ready = tf.where(count >= blocks, blocks, 0)
+            # Where there are not enough, any will do.
+            whole = tree.map_structure(lambda leaf, one: tf.concat([leaf, one], 0)[:blocks], joined, items)
+            return tree.map_structure(lambda leaf: leaf[ready:], joined), whole, ready > 0
 
         # What is usual copies nothing.
-        usual = tf.equal(tf.size(new), blocks) & tf.equal(tf.shape(held.identity)[0], 0)
-        held, ready, enough = tf.cond(usual, all_of_them, join)
-        return held, (ready, enough)
-
-    @tf.autograph.experimental.do_not_convert
-    def read(items: SequenceItem, _: tf.Tensor) -> Sample:
+        usual = received.all_new(identities, known) & tf.equal(tf.shape(held.packed)[0], 0)
+        held, items, enough = tf.cond(usual, lambda: (held, items, True), join)
         items = tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items)
-        return columns.read(_joined(items.packed), [_joined(frame) for frame in items.frames], _flat(items.state))
+        return held, (columns.read(items), enough)
 
     # As many at a time as are needed: a call of a function costs more than what it does.
     none = tree.map_structure(lambda spec: tf.zeros((0, *spec.shape), spec.dtype), signature)
-    new_items = items.batch(blocks, drop_remainder=True).scan(none, without_repeated)
-    dataset = new_items.filter(lambda _, enough: enough).map(read)
+    samples = items.batch(blocks, drop_remainder=True).scan(none, read)
+    dataset = samples.filter(lambda _, enough: enough).map(lambda sample, _: sample)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()
-    return dataset.prefetch(1)
+    return _exp(dataset).prefetch(1)
 
 
-def _joined(leaf: tf.Tensor) -> tf.Tensor:
-    """[N, T, B, ...] -> [T, N * B, ...]."""
-    time_major = tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
-    return tf.reshape(time_major, (leaf.shape[1], leaf.shape[0] * leaf.shape[2], *leaf.shape[3:]))
-
-
-def _flat(state: Nest) -> Nest:
-    """[N, B, ...] -> [N * B, ...]."""
-    return tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), state)
+def _exp(dataset):
+    import os
+    e = os.environ.get("EXP", "")
+    o = tf.data.Options()
+    if "m" in e: o.experimental_optimization.map_parallelization = False
+    if "a" in e: o.autotune.enabled = False
+    if "p" in e: o.threading.private_threadpool_size = 1
+    if "i" in e: o.threading.max_intra_op_parallelism = 1
+    return dataset.with_options(o) if e else dataset
 
 
 def _cut(sample: Sample, parts: int) -> Sample:

@@ -2,12 +2,25 @@
 
 import threading
 
+import numpy as np
 import tensorflow as tf
 
 _DROPPED = -1
 """Where the number of items that were dropped stands; no slot is negative."""
 # Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way.
 _SLOTS = 64
+WRITER_BITS = 56
+"""Of the number that tells a writer from all others."""
+
+
+def identity(writer: int, number: int) -> np.ndarray:
+    """What tells an item from all others, int64 `[2]`: where it is remembered, and its number.
+
+    Args:
+      writer: any number of `WRITER_BITS` bits that no other writer has.
+      number: how many items the writer wrote before.
+    """
+    return np.array([writer * _SLOTS + number % _SLOTS, number], np.int64)
 
 
 class ReceivedItems:
@@ -31,24 +44,34 @@ class ReceivedItems:
                 self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=-1)
                 self._table.insert(_DROPPED, tf.constant(0, tf.int64))
 
-    def new(self, identities: tf.Tensor) -> tf.Tensor:
-        """Which items are new, as their indices, int64 `[M]`; takes note of them.
+    def note(self, identities: tf.Tensor) -> tf.Tensor:
+        """Takes note of items, and gives what was known of them before, int64 `[N]`, for the methods below.
 
         Args:
-          identities: int64 `[N, 2]`, of each item its writer, from 0 to 2^56 - 1, and its number.
+          identities: int64 `[N, 2]`, see `identity`.
         """
         assert self._table is not None
-        writer, number = identities[:, 0], identities[:, 1]
-        slot = writer * _SLOTS + number % _SLOTS
-        known = tf.reshape(self._table.lookup(tf.concat([slot, [_DROPPED]], axis=0)), [-1])
+        slot, number = tf.unstack(identities, axis=1)
+        known = tf.reshape(self._table.lookup(slot), tf.shape(number))
+        self._table.insert(slot, tf.maximum(number, known))
+        return known
+
+    def all_new(self, identities: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
+        """Whether all items are new and none is there twice, bool; in doubt it is False."""
+        slot, number = tf.unstack(identities, axis=1)
+        different, _ = tf.unique(slot)
+        return tf.reduce_all(number > known) & tf.equal(tf.size(different), tf.size(slot))
+
+    def new(self, identities: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
+        """Which items are new, as their indices, int64 `[M]`; the others are counted as dropped."""
+        assert self._table is not None
         # Of one that is here twice, the first is new.
         same = tf.reduce_all(identities[:, tf.newaxis] == identities, axis=-1)
         earlier = tf.linalg.band_part(same, -1, 0) & ~tf.linalg.band_part(same, 0, 0)
         # Indices, because to pick by booleans costs a dozen operations for each tensor.
-        new = tf.where((number > known[:-1]) & ~tf.reduce_any(earlier, axis=-1))[:, 0]
-        dropped = known[-1:] + (tf.size(number, tf.int64) - tf.size(new, tf.int64))
-        slots = tf.concat([tf.gather(slot, new), [_DROPPED]], axis=0)
-        self._table.insert(slots, tf.concat([tf.gather(number, new), dropped], axis=0))
+        new = tf.where((identities[:, 1] > known) & ~tf.reduce_any(earlier, axis=-1))[:, 0]
+        dropped = tf.size(known, tf.int64) - tf.size(new, tf.int64)
+        self._table.insert([_DROPPED], self._table.lookup([_DROPPED]) + dropped)
         return new
 
     def dropped(self) -> int:

@@ -1,7 +1,8 @@
 """Batched ticks in, sequences out: adjacent or overlapping, and no tick stored twice."""
 
+import operator
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from .. import specs
 from ..data import Layout, Nest, Record, Sample
 from .handle import ReplayHandle
 from .packing import Packing
+from .received import WRITER_BITS, identity
 from .stacking import is_frame
 
 # Reverb's own rule: a signature or a batch of items is cheapest to move when a column is neither one chunk per tick
@@ -24,63 +26,82 @@ class SequenceItem(NamedTuple):
     """A replay item that holds T transitions of a batch of B environments."""
 
     packed: Any
-    """uint8 `[T + 1, B, size]`: the records but for their frames, see `packing.Packing`."""
+    """uint8 `[T + 1, size]`: a row to each tick, of all that is no frame; see `SequenceColumns`."""
     frames: tuple[Any, ...]
     """For each kind of frame `[T + 1, B, height, width, channels]`."""
-    identity: Any
-    """int64 `[2]`: writer and running number, so that an item sent twice over a broken link can be told."""
     state: Nest
     """The recurrent state that belongs to the first observation, `[B, ...]`."""
 
 
 class SequenceColumns:
-    """How sequences lie in replay: frames in columns of their own, all the rest of a record in a single one.
+    """How sequences lie in replay: frames in columns of their own, all the rest of a tick in a single one.
+
+    A row of that one begins with the identity of the item that begins at this tick, as `ReceivedItems` takes it.  Then
+    come the record's fields, one after the other, each with those of all environments.
 
     Args:
       layout: names the record and the recurrent state.
+      batch: B, the environments of an item.
     """
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, batch: int):
         self._record: Record = layout.record
         self._state: Nest = layout.state
+        self._batch = batch
         leaves = tree.flatten(layout.record.observation)
         self._frames = [index for index, leaf in enumerate(leaves) if is_frame(leaf)]
         self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
-        self.packing = Packing(([leaves[index] for index in self._others], layout.record._replace(observation=())))
+        others = [leaves[index] for index in self._others], layout.record._replace(observation=())
+        self.packing = Packing((tf.TensorSpec((2,), tf.int64), *specs.add_leading(others, batch)))
         # The observation's leaves are the record's first.
-        self._packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
+        packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
+        self.packed: Callable[[Sequence[Any]], tuple[Any, ...]] = operator.itemgetter(*packed)
+        """Of a record's leaves those that are packed, in the order of `packing`, behind the identity."""
 
-    def split(self, record: Record) -> tuple[list[Any], list[Any]]:
-        """The leaves of a record that are packed, in the order of `packing`, and its frames."""
-        leaves = tree.flatten(record)
-        return [leaves[index] for index in self._packed], [leaves[index] for index in self._frames]
+    def frames(self, leaves: Sequence[Any]) -> list[Any]:
+        """Of a record's leaves those that are frames."""
+        return [leaves[index] for index in self._frames]
 
-    def signature(self, length: int, batch: int) -> SequenceItem:
-        """The `tf.TensorSpec` nest of an item of `length` transitions of `batch` environments."""
-        _, frames = self.split(self._record)
+    def signature(self, length: int) -> SequenceItem:
+        """The `tf.TensorSpec` nest of an item of `length` transitions."""
+        frames = self.frames(tree.flatten(self._record))
         return SequenceItem(
-            packed=self.packing.signature(length + 1, batch),
-            frames=tuple(specs.add_leading(frame, length + 1, batch) for frame in frames),
-            identity=tf.TensorSpec((2,), tf.int64),
-            state=specs.add_leading(self._state, batch),
+            packed=self.packing.signature(length + 1),
+            frames=tuple(specs.add_leading(frame, length + 1, self._batch) for frame in frames),
+            state=specs.add_leading(self._state, self._batch),
         )
 
-    def read(self, packed: tf.Tensor, frames: Sequence[tf.Tensor], state: Nest) -> Sample:
-        """The sample of what an item holds, or several joined along B."""
-        others, record = self.packing.unpack(packed)
-        leaves = dict(zip(self._others, others, strict=True)) | dict(zip(self._frames, frames, strict=True))
+    def identities(self, packed: tf.Tensor) -> tf.Tensor:
+        """Of items `[N, T + 1, size]`, int64 `[N, 2]`."""
+        return tf.reshape(tf.bitcast(tf.reshape(packed[:, 0, :16], (-1, 2, 8)), tf.int64), (-1, 2))
+
+    def read(self, items: SequenceItem) -> Sample:
+        """The sample of items `[N, ...]`, joined along B."""
+        _, others, record = self.packing.unpack(_time_major(items.packed))
+        leaves = dict(zip(self._others, others, strict=True))
+        leaves |= dict(zip(self._frames, map(_time_major, items.frames), strict=True))
         observation = tree.unflatten_as(self._record.observation, [leaves[index] for index in sorted(leaves)])
         record = _fields(
             record._replace(observation=observation),
-            observed=lambda field: field,
-            chosen=lambda field: tree.map_structure(lambda leaf: leaf[:-1], field),
+            observed=_joined,
+            chosen=lambda field: tree.map_structure(lambda leaf: leaf[:-1], _joined(field)),
         )
-        return Sample(record, state)
+        return Sample(record, tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), items.state))
+
+
+def _time_major(leaf: tf.Tensor) -> tf.Tensor:
+    """[N, T, ...] -> [T, N, ...]."""
+    return tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
+
+
+def _joined(nest: Nest) -> Nest:
+    """[T, N, B, ...] -> [T, N * B, ...]."""
+    return tree.map_structure(lambda leaf: tf.reshape(leaf, (leaf.shape[0], -1, *leaf.shape[3:])), nest)
 
 
 def sequence_signature(layout: Layout, length: int, batch: int) -> SequenceItem:
     """The `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments."""
-    return SequenceColumns(layout).signature(length, batch)
+    return SequenceColumns(layout, batch).signature(length)
 
 
 def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
@@ -121,19 +142,22 @@ class SequenceWriter:
         max_pending: int = 2,
     ):
         self._record_spec = layout.record
-        self._columns = SequenceColumns(layout)
-        self._rows = self._columns.packing.rows(layout.envs_per_actor)
+        self._columns = SequenceColumns(layout, layout.envs_per_actor)
+        self._rows = self._columns.packing.rows(1)
+        self._row = self._rows.bytes[0]  # A view.
         self._table = table
         self._length = length
         self._period = period
         self._max_pending = max_pending
-        self._identity = random.SystemRandom().getrandbits(56)
+        self._number = random.SystemRandom().getrandbits(WRITER_BITS)
+        self._identity = identity(self._number, 0)
         self._ticks = 0
         self._caught_up = True
         self.items_written = 0
         self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=2 * length + 1)
-        signature = self._columns.signature(length, layout.envs_per_actor)
+        signature = self._columns.signature(length)
         self._every_tick = 1 + len(signature.frames)
+        self._single_column = len(tree.flatten(signature)) == 1
         self._configure(len(tree.flatten(signature)))
 
     def append(self, record: Record, state: Nest) -> None:
@@ -143,12 +167,16 @@ class SequenceWriter:
         """
         if self._ticks == 0:
             check_shapes(record, self._record_spec)
-        packed, frames = self._columns.split(record)
-        columns = self._rows.fill(packed), *frames
-        if self._ticks % self._period == 0:
-            identity = np.array([self._identity, self._ticks // self._period], np.int64)
-            columns = (*columns, identity, *tree.flatten(state))
-        self._writer.append(columns)
+        begins = self._ticks % self._period == 0
+        if begins:
+            self._identity = identity(self._number, self._ticks // self._period)
+        leaves = tree.flatten(record)
+        self._rows.fill((self._identity, *self._columns.packed(leaves)))
+        if self._single_column:
+            self._writer.append(self._row)
+        else:
+            states = tree.flatten(state) if begins else ()
+            self._writer.append((self._row, *self._columns.frames(leaves), *states))
         self._ticks += 1
         beyond_first = self._ticks - (self._length + 1)
         if beyond_first >= 0 and beyond_first % self._period == 0:
@@ -183,7 +211,9 @@ class SequenceWriter:
     def _configure(self, columns: int) -> None:
         chunk = chunk_length(self._length)
         for column in range(self._every_tick):
-            self._writer.configure((column,), num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk)
+            # A single column costs half as much where it is not an element of anything.
+            path = () if self._single_column else (column,)
+            self._writer.configure(path, num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk)
         for column in range(self._every_tick, columns):
             starts = self._length // self._period + 2
             self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
@@ -191,6 +221,8 @@ class SequenceWriter:
     def _item(self) -> list[Any]:
         """The columns of the newest ticks, in the order of a `SequenceItem`."""
         history, begin = self._writer.history, -self._length - 1
+        if self._single_column:
+            return [history[begin:]]
         every_tick = [column[begin:] for column in history[: self._every_tick]]
         return [*every_tick, *(column[begin] for column in history[self._every_tick :])]
 

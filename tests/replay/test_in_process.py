@@ -13,6 +13,7 @@ import tree
 from reading import read_batches
 
 from callboard.replay import queue_dataset, sequence_signature
+from callboard.replay.received import identity
 
 ENVS, LENGTH = 4, 2
 LAYOUT = tick_streams.layout(ENVS)
@@ -38,7 +39,8 @@ def test_no_item_is_lost_that_comes_when_a_request_runs_out(serve):
         pauses = random.Random(number)
         with replay.client().trajectory_writer(1) as writer:
             for sent in range(2 * BATCHES):
-                writer.append(item._replace(identity=np.array([number, sent], np.int64)))
+                item.packed[0, :16] = identity(number, sent).view(np.uint8)
+                writer.append(item)
                 writer.create_item(tables[number], 1.0, tree.map_structure(lambda column: column[-1], writer.history))
                 writer.flush()
                 threading.Event().wait(REQUEST_SECONDS + pauses.uniform(-0.002, 0.004))

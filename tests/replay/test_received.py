@@ -12,6 +12,7 @@ import tree
 from reading import read_batches
 
 from callboard.replay import BatchReader, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
+from callboard.replay.received import identity
 
 ENVS, LENGTH = 4, 2
 LAYOUT = tick_streams.layout(ENVS)
@@ -27,8 +28,9 @@ def send(replay, identities, table="queue", shard=0):
     with replay.client(shard).trajectory_writer(1) as sender:
         for writer, number in identities:
             item = tree.map_structure(lambda spec: np.zeros(spec.shape, spec.dtype.as_numpy_dtype), SIGNATURE)
+            item.packed[0, :16] = identity(writer, number).view(np.uint8)
             frames = (np.full(item.frames[0].shape, 10 * writer + number, np.uint8),)
-            sender.append(item._replace(frames=frames, identity=np.array([writer, number], np.int64)))
+            sender.append(item._replace(frames=frames))
             sender.create_item(table, 1.0, tree.map_structure(lambda column: column[-1], sender.history))
             sender.flush()
 
