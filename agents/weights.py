@@ -1,7 +1,7 @@
 """How weights travel from the learner to those who act with them: as one piece of bytes."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -29,20 +29,30 @@ def pack_weights(values: Iterable[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in values])
 
 
-def unpack_weights(packed: np.ndarray, variables: Sequence[tf.Variable]) -> list[np.ndarray]:
-    """The values that `pack_weights` has packed, for variables of their shapes and dtypes; views of its bytes.
+class Unpacking:
+    """Takes apart what `pack_weights` has packed.
 
-    Raises:
-      ValueError: they are those of other variables.
+    Args:
+      variables: the values are of their shapes and dtypes, in their order.
     """
-    sizes = [variable.dtype.size * variable.shape.num_elements() for variable in variables]
-    if sum(sizes) != len(packed):
-        raise ValueError(f"The policy's weights have {sum(sizes)} bytes, and those that came have {len(packed)}.")
-    ends = np.cumsum(sizes).tolist()
-    return [
-        packed[end - size : end].view(variable.dtype.as_numpy_dtype).reshape(variable.shape)
-        for variable, size, end in zip(variables, sizes, ends, strict=True)
-    ]
+
+    def __init__(self, variables: Sequence[tf.Variable]):
+        self._parts: list[tuple[slice, np.dtype, tuple[int, ...]]] = []
+        self._bytes = 0
+        for variable in variables:
+            begin, dtype = self._bytes, np.dtype(variable.dtype.as_numpy_dtype)
+            self._bytes += dtype.itemsize * variable.shape.num_elements()
+            self._parts.append((slice(begin, self._bytes), dtype, tuple(variable.shape)))
+
+    def __call__(self, packed: np.ndarray) -> list[np.ndarray]:
+        """The values; views of the bytes.
+
+        Raises:
+          ValueError: they are those of other variables.
+        """
+        if self._bytes != len(packed):
+            raise ValueError(f"The policy's weights have {self._bytes} bytes, and those that came have {len(packed)}.")
+        return [packed[part].view(dtype).reshape(shape) for part, dtype, shape in self._parts]
 
 
 class WeightClient:
@@ -59,6 +69,7 @@ class WeightClient:
     def __init__(self, source: WeightSource, variables: Sequence[tf.Variable]):
         self._source = source
         self._variables = variables
+        self._unpack = Unpacking(variables)
         # One call for all of them: a variable at a time takes five times as long.
         self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
         self._lock = threading.Lock()
@@ -86,7 +97,7 @@ class WeightClient:
         if snapshot is None:
             return False
         version, packed = snapshot
-        self._assign(unpack_weights(packed, self._variables))
+        self._assign(self._unpack(packed))
         self.version = Version(*version)
         return True
 
@@ -94,6 +105,25 @@ class WeightClient:
     def waiting(self) -> bool:
         """Whether weights were fetched that are not applied yet."""
         return self._fetched is not None
+
+    def keep_fetching(self, fetch: Callable[[], object], pause: float, stop: threading.Event) -> None:
+        """Fetches again and again, in a thread of its own, until `stop`.
+
+        Not while those that came last still wait for the end of a tick: where ticks are slow, and actors many, the
+        source would spend its time with answers that nobody needs.
+
+        Args:
+          fetch: calls `fetch`, and bears what goes wrong.
+          pause: seconds between two calls.
+          stop: ends it.
+        """
+
+        def fetch_until_stop() -> None:
+            while not stop.wait(pause):
+                if not self.waiting:
+                    fetch()
+
+        threading.Thread(target=fetch_until_stop, name="weights", daemon=True).start()
 
     def _assign_all(self, values: Sequence[tf.Tensor]) -> tuple[()]:
         for variable, value in zip(self._variables, values, strict=True):

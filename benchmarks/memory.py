@@ -1,7 +1,9 @@
 """Bytes that a replay server takes for each frame, over the frame's own.
 
 What the server's process grows by while frames of 84x84 bytes are written through our writers, divided by their number.
-The frames are noise: frames of games compress, and take less.
+The frames are noise: frames of games compress, and take less.  Reverb's tables of keys double at certain numbers of
+items; shortly before (57,344, 114,688, ..., 917,504) a frame takes 60 bytes less than shortly after, as here and with a
+million.
 
 - *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one to every tick, each environment's by itself;
 - *blocks*: IMPALA's sequences of 20 transitions of 16 environments.
@@ -20,7 +22,15 @@ import psutil
 import reverb
 
 from ..data import Record
-from ..replay import ReplayHandle, SequenceWriter, WindowWriter, sequence_signature, start_server, window_signature
+from ..replay import (
+    ReplayHandle,
+    SequenceWriter,
+    WindowWriter,
+    sequence_signature,
+    start_server,
+    use_one_arena,
+    window_signature,
+)
 from .harness import Case
 from .replay import ENVS, LENGTH, STEPS, TABLE, Kind
 from .side import ServingProcess, Side
@@ -31,6 +41,7 @@ _FRAME_BYTES = 84 * 84
 _STACK = 4
 _EPISODE = 1000
 _SETTLING_SECONDS = 1.0
+_FIRST_TICKS = 200
 _SERVERS = 20
 """As many repeats as there can be."""
 
@@ -51,43 +62,48 @@ class BytesPerFrame(Side):
         self._unused = [ServingProcess() for _ in range(_SERVERS)]
         self._layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
         self._ticks = ticks_of(self._layout, 8)
+        self._rng = np.random.default_rng(0)
 
     def measure(self) -> float:
         with contextlib.closing(self._unused.pop()) as server:
             port = server.start(functools.partial(_serve_table, self._kind, self._frames))
             replay = ReplayHandle(lambda: [f"localhost:{port}"])
             memory = psutil.Process(server.pid).memory_info
-            before = memory().rss
-            self._write(replay)
-            time.sleep(_SETTLING_SECONDS)
-            return (memory().rss - before) / self._frames
+            writer = self._make_writer(replay)
+            with contextlib.closing(writer):
+                # What the server takes for its connections and its threads is no frame's.
+                self._write(writer, range(_FIRST_TICKS))
+                before = memory().rss
+                self._write(writer, range(_FIRST_TICKS, _FIRST_TICKS + self._frames // ENVS))
+                return (memory().rss - before) / self._frames
 
     def close(self) -> None:
         for server in self._unused:
             server.close()
 
-    def _write(self, replay: ReplayHandle) -> None:
-        writer: Any
+    def _make_writer(self, replay: ReplayHandle) -> Any:
         if self._kind == "windows":
-            writer = WindowWriter(replay, self._layout, TABLE, STEPS, stack=_STACK)
-        else:
-            writer = SequenceWriter(replay, self._layout, TABLE, LENGTH, LENGTH)
-        rng = np.random.default_rng(0)
-        for number, tick in zip(range(self._frames // ENVS), itertools.cycle(self._ticks), strict=False):
-            writer.append(self._with_noise(tick, number, rng), ())
+            return WindowWriter(replay, self._layout, TABLE, STEPS, stack=_STACK)
+        return SequenceWriter(replay, self._layout, TABLE, LENGTH, LENGTH)
+
+    def _write(self, writer: Any, numbers: range) -> None:
+        for number, tick in zip(numbers, itertools.cycle(self._ticks), strict=False):
+            writer.append(self._with_noise(tick, number), ())
             while not writer.ready(10.0):
                 pass
         while not writer.ready(10.0, max_pending=0):
             pass
-        writer.close()
+        time.sleep(_SETTLING_SECONDS)
 
-    def _with_noise(self, tick: Record, number: int, rng: np.random.Generator) -> Record:
+    def _with_noise(self, tick: Record, number: int) -> Record:
         # Reverb finds frames again that it has in the same chunk.
-        noise = np.frombuffer(rng.bytes(ENVS * _FRAME_BYTES), np.uint8).reshape(tick.observation.shape)
+        noise = np.frombuffer(self._rng.bytes(ENVS * _FRAME_BYTES), np.uint8).reshape(tick.observation.shape)
         return tick._replace(observation=noise, first=np.full(ENVS, number % _EPISODE == 0))
 
 
 def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
+    # As a replay node does.
+    use_one_arena()
     layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
     signature = (
         window_signature(layout, STEPS, _STACK) if kind == "windows" else sequence_signature(layout, LENGTH, ENVS)
@@ -96,7 +112,7 @@ def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
         TABLE,
         sampler=reverb.selectors.Uniform(),
         remover=reverb.selectors.Fifo(),
-        max_size=frames,
+        max_size=frames + _FIRST_TICKS * ENVS,
         rate_limiter=reverb.rate_limiters.MinSize(1),
         signature=signature,
     )

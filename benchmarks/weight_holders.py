@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,13 @@ import tree
 from ..agents.impala import Impala
 from ..agents.weights import WeightClient
 from ..data import Layout
+from ..launch.actor import fetch_pause
 from ..launch.experiment import Experiment
 from ..replay import ReplayDataset, ReplayHandle, sequence_spec
 
-FETCH_SECONDS = 0.03
-"""Between two questions for newer weights, as of actors."""
+Specs = Sequence[tuple[tuple[int, ...], str]]
+"""Shapes and dtypes of a policy's variables."""
+
 _TICK_SECONDS = 0.01
 _CALL_SECONDS = 5.0
 
@@ -55,11 +58,9 @@ def experiment(torso: str) -> Experiment:
 class _Held:
     """When a policy's variables were renewed, as processes tell each other: `(learner step, time.monotonic())`."""
 
-    def __init__(self, torso: str, note: Connection):
-        run = experiment(torso)
-        layout = run.layout()
-        policy = run.agent.make_policy(run.agent.make_networks(layout), "train")
-        self.variables: Sequence[tf.Variable] = policy.variables
+    def __init__(self, specs: Specs, note: Connection):
+        # Without the policy: 32 networks, one after the other, would take minutes.
+        self.variables = [tf.Variable(np.zeros(shape, dtype)) for shape, dtype in specs]
         self._note = note
 
     def hold(self, apply: Callable[[], int | None]) -> None:
@@ -71,34 +72,41 @@ class _Held:
             time.sleep(_TICK_SECONDS)
 
 
-def fetch(torso: str, address: str, notes: Any) -> tuple[Any, None]:
+def fetch(specs: Specs, address: str, askers: int, notes: Any) -> tuple[Any, None]:
     """An actor's weights, without the actor."""
     import courier
     from courier.python.client import StatusNotOk
 
     note = Client(notes)
-    held = _Held(torso, note)
+    held = _Held(specs, note)
     weights = WeightClient(courier.Client(address, call_timeout=_CALL_SECONDS), held.variables)
+    stop = threading.Event()
 
-    def fetch_for_ever() -> None:
-        while True:
-            time.sleep(FETCH_SECONDS)
-            # A process that was paused may have been in a call.
-            with contextlib.suppress(StatusNotOk):
-                weights.fetch()
+    def fetch_once() -> None:
+        # A process that was paused may have been in a call.
+        with contextlib.suppress(StatusNotOk):
+            weights.fetch()
 
     def apply() -> int | None:
         return weights.version.step if weights.apply() and weights.version else None
 
     weights.fetch()
-    return _in_threads(fetch_for_ever, functools.partial(held.hold, apply)), None
+    weights.keep_fetching(fetch_once, fetch_pause(askers), stop)
+    return (_in_thread(functools.partial(held.hold, apply)), stop), None
 
 
-def receive(torso: str, sender: Any, notes: Any) -> tuple[Any, None]:
+def receive(specs: Specs, sender: Any, notes: Any) -> tuple[Any, None]:
     """The same by hand."""
     connection, note = Client(sender), Client(notes)
-    held = _Held(torso, note)
+    held = _Held(specs, note)
     newest: list[bytes] = []
+
+    @tf.function(input_signature=[[tf.TensorSpec(*spec) for spec in specs]], autograph=False)
+    def assign(values: Sequence[tf.Tensor]) -> None:
+        for variable, value in zip(held.variables, values, strict=True):
+            variable.assign(value)
+
+    assign([variable.value() for variable in held.variables])
 
     def receive_for_ever() -> None:
         while True:
@@ -108,19 +116,18 @@ def receive(torso: str, sender: Any, notes: Any) -> tuple[Any, None]:
         if not newest:
             return None
         buffer = newest.pop()
-        begin = 8
-        for variable in held.variables:
-            size = variable.dtype.size * int(np.prod(variable.shape))
-            values = np.frombuffer(buffer, variable.dtype.as_numpy_dtype, size // variable.dtype.size, begin)
-            variable.assign(values.reshape(variable.shape))
-            begin += size
+        begin, values = 8, []
+        for shape, dtype in specs:
+            value = np.frombuffer(buffer, dtype, math.prod(shape), begin).reshape(shape)
+            values.append(tf.constant(value))
+            begin += value.nbytes
+        assign(values)
         return int.from_bytes(buffer[:8], "little")
 
-    return _in_threads(receive_for_ever, functools.partial(held.hold, apply)), None
+    return (_in_thread(receive_for_ever), _in_thread(functools.partial(held.hold, apply))), None
 
 
-def _in_threads(*functions: Callable[[], None]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=function, daemon=True) for function in functions]
-    for thread in threads:
-        thread.start()
-    return threads
+def _in_thread(function: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    return thread

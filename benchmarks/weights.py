@@ -1,9 +1,10 @@
 """Seconds from a learner's update until the last of 32 actors holds it, and what fetching costs the learner.
 
 *To the last actor*: a learner makes a step every now and then; 32 processes that keep a policy's variables note when
-they hold them, looked at between two ticks of 10 ms.  Ours are the learner node, served by Courier, and the
-`WeightClient` of actors with its thread.  By hand, the learner writes all variables into one buffer and sends it down
-a TCP connection to each process, where a thread waits for it; the variables are assigned between two ticks as well.
+they hold them, looked at between two ticks of 10 ms.  Time runs from the end of the step, before weights are packed.
+Ours are the learner node, served by Courier, and the `WeightClient` of actors with its thread.  By hand, the learner
+writes all variables into one buffer and sends it down a TCP connection to each process, where a thread waits for it;
+the variables are assigned between two ticks as well, in one call.
 
 *Cost*: steps a second of the learner node on one constant batch while 32 processes fetch, over those with none.  The
 processes share the cores with the learner here, so this is more than it costs where they have cores of their own.
@@ -21,10 +22,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..launch.actor import fetch_pause
 from .harness import Case
 from .nodes import Nodes
 from .side import ServingProcess, Side
-from .weight_holders import FETCH_SECONDS, experiment, fetch, receive
+from .weight_holders import Specs, experiment, fetch, receive
 
 ACTORS = 32
 _UPDATES = 5
@@ -43,14 +45,22 @@ class _Learner:
         # Forks, before anything else is done.
         self._opened = contextlib.ExitStack()
         self._processes = [self._opened.enter_context(contextlib.closing(ServingProcess())) for _ in range(actors)]
-        self._torso = torso
         self._nodes = self._opened.enter_context(
             contextlib.closing(Nodes(experiment(torso), others=("coordinator", "replay")))
         )
         self.role: Any = self._nodes.make_role("learner/0")
         self.role.setup()
+        self.actors = actors
         self.steps = 0
+        self.updated = 0.0
+        """When the newest step had been made, and before its weights are packed for anybody."""
         self._notes: list[Connection] = []
+        self._note_updates()
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """Of the policy; what is sent must be what the learner has learnt."""
+        return self.role._policy_variables
 
     def learn(self) -> None:
         self.role.learn()
@@ -64,7 +74,7 @@ class _Learner:
         self._server.Bind("get_variables", self.role.get_variables)
         self._server.Start()
         address = f"localhost:{self._nodes.port('learner/0')}"
-        self._start(lambda notes: functools.partial(fetch, self._torso, address, notes))
+        self._start(lambda notes: functools.partial(fetch, self._specs(), address, self.actors, notes))
 
     def connect(self) -> list[Connection]:
         """Lets the processes receive what is sent down these connections."""
@@ -74,18 +84,18 @@ class _Learner:
                 target=lambda: connections.extend(listener.accept() for _ in self._processes), daemon=True
             )
             accepting.start()
-            self._start(lambda notes: functools.partial(receive, self._torso, listener.address, notes))
+            self._start(lambda notes: functools.partial(receive, self._specs(), listener.address, notes))
             accepting.join()
         return connections
 
-    def seconds_to_all(self, since: float) -> float:
-        """Waits until all processes hold the newest step; seconds from `since` to the last of them."""
+    def seconds_to_all(self) -> float:
+        """Waits until all processes hold the newest step; seconds from then to the last of them."""
         held = [0.0] * len(self._notes)
         for index, note in enumerate(self._notes):
             step = -1
             while step < self.steps:
                 step, held[index] = note.recv()
-        return max(held) - since
+        return max(held) - self.updated
 
     @contextlib.contextmanager
     def fetching(self) -> Iterator[None]:
@@ -101,6 +111,15 @@ class _Learner:
     def close(self) -> None:
         self._opened.close()
 
+    def _note_updates(self) -> None:
+        offer = self.role._weights.offer
+
+        def note_and_offer(*arguments: Any) -> None:
+            self.updated = time.monotonic()
+            offer(*arguments)
+
+        self.role._weights.offer = note_and_offer
+
     def _start(self, make: Callable[[Any], Callable[[], tuple[Any, Any]]]) -> None:
         with Listener((_LISTENING, 0)) as listener:
             for process in self._processes:
@@ -108,6 +127,11 @@ class _Learner:
                 accepting.start()
                 process.start(make(listener.address))
                 accepting.join()
+                # The other processes and the other side have the cores meanwhile.
+                process.pause()
+
+    def _specs(self) -> Specs:
+        return [(tuple(variable.shape), variable.dtype.name) for variable in self.variables]
 
 
 class OurWeights(Side):
@@ -130,12 +154,10 @@ class WeightsByHand(Side):
     def __init__(self, torso: str, actors: int):
         self._learner = _Learner(torso, actors)
         self._connections = self._learner.connect()
-        # What is sent must be what the learner has learnt.
-        self._variables: Sequence[tf.Variable] = self._learner.role._policy_variables
 
     def measure(self) -> float:
         def send() -> None:
-            values = [np.ascontiguousarray(variable.numpy()).tobytes() for variable in self._variables]
+            values = [np.ascontiguousarray(variable.numpy()).tobytes() for variable in self._learner.variables]
             buffer = self._learner.steps.to_bytes(8, "little") + b"".join(values)
             for connection in self._connections:
                 connection.send_bytes(buffer)
@@ -151,11 +173,10 @@ def _median_seconds(learner: _Learner, send: Callable[[], None]) -> float:
     with learner.fetching():
         for _ in range(_UPDATES):
             # Long enough for everybody to have asked again.
-            time.sleep(3 * FETCH_SECONDS)
+            time.sleep(3 * fetch_pause(learner.actors))
             learner.learn()
-            since = time.monotonic()
             send()
-            seconds.append(learner.seconds_to_all(since))
+            seconds.append(learner.seconds_to_all())
     return statistics.median(seconds)
 
 
@@ -170,6 +191,9 @@ class FetchedFrom(Side):
 
     def measure(self) -> float:
         with self._learner.fetching():
+            # The first step is compiled, and those who fetch find out that they were paused.
+            self._learner.learn()
+            time.sleep(3 * fetch_pause(self._learner.actors))
             begun, before = time.perf_counter(), self._learner.steps
             while time.perf_counter() - begun < self._seconds:
                 self._learner.learn()

@@ -181,23 +181,18 @@ def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:
 def fetch_in_background(weights: WeightClient, learner: RoleHandle, askers: int, stop: threading.Event) -> None:
     """Asks the learner for newer weights again and again, in a thread of its own, until `stop`.
 
-    Not while those that came last still wait for the end of a tick: where ticks are slow, and actors many, the learner
-    would spend its time with answers that nobody needs.
-
     Args:
       weights: that are kept up to date.
       learner: that is asked.
       askers: number of nodes that ask it.
       stop: ends it.
     """
-    pause = max(_FETCH_SECONDS, askers / _FETCHES_A_SECOND)
+    weights.keep_fetching(lambda: fetch_weights(weights, learner), fetch_pause(askers), stop)
 
-    def fetch() -> None:
-        while not stop.wait(pause):
-            if not weights.waiting:
-                fetch_weights(weights, learner)
 
-    threading.Thread(target=fetch, name="weights", daemon=True).start()
+def fetch_pause(askers: int) -> float:
+    """Seconds that each of so many nodes leaves between the learner's answer and its next question."""
+    return max(_FETCH_SECONDS, askers / _FETCHES_A_SECOND)
 
 
 def ask_for_shortage(learner: RoleHandle, context: NodeContext) -> Callable[[], float] | None:

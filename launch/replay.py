@@ -6,7 +6,7 @@ from typing import Any
 import reverb
 
 from ..agents.acting import trace_layout
-from ..replay import ReplayHandle, save_shard, start_server
+from ..replay import ReplayHandle, save_shard, start_server, use_one_arena
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
@@ -39,6 +39,8 @@ class ReplayRole(LinkedRole):
         self._next_checkpoint = 0.0
 
     def setup(self) -> None:
+        if not self.context.one_process:
+            use_one_arena()
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_tables(layout)

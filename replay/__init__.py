@@ -8,6 +8,7 @@ from .datasets import ReplayDataset, items_per_batch, queue_dataset
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
+from .malloc import use_one_arena
 from .priorities import PriorityUpdater, UpdateCounts
 from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
 from .reader import BatchReader, ReaderStopped
@@ -50,5 +51,6 @@ __all__ = [
     "sequence_spec",
     "stacked_spec",
     "start_server",
+    "use_one_arena",
     "window_signature",
 ]

@@ -55,7 +55,7 @@ class Rollout:
             writer = ActorWriter(agent, layout, self._index, self._replay, self._seconds_short_of_data)
             self._actor = actor = Actor(self._environment, self._policy, writer)
             Heartbeat(self._replay, self._ended, [layout.shard_of(self._index)])
-            threading.Thread(target=self._fetch_for_ever, name="weights", daemon=True).start()
+            self._weights.keep_fetching(self._fetch, _FETCH_SECONDS, self._ended)
             done = 0
             while (ticks is None or done < ticks) and not self._told_to_stop.newest():
                 episodes = act_once(actor, writer, self._weights)
@@ -81,17 +81,15 @@ class Rollout:
     def _wait_for_weights(self) -> bool:
         """False if the task is told to stop before there are any."""
         while not self._told_to_stop.newest():
-            with contextlib.suppress(*UNREACHABLE):
-                self._weights.fetch()
+            self._fetch()
             if self._weights.apply():
                 return True
             time.sleep(_POLL_SECONDS)
         return False
 
-    def _fetch_for_ever(self) -> None:
-        while not self._ended.wait(_FETCH_SECONDS):
-            with contextlib.suppress(*UNREACHABLE):
-                self._weights.fetch()
+    def _fetch(self) -> None:
+        with contextlib.suppress(*UNREACHABLE):
+            self._weights.fetch()
 
     def _report(self) -> "ray.ObjectRef[Any]":
         returns, self._returns = self._returns, []

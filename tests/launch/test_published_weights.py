@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.weights import unpack_weights
+from callboard.agents.weights import Unpacking
 from callboard.data import Version
 from callboard.launch.published_weights import PublishedWeights
 
@@ -28,7 +28,7 @@ def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables
     weights.offer(7, variables)
     version, packed = weights.get(None, patience=0.0)
     assert version == (5, 7)
-    np.testing.assert_array_equal(unpack_weights(packed, variables)[1], [2.0, 3.0])
+    np.testing.assert_array_equal(Unpacking(variables)(packed)[1], [2.0, 3.0])
     assert weights.get(Version(5, 7), patience=0.01) is None
 
     answers = []
@@ -39,7 +39,7 @@ def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables
     asking.join(30.0)
     (answer,) = answers
     assert answer[0] == (5, 8)
-    assert unpack_weights(answer[1], variables)[0] == 9.0
+    assert Unpacking(variables)(answer[1])[0] == 9.0
 
 
 def test_what_nobody_asks_for_is_not_copied(weights, variables):

@@ -13,7 +13,10 @@ def main():
     import reverb
     import tick_streams
 
-    from callboard.replay import start_server, window_signature
+    from callboard.replay import start_server, use_one_arena, window_signature
+
+    # As a replay node does.
+    use_one_arena()
 
     def table(name, signature):
         return reverb.Table(
