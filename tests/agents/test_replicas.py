@@ -1,4 +1,4 @@
-"""An update does not depend on how many devices, or on how many learners, share its batch."""
+"""An update does not depend on how many devices, or how many learners, share its batch, nor on others in its call."""
 
 import json
 import pathlib
@@ -11,7 +11,11 @@ import pytest
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 AGENTS = ("impala", "apex", "r2d2", "ppo", "ppo-gaussian", "sac")
+IN_CALLS = ("impala", "apex", "r2d2", "sac")
+WITH_PRIORITIES = ("apex", "r2d2")
 CLIPPED_TO = 0.05
+BATCH = 8
+UPDATES = 6
 
 
 def start(*arguments):
@@ -21,7 +25,7 @@ def start(*arguments):
 
 
 def updates_of(process):
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 
@@ -41,13 +45,19 @@ def on_devices():
 
 @pytest.fixture(scope="module")
 def on_four():
-    return updates_of(start(4))["4"]
+    return updates_of(start("4"))["4"]
+
+
+@pytest.fixture(scope="module")
+def all_in_calls():
+    outcomes = updates_of(start("1,2", "--calls-of", ",".join(IN_CALLS)))
+    return {devices: outcome["calls"] for devices, outcome in outcomes.items()}
 
 
 @pytest.fixture(scope="module")
 def on_learners():
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
-    processes = [start(addresses, rank) for rank in range(2)]
+    processes = [start(addresses, "--rank", rank, "--calls-of", ",".join(IN_CALLS)) for rank in range(2)]
     return [updates_of(process)["learners"] for process in processes]
 
 
@@ -59,23 +69,89 @@ def assert_alike(update, one):
     assert update["metrics"] == pytest.approx(one["metrics"], rel=1e-6, abs=1e-9)
 
 
+def assert_same_calls(calls, on_one, with_priorities, items=range(BATCH)):
+    """Compares what several updates do in one call with what they do one by one, and with the same on one device.
+
+    Args:
+      calls: as by `calls` of the program.
+      on_one: of one device.
+      with_priorities: whether the agent has some.
+      items: positions in their batch of the items that these replicas were given.
+    """
+    together = calls["together"]
+    assert together["steps"] == UPDATES
+    # To the last bit.
+    assert together == calls["one by one"]
+    np.testing.assert_allclose(together["weights"], on_one["together"]["weights"], rtol=1e-6, atol=1e-9)
+    assert together["metrics"] == pytest.approx(on_one["together"]["metrics"], rel=1e-6, abs=1e-9)
+    if not with_priorities:
+        assert together["priorities"] == []
+        return
+    key, shard, priority = together["priorities"]
+    assert key == [100 * batch + item for batch in range(UPDATES) for item in items]
+    assert shard == [batch for batch in range(UPDATES) for _ in items]
+    priority_of = dict(zip(on_one["together"]["priorities"][0], on_one["together"]["priorities"][2], strict=True))
+    assert priority == pytest.approx([priority_of[one] for one in key], rel=1e-6)
+    assert len(set(priority)) > len(key) // 2
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_devices(on_devices, agent):
-    one = on_devices["1"][agent]
+    one = on_devices["1"]["update"][agent]
     assert one["metrics"].get("gradient_norm", 1.0) > CLIPPED_TO
-    assert_alike(on_devices["2"][agent], one)
+    assert_alike(on_devices["2"]["update"][agent], one)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_four_devices(on_devices, on_four, agent):
-    assert_alike(on_four[agent], on_devices["1"][agent])
+    assert_alike(on_four["update"][agent], on_devices["1"]["update"][agent])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_learners(on_devices, on_learners, agent):
-    for updates in on_learners:
-        assert_alike(updates[agent], on_devices["1"][agent])
+    for learner in on_learners:
+        assert_alike(learner["update"][agent], on_devices["1"]["update"][agent])
     # And the two have the same weights, to the last bit.
-    assert on_learners[0][agent]["weights"] == on_learners[1][agent]["weights"]
+    assert on_learners[0]["update"][agent]["weights"] == on_learners[1]["update"][agent]["weights"]
+
+
+def assert_in_order(chain, shares):
+    """Follows a chain through all batches: what these shares of them must have been given, and left."""
+    x, after, expected = 0.0, [], []
+    for number, batch in enumerate(np.arange(UPDATES * BATCH).reshape(UPDATES, BATCH)):
+        expected += [(key, key, x + np.sqrt(key)) for share in shares for key in np.split(batch, 2)[share]]
+        x = 2 * x + np.sqrt(batch).sum()
+        if number in (UPDATES // 2 - 1, UPDATES - 1):
+            after.append(x)
+    np.testing.assert_allclose(chain["x"], after, rtol=1e-12)
+    np.testing.assert_allclose(np.transpose(chain["priorities"]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("devices", ["1", "2"])
+def test_updates_in_a_call_follow_each_other(on_devices, devices):
+    assert_in_order(on_devices[devices]["chain"], shares=[0, 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", ["1", "2"])
+@pytest.mark.parametrize("agent", IN_CALLS)
+def test_several_updates_in_a_call_of_every_agent(all_in_calls, agent, devices):
+    assert_same_calls(all_in_calls[devices][agent], all_in_calls["1"][agent], agent in WITH_PRIORITIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", IN_CALLS)
+def test_several_updates_in_a_call_of_two_learners(all_in_calls, on_learners, agent):
+    on_one = all_in_calls["1"][agent]
+    for learner, items in zip(on_learners, (range(BATCH // 2), range(BATCH // 2, BATCH)), strict=True):
+        assert_same_calls(learner["calls"][agent], on_one, agent in WITH_PRIORITIES, items)
+    weights = [learner["calls"][agent]["together"]["weights"] for learner in on_learners]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_updates_in_a_call_of_two_learners_follow_each_other(on_learners):
+    for rank, learner in enumerate(on_learners):
+        assert_in_order(learner["chain"], shares=[rank])

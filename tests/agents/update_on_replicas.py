@@ -1,12 +1,14 @@
-"""What one update of every agent does to its weights, on one replica or on several.
+"""What updates of every agent do to its weights, on one replica or on several.
 
-python update_on_replicas.py <numbers of devices, with commas>
-python update_on_replicas.py <addresses of all learners, with commas> <rank>
+python update_on_replicas.py <numbers of devices, with commas> [--calls-of <agents, with commas>]
+python update_on_replicas.py <addresses of all learners, with commas> --rank <rank> [--calls-of <agents, with commas>]
 
-Devices are set before TensorFlow starts, so this is a program.  It writes JSON: for every agent the change of weights
-and of statistics, flat, and the metrics.  All is computed in float64.
+Devices are set before TensorFlow starts, so this is a program.  It writes JSON: `update` of every agent, `calls` of
+those that are asked for, and `chain`.  All is computed in float64.
 """
 
+import argparse
+import dataclasses
 import json
 import sys
 from typing import Any
@@ -22,11 +24,13 @@ from callboard.agents.impala import Impala
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
+from callboard.agents.updates import CompiledUpdates
 from callboard.data import ItemInfo, Layout, Record, Sample
 from callboard.launch.devices import make_strategy, prepare_devices, share_first_learners_state
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8
+UPDATES = 3
 CLIPPED_TO = 0.05
 OBSERVATION = dm_specs.Array((3,), np.float32)
 DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
@@ -134,8 +138,8 @@ def random_sample(layout, length, seed=0):
     )
     state = tree.map_structure(lambda spec: values(spec, (BATCH,)), layout.state)
     info = ItemInfo(
-        key=np.arange(BATCH, dtype=np.uint64),
-        shard=np.zeros(BATCH, np.int32),
+        key=np.arange(BATCH, dtype=np.uint64) + 100 * seed,
+        shard=np.full(BATCH, seed, np.int32),
         probability=rng.uniform(0.01, 0.1, BATCH),
         items=np.full(BATCH, 50, np.int64),
     )
@@ -153,41 +157,66 @@ def share(sample, replica, replicas):
     )
 
 
-def update(agent, spec, length, strategy, rank):
-    """The change of weights and statistics in one update, flat, and its metrics; `rank` is that of one of two learners.
+def begin(agent, spec, strategy, rank):
+    """Networks, learner and layout on a strategy; `rank` is that of one of two learners.
 
     The second learner begins as one that found no checkpoint: with other weights.
     """
-    replicas = strategy.num_replicas_in_sync
-    layout = Layout(spec, BATCH, actors=1, shards=1, replicas=replicas, seed=1, max_steps=100_000)
+    layout = Layout(spec, BATCH, actors=1, shards=1, replicas=strategy.num_replicas_in_sync, seed=1, max_steps=100_000)
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
         networks = agent.make_networks(layout)
         learner = agent.make_learner(networks, strategy, layout)
-    if replicas > 1:
+    if layout.replicas > 1:
         for variable in networks.variables if rank else ():
             variable.assign(tf.ones_like(variable))
         share_first_learners_state(strategy, rank or 0, {"learner": learner, "networks": networks})
-    sample = random_sample(trace_layout(agent, layout, networks), length)
+    return networks, learner, trace_layout(agent, layout, networks)
+
+
+def distribute(strategy, calls):
+    """An iterator over what the replicas are given: for each call several batches, which lie side by side."""
+    replicas = strategy.num_replicas_in_sync
 
     def shares(context):
         own = replicas // context.num_input_pipelines
         first = own * context.input_pipeline_id
-        parts = [share(sample, replica, replicas) for replica in range(first, first + own)]
-        parts = tree.map_structure(lambda *leaves: np.stack(leaves), *parts)
-        return tf.data.Dataset.from_tensor_slices(parts).repeat()
+        parts = [
+            side_by_side([share(sample, replica, replicas) for sample in samples])
+            for samples in calls
+            for replica in range(first, first + own)
+        ]
+        return tf.data.Dataset.from_tensor_slices(tree.map_structure(lambda *leaves: np.stack(leaves), *parts))
 
-    iterator = iter(strategy.distribute_datasets_from_function(shares))
-    before = [variable.numpy() for variable in networks.variables]
+    return iter(strategy.distribute_datasets_from_function(shares))
+
+
+def side_by_side(samples):
+    def join(axis):
+        return lambda *leaves: np.concatenate(leaves, axis)
+
+    records, states, infos = zip(*samples, strict=True)
+    return Sample(*(tree.map_structure(join(axis), *parts) for axis, parts in ((1, records), (0, states), (0, infos))))
+
+
+def own_copy(strategy, variable):
+    """The value of a variable, the same on all replicas of this process."""
+    copies = strategy.experimental_local_results(variable)
+    for copy in copies:
+        np.testing.assert_array_equal(copy, copies[0])
+    return copies[0].numpy().astype(np.float64).ravel()
+
+
+def update(agent, spec, length, strategy, rank):
+    """The change of weights and of statistics in one update, flat, and its metrics."""
+    networks, learner, layout = begin(agent, spec, strategy, rank)
+    iterator = distribute(strategy, [[random_sample(layout, length)]])
+    before = [own_copy(strategy, variable) for variable in networks.variables]
     metrics = learner.step(iterator).metrics
     # Apart, because statistics, such as the number of observations, change by more than weights do.
     weights, statistics = [], [np.zeros(0)]
     for variable, old in zip(networks.variables, before, strict=True):
-        copies = strategy.experimental_local_results(variable)
-        for copy in copies:
-            np.testing.assert_array_equal(copy, copies[0])
-        change = (copies[0].numpy().astype(np.float64) - old).ravel()
-        (weights if variable.trainable else statistics).append(change)
+        (weights if variable.trainable else statistics).append(own_copy(strategy, variable) - old)
     return {
         "weights": np.concatenate(weights).tolist(),
         "statistics": np.concatenate(statistics).tolist(),
@@ -195,22 +224,84 @@ def update(agent, spec, length, strategy, rank):
     }
 
 
+def calls(agent, spec, length, strategy, rank):
+    """All variables of the networks and all priorities after the same updates: several to a call, and one by one."""
+    outcomes = {}
+    # Where there is a target network, it is renewed in the middle of a call.
+    period = {"target_update_period": 2} if hasattr(agent, "target_update_period") else {}
+    for name, updates in (("together", UPDATES), ("one by one", 1)):
+        of_kind = dataclasses.replace(agent, updates_per_call=updates, **period)
+        networks, learner, layout = begin(of_kind, spec, strategy, rank)
+        samples = [random_sample(layout, length, seed) for seed in range(2 * UPDATES)]
+        iterator = distribute(strategy, [samples[at : at + updates] for at in range(0, len(samples), updates)])
+        made = [learner.step(iterator) for _ in range(len(samples) // updates)]
+        given = [one.priorities for one in made if one.priorities is not None]
+        outcomes[name] = {
+            "weights": np.concatenate([own_copy(strategy, variable) for variable in networks.variables]).tolist(),
+            "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*given, strict=True)],
+            "metrics": {name: float(value) for name, value in made[-1].metrics.items()},
+            "steps": sum(one.steps for one in made),
+        }
+    return outcomes
+
+
+def chain(strategy):
+    """x <- 2 x + the sum of the batch, which shows any other order, several to a call; an item's priority is x + its
+    value.  Gives x after each call, and all priorities."""
+    with strategy.scope():
+        x = tf.Variable(0.0, dtype=tf.float64)
+
+    def of_replica(sample):
+        values = sample.record[0]
+        return tf.reduce_sum(values), x + values
+
+    def update(sample):
+        total, priority = strategy.run(of_replica, args=(sample,))
+        total = strategy.reduce(tf.distribute.ReduceOp.SUM, total, axis=None)
+        priority = tf.concat(strategy.experimental_local_results(priority), axis=0)
+        with tf.control_dependencies([total, priority]):
+            x.assign(2 * x + total)
+        return {"total": total, "priority": priority}
+
+    updates = CompiledUpdates(update, strategy, UPDATES)
+    items = np.arange(2 * UPDATES * BATCH).reshape(2 * UPDATES, BATCH)
+    infos = [
+        ItemInfo(key=of_batch.astype(np.uint64), shard=of_batch, probability=of_batch, items=of_batch)
+        for of_batch in items
+    ]
+    samples = [Sample(np.sqrt(of_batch)[None], (), info) for of_batch, info in zip(items, infos, strict=True)]
+    iterator = distribute(strategy, [samples[:UPDATES], samples[UPDATES:]])
+    made, values = [], []
+    for _ in range(2):
+        made.append(updates(next(iterator)).priorities)
+        values.append(own_copy(strategy, x)[0])
+    return {"x": values, "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*made, strict=True)]}
+
+
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("where")
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--calls-of", default="")
+    given = parser.parse_args()
     tf.keras.backend.set_floatx("float64")
-    given, *further = sys.argv[1:]
-    rank = int(further[0]) if further else None
-    if rank is not None:
-        strategies = {"learners": make_strategy(["CPU:0"], given.split(","), rank)}
+    if given.rank is not None:
+        strategies = {"learners": make_strategy(["CPU:0"], given.where.split(","), given.rank)}
     else:
-        counts = [int(count) for count in given.split(",")]
+        counts = [int(count) for count in given.where.split(",")]
         devices = [f"CPU:{index}" for index in range(max(counts))]
         prepare_devices(devices)
         strategies = {str(count): make_strategy(devices[:count]) for count in counts}
-    updates = {
-        name: {agent: update(*case, strategy, rank) for agent, case in AGENTS.items()}
+    in_calls = [agent for agent in given.calls_of.split(",") if agent]
+    outcomes = {
+        name: {
+            "update": {agent: update(*case, strategy, given.rank) for agent, case in AGENTS.items()},
+            "chain": chain(strategy),
+            "calls": {agent: calls(*AGENTS[agent], strategy, given.rank) for agent in in_calls},
+        }
         for name, strategy in strategies.items()
     }
-    sys.stdout.write(json.dumps(updates))
+    sys.stdout.write(json.dumps(outcomes))
     sys.stdout.flush()
 
 
