@@ -8,6 +8,7 @@ those that are asked for, and `chain`.  All is computed in float64.
 """
 
 import argparse
+import collections
 import dataclasses
 import json
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from tensorflow.python.eager import context as eager
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
@@ -208,11 +210,14 @@ def own_copy(strategy, variable):
 
 
 def update(agent, spec, length, strategy, rank):
-    """The change of weights and of statistics in one update, flat, and its metrics."""
+    """The change of weights and of statistics in one update, flat, its metrics, and reads that may come too late."""
     networks, learner, layout = begin(agent, spec, strategy, rank)
     iterator = distribute(strategy, [[random_sample(layout, length)]])
     before = [own_copy(strategy, variable) for variable in networks.variables]
+    eager.context().enable_graph_collection()
     metrics = learner.step(iterator).metrics
+    graphs = [one.post_optimization_graph for one in eager.context().export_run_metadata().function_graphs]
+    eager.context().disable_graph_collection()
     # Apart, because statistics, such as the number of observations, change by more than weights do.
     weights, statistics = [], [np.zeros(0)]
     for variable, old in zip(networks.variables, before, strict=True):
@@ -221,7 +226,36 @@ def update(agent, spec, length, strategy, rank):
         "weights": np.concatenate(weights).tolist(),
         "statistics": np.concatenate(statistics).tolist(),
         "metrics": {name: float(value) for name, value in metrics.items()},
+        "unordered": unordered(max(graphs, key=lambda graph: len(graph.node))),
     }
+
+
+def unordered(graph):
+    """Reads of variables, in a graph as it is run, that may come before as well as after an update of theirs."""
+    needs = {node.name: [name.removeprefix("^").split(":")[0] for name in node.input] for node in graph.node}
+    reads, updates = collections.defaultdict(list), collections.defaultdict(list)
+    for node in graph.node:
+        if node.op == "ReadVariableOp":
+            reads[needs[node.name][0]].append(node.name)
+        elif node.op.startswith("Assign"):
+            updates[needs[node.name][0]].append(node.name)
+
+    def comes_after(name):
+        found, new = set(), [name]
+        while new:
+            further = set(needs[new.pop()]) - found
+            found |= further
+            new += further
+        return found
+
+    before = {name: comes_after(name) for names in updates.values() for name in names}
+    return [
+        f"{read} and {one}"
+        for variable, names in updates.items()
+        for one in names
+        for read in reads[variable]
+        if read not in before[one] and one not in comes_after(read)
+    ]
 
 
 def calls(agent, spec, length, strategy, rank):
