@@ -34,7 +34,9 @@ class CommandRun:
         self.temporary.mkdir(exist_ok=True)
         self.run_dir = run_dir or directory / "run"
         self.output = directory / "output.txt"
-        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(python_path)}
+        # The package that is tested comes along, where it is not the one that is installed.
+        python_paths = [str(python_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": os.pathsep.join(python_paths)}
         with self.output.open("a") as output:
             self.process = subprocess.Popen(
                 [*prefix, sys.executable, "-m", "callboard.launch.command", *map(str, arguments)],
