@@ -91,6 +91,7 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learnt_from_twice(hosts)
     learnt = collections.Counter((hosts.runs["a"].directory / "learnt.txt").read_text().splitlines())
     assert len(learnt) > 10_000
     assert learnt.most_common(1)[0][1] == 1
+    assert {line.split()[-1] for line in learnt} == {"-"}
     assert value(run, "learner/duplicates") >= 1
 
 

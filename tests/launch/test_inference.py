@@ -313,11 +313,11 @@ def test_on_ray(train):
     assert run.leftovers() == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("node", ["actor/0", "inference/0", "learner/0", "replay/0"])
-def test_the_run_survives_the_death_of_a_node(train, recipe, node):
-    settings = ["--inference", "central", "--actors", 2, "--checkpoint-every", 2, "--stop-return", "null"]
-    run = train(*settings, "--max-steps", 10_000_000, recipe=recipe)
+NODES = ("actor/0", "inference/0", "learner/0", "replay/0")
+
+
+def kill(run, node):
+    """Kills a node of a run that learns, and waits until that has come back and the run goes on."""
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
     run.wait_for_steps(3, "learner_steps")
     killed = run.pid_of(node)
@@ -331,6 +331,54 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
     log = run.run_dir / "logs" / "inference-0.log"
     begun = {"actor/0": [2, 1], "inference/0": [2, 2]}.get(node, [1, 1])
     run.wait_until(lambda: [log.read_text().count(f"actor {index} begins") for index in range(2)] == begun, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", NODES)
+def test_the_run_survives_the_death_of_a_node(train, recipe, node):
+    settings = ["--inference", "central", "--actors", 2, "--checkpoint-every", 2, "--stop-return", "null"]
+    run = train(*settings, "--max-steps", 10_000_000, recipe=recipe)
+    kill(run, node)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
     assert run.leftovers() == []
+
+
+PRIORITISED = {"batch_size": 32, "min_replay_size": 100, "samples_per_insert": 4, "hidden_sizes": [8]}
+TELL = {
+    "LearnsAndTells": {"unroll_length": 5, "batch_size": 16, "core": "lstm", "lstm_size": 8, "learning_rate": 1e-6},
+    "ApexTells": {"n_step": 3, **PRIORITISED},
+    "R2D2Tells": {"burn_in": 2, "trace_length": 8, "period": 5, "lstm_size": 8, "stream_size": 0, **PRIORITISED},
+    "SacTells": PRIORITISED,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("agent", TELL)
+def test_what_is_learnt_is_whole_when_a_node_dies(start, tmp_path, agent, node):
+    environment = "NumberedContinuous" if agent == "SacTells" else "Numbered"
+    settings = ["--env", f"numbered:{environment}", "--max-steps", 100_000_000, "--checkpoint-every", 2]
+    settings += ["--inference", "central", "--actors", 2, "--envs-per-actor", 4, "--run-dir", tmp_path / "run"]
+    settings += [f"--agent.{name}={value}" for name, value in TELL[agent].items()]
+    run = start("train", f"numbered:{agent}", "--evaluator", "false", *settings)
+    kill(run, node)
+    if node == "actor/0":
+        # The four environments of its second life.
+        run.wait_until(lambda: len({line[0] for line in learnt_lines(run)}) == 2 * 4 + 4, timeout=60)
+    run.interrupt()
+    assert run.wait(timeout=60) == 130, run.text()
+    assert run.leftovers() == []
+    lines = learnt_lines(run)
+    assert len(lines) > 1000
+    assert {fault for *_, fault in lines} == {"-"}
+    # What begins with a tick is in replay once, and is learnt from once where replay is a queue.
+    assert len({tuple(line[:2]) for line in lines}) == len(set(lines))
+    if agent == "LearnsAndTells":
+        assert len(set(lines)) == len(lines)
+        # The state of an environment's first tick was looked at.
+        assert {environment for environment, step, *_ in lines if step == "1"} == {line[0] for line in lines}
+
+
+def learnt_lines(run):
+    return [tuple(line.split()) for line in (run.directory / "learnt.txt").read_text().splitlines()]

@@ -69,6 +69,25 @@ def test_it_trains_and_leaves_nothing(train, options):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "recipe, steps", [("impala-cartpole", 30_000), ("apex-cartpole", 5_000), ("sac-pendulum", 3_000)]
+)
+@pytest.mark.parametrize("options", [["--learner-devices", "CPU:0,CPU:1"], ["--learners", 2]])
+def test_several_updates_in_a_call(train, recipe, steps, options):
+    settings = ["--agent.updates-per-call", 4, "--max-steps", steps, "--evaluator", "false", "--stop-return", "null"]
+    run = train(*options, *settings, recipe=recipe)
+    assert run.wait() == 0, run.text()
+    last = run.rows()[-1]
+    assert last["learner_steps"] >= 50
+    # Each of the four counts, and a call is never left in the middle.
+    assert last["learner_steps"] % 4 == 0
+    if "learner/dropped_priorities" in last:
+        assert last["learner/dropped_priorities"] == 0
+    assert int(max((run.run_dir / "checkpoints").glob("0*")).name) == last["learner_steps"]
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
 def test_every_agent_has_two_learners(train, recipe):
     run = train("--learners", 2, "--max-steps", 10_000_000, recipe=recipe)
     run.wait_for_steps(3, "learner_steps")

@@ -1,43 +1,69 @@
-"""Ticks that say who they are, and an agent whose learner writes down which of them it has learnt from."""
+"""Ticks that say who they are, and agents whose learners write down what they have learnt from."""
 
 import dataclasses
+import os
 import pathlib
 
 import gymnasium
 import numpy as np
+import tree
 
+from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
+from callboard.agents.r2d2 import R2D2
+from callboard.agents.sac import Sac
 
 LOG = pathlib.Path("learnt.txt")
 _SCALE = 2.0**16
+_REWARDS = 7
 
 
 class Numbered(gymnasium.Env):
-    """Observes the environment's seed, in two halves, and the number of its step: exactly, in float32."""
+    """Observes who it is, in two halves of a number that no other has; the number of its step; and the last action.
 
-    observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
+    All of it exactly, in float32, but for actions that are no whole numbers.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space: gymnasium.spaces.Space = gymnasium.spaces.Discrete(2)
 
     def __init__(self):
-        self._seed = 0
+        self._identity = np.frombuffer(os.urandom(4), np.uint16)
         self._steps = 0
 
     def reset(self, seed=None, options=None):
-        self._seed = self._seed if seed is None else seed
         self._steps += 1
-        return self._observe(), {}
+        return self._observe(0.0), {}
 
     def step(self, action):
         self._steps += 1
-        return self._observe(), 1.0, self._steps % 100 == 0, False, {}
+        return (
+            self._observe(float(np.ravel(action)[0])),
+            float(self._steps % _REWARDS),
+            self._steps % 100 == 0,
+            False,
+            {},
+        )
 
-    def _observe(self):
-        return np.array([self._seed % _SCALE, self._seed // _SCALE, self._steps], np.float32) / np.float32(_SCALE)
+    def _observe(self, action):
+        number = np.array([*self._identity, self._steps], np.float32) / np.float32(_SCALE)
+        return np.append(number, np.float32(action))
 
 
-@dataclasses.dataclass(frozen=True)
-class LearnsAndTells(Impala):
-    """IMPALA that appends the first tick of every sequence that it learns from to `learnt.txt`, `seed step` a line."""
+class NumberedContinuous(Numbered):
+    """With an action for agents that need a continuous one."""
+
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
+class Tells:
+    """Makes an agent append a line to `learnt.txt` for each sequence that it learns from.
+
+    `environment step key shard fault`: of the first tick who its environment is, and the number of its step there; the
+    item's key and shard, 0 for queues; and what is wrong with the sequence: `-`, `torn` where its ticks do not follow
+    each other, `action` or `reward` where these are not those that led to the next tick, `state` where the state of an
+    environment's first tick is not fresh.
+    """
 
     def make_learner(self, networks, strategy, layout):
         learner = super().make_learner(networks, strategy, layout)
@@ -45,10 +71,52 @@ class LearnsAndTells(Impala):
 
         def step_and_tell(batches):
             batch = next(batches)
-            ticks = np.rint(batch.record.observation[0].numpy() * _SCALE).astype(int)
-            with LOG.open("a") as log:
-                log.writelines(f"{low + high * int(_SCALE)} {tick}\n" for low, high, tick in ticks)
+            lines = "".join(f"{' '.join(map(str, line))}\n" for line in _lines(tree.map_structure(np.asarray, batch)))
+            with LOG.open("ab", buffering=0) as log:  # At once: a learner may be killed here.
+                log.write(lines.encode())
             return step(iter([batch]))
 
         learner.step = step_and_tell
         return learner
+
+
+def _lines(sample):
+    record = sample.record
+    low, high, number = np.rint(record.observation[..., :3] * _SCALE).astype(int).transpose(2, 0, 1)
+    environment = low + high * int(_SCALE)
+    action_tm1 = record.observation[..., 3]
+    # After a termination there is nothing that follows.
+    follows = ~record.last[:-1] & ~record.first[1:] & (record.discount > 0)
+    torn = ~record.last[:-1] & (record.discount > 0)
+    torn &= (environment[1:] != environment[:-1]) | (number[1:] != number[:-1] + 1)
+    action = follows & (np.abs(record.action.reshape(follows.shape) - action_tm1[1:]) > 1e-5)
+    reward = follows & (record.reward != number[1:] % _REWARDS)
+    core = tree.flatten(getattr(sample.state, "core", sample.state))
+    stale = np.any([np.abs(leaf).reshape(len(leaf), -1).any(axis=1) for leaf in core], axis=0) & (number[0] == 1)
+    names = ("torn", "action", "reward")
+    faults = dict(zip(names, (fault.any(axis=0) for fault in (torn, action, reward)), strict=True))
+    faults["state"] = stale
+    for index in range(number.shape[1]):
+        key, shard = (sample.info.key[index], sample.info.shard[index]) if sample.info != () else (0, 0)
+        fault = next((name for name, found in faults.items() if np.broadcast_to(found, number[0].shape)[index]), "-")
+        yield environment[0, index], number[0, index], key, shard, fault
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnsAndTells(Tells, Impala):
+    """IMPALA that tells."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ApexTells(Tells, Apex):
+    """Ape-X that tells."""
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D2Tells(Tells, R2D2):
+    """R2D2 that tells."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SacTells(Tells, Sac):
+    """SAC that tells."""
