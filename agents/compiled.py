@@ -64,6 +64,20 @@ class CompiledFunction:
         return rebuilt(self.outputs, iter(outputs))
 
 
+def elements(dataset: tf.data.Dataset) -> Iterator[Nest]:
+    """The elements of a dataset.
+
+    To iterate over the dataset itself takes a tenth of a millisecond of Python for an element of some ten tensors.
+    """
+    iterator = iter(dataset)
+    following = CompiledFunction(lambda: next(iterator))
+    while True:
+        try:
+            yield following()
+        except tf.errors.OutOfRangeError:
+            return
+
+
 def as_arrays(nest: Nest) -> Nest:
     """The tensors of a nest as NumPy arrays."""
     return rebuilt(nest, (leaf.numpy() for leaf in tree.flatten(nest)))

@@ -24,6 +24,7 @@ import numpy as np
 from ..agents.impala import Impala
 from ..data import EnvironmentOutput, Layout
 from ..launch.experiment import Experiment
+from ..launch.program import POLICIES
 from .harness import Case
 from .side import Side
 
@@ -252,7 +253,7 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(BareActor, library, batch_size, seconds),
             target=0.85,
             tick=batch_size,
-            node="actor",
+            policy=POLICIES["actor"],
         )
         for name, library, batch_size in sizes
     ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ..launch.role import NodePolicy
 from .results import CaseResult, Result, new_result, spread
 from .side import MakeSide, SideProcess
 
@@ -39,8 +40,8 @@ class Case(NamedTuple):
     target: float | None = None
     higher_is_better: bool = True
     tick: int = 0
-    node: str = ""
-    """Kind of node under whose TensorFlow settings both sides run."""
+    policy: NodePolicy | None = None
+    """Of the node under whose TensorFlow settings both sides run."""
 
 
 def cases_of(benchmark: str, quick: bool) -> list[Case]:
@@ -81,7 +82,7 @@ def run_case(case: Case, repeats: int, say: Callable[[str], None]) -> CaseResult
         sides: dict[str, SideProcess | None] = {"ours": None, "limit": None}
         for name, made in (("ours", case.ours), ("limit", case.limit)):
             if callable(made):
-                sides[name] = SideProcess(made, case.node)
+                sides[name] = SideProcess(made, case.policy)
                 opened.callback(sides[name].close)  # type: ignore[union-attr]
         for repeat in range(repeats):
             for name in ("ours", "limit") if repeat % 2 == 0 else ("limit", "ours"):

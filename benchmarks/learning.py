@@ -5,9 +5,10 @@ priorities where the agent has some, offers its weights and turns metrics into n
 uses the processor but the replay server.
 
 The limit makes the same learner's steps on one batch of that replay, again and again, and does nothing else.  The same
-full replay server stands beside it, idle.  Both leave the threads of TensorFlow to TensorFlow, as learners do.
+full replay server stands beside it, idle.
 
-Small networks make several updates in a call of the learner, on both sides alike; one large update is a call.
+Small networks make several updates in a call of the learner and keep to one thread of TensorFlow, on both sides alike;
+one large update is a call, and takes all cores.
 
 Checkpoints, which are written every half minute by default, are left out on both sides.
 """
@@ -27,6 +28,7 @@ from ..agents.impala import Impala
 from ..data import CallboardError, Layout
 from ..launch.devices import device_names, make_strategy
 from ..launch.experiment import Experiment
+from ..launch.program import learner_policy
 from ..replay import sequence_signature, window_signature
 from .harness import Case
 from .nodes import Nodes
@@ -83,6 +85,8 @@ class Work(NamedTuple):
     """Of the learner, to a figure; each makes `agent.updates_per_call` steps."""
     read_once: bool
     """Whether a batch is gone when it has been learnt from."""
+    threads: int = 1
+    """Of TensorFlow in the learner; 0 leaves it to TensorFlow."""
 
     def experiment(self) -> Experiment:
         return Experiment(
@@ -90,6 +94,7 @@ class Work(NamedTuple):
             self.env,
             actors=1,
             envs_per_actor=_ENVS,
+            learner_threads=self.threads,
             evaluator=False,
             max_steps=_ENDLESS,
             checkpoint_every=_NEVER,
@@ -188,8 +193,9 @@ def work(quick: bool) -> dict[str, Work]:
     return {
         "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
         "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),
+        "impala, MLP, threads left to TensorFlow": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=0),
         "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
-        "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True),
+        "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True, threads=0),
     }
 
 
@@ -201,7 +207,7 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(ProgramLearning, one),
             functools.partial(ConstantLearning, one),
             target=0.95,
-            node="learner",
+            policy=learner_policy(one.experiment()),
         )
         for name, one in work(quick).items()
     ]

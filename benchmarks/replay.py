@@ -24,7 +24,9 @@ from typing import Any, Literal
 import numpy as np
 import reverb
 
+from ..agents.compiled import elements
 from ..data import Layout, Record
+from ..launch.program import POLICIES
 from ..replay import (
     ReplayHandle,
     SequenceWriter,
@@ -162,7 +164,7 @@ class OurReplay(Replay):
                 replica_batch=BATCH[kind],
                 priority_exponent=PRIORITY_EXPONENT,
             )
-        return iter(make())
+        return elements(make())
 
     def _handle(self) -> ReplayHandle:
         return ReplayHandle(lambda: [self.address])
@@ -225,7 +227,7 @@ def cases(quick: bool) -> list[Case]:
                     functools.partial(OurReplay, *settings),
                     functools.partial(ReplayByHand, *settings),
                     target=0.90,
-                    node="actor" if direction == "insert" else "learner",
+                    policy=POLICIES["actor" if direction == "insert" else "learner"],
                 )
             )
     return found

@@ -44,8 +44,8 @@ class _Sequences:
         self._ticks = 0
         self._framed = _framed(observation)
         # Field after field, each of all environments.
-        fields = [("identity", "i8", (2,)), *((name, kind, (ENVS, *shape)) for name, kind, shape in _fields(observation))]
-        self._row = np.zeros((), np.dtype(fields))
+        fields = [(name, kind, (ENVS, *shape)) for name, kind, shape in _fields(observation)]
+        self._row = np.zeros((), np.dtype([("identity", "i8", (2,)), *fields]))
         self._bytes = self._row.reshape(1).view(np.uint8)
         self._writer = client.trajectory_writer(num_keep_alive_refs=2 * LENGTH + 1)
         for column in [(0,), (1,)] if self._framed else [()]:

@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..launch.launchers.forkserver import forkserver_context
+from ..launch.launchers.life import prepare_tensorflow
+from ..launch.role import NodePolicy
 
 _PATIENCE_SECONDS = 3600.0
 _END_SECONDS = 20.0
@@ -49,13 +51,13 @@ class SideProcess:
 
     Args:
       make: makes the side.
-      node: kind of node under whose TensorFlow settings it runs, such as `actor`; empty leaves them alone.
+      policy: under whose TensorFlow settings it runs; None leaves them alone.
     """
 
-    def __init__(self, make: MakeSide, node: str = ""):
+    def __init__(self, make: MakeSide, policy: NodePolicy | None = None):
         context = forkserver_context()
         self._pipe, other_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(make, node, other_end))
+        self._process = context.Process(target=_serve, args=(make, policy, other_end))
         self._process.start()
         other_end.close()
 
@@ -142,10 +144,11 @@ class ServingProcess:
             os._exit(1)
 
 
-def _serve(make: MakeSide, node: str, pipe: Connection) -> None:
+def _serve(make: MakeSide, policy: NodePolicy | None, pipe: Connection) -> None:
     side: Side | None = None
     try:
-        _set_up_tensorflow(node)
+        if policy is not None:
+            prepare_tensorflow(policy)
         side = make()
         while pipe.recv() == "measure":
             pipe.send((side.measure(), None))
@@ -191,18 +194,3 @@ def _tell(pipe: Connection, what: Any) -> None:
         pipe.send(what)
     except OSError:
         pass  # The other side is gone.
-
-
-def _set_up_tensorflow(node: str) -> None:
-    if not node:
-        return
-    from ..launch.program import POLICIES
-
-    policy = POLICIES[node]
-    if not policy.uses_gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    if policy.tensorflow_threads:
-        import tensorflow as tf
-
-        tf.config.threading.set_intra_op_parallelism_threads(policy.tensorflow_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(policy.tensorflow_threads)

@@ -91,6 +91,10 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
       rank: this learner's index among them.
     """
     prepare_devices(names)
+    if len(names) > 1 or len(workers) > 1:
+        # Where a function runs on several devices this pass of TensorFlow 2.12 drops control edges from reads of
+        # variables to their updates: at times SAC's policy learnt from critics of which one was updated already.
+        tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
     if len(workers) > 1:
         cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
         os.environ["TF_CONFIG"] = json.dumps(cluster)
@@ -99,9 +103,6 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
         )
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
     if len(names) > 1:
-        # Where a function runs on several devices this pass of TensorFlow 2.12 drops control edges from reads of
-        # variables to their updates: at times SAC's policy learnt from critics of which one was updated already.
-        tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
         return tf.distribute.MirroredStrategy(list(names))
     (name,) = names
     first = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"

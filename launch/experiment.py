@@ -29,6 +29,8 @@ class Experiment:
       learners: number of learner nodes, which share each batch and make every step together.
       learner_devices: devices of each learner, which share its part: a number of GPUs (1 takes the CPU where there is
         none), `all` GPUs, or names, such as `CPU:0,CPU:1`.
+      learner_threads: threads of TensorFlow in a learner that has a process of its own; 0 leaves them to TensorFlow.  A
+        small network mostly learns faster on 1, where the learner shares its processor, see docs/learners.md.
       evaluator: whether an evaluator node runs beside the training.
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
@@ -53,6 +55,7 @@ class Experiment:
     replay_shards: int = 1
     learners: int = 1
     learner_devices: int | str = 1
+    learner_threads: int = 0
     evaluator: bool = True
     evaluate_every: int = 20_000
     evaluation_episodes: int = 100
@@ -89,6 +92,10 @@ class Experiment:
         ):
             if getattr(self, name) < 1:
                 raise CallboardError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.learner_threads < 0:
+            raise CallboardError(
+                f"learner_threads must be at least 0, which leaves it to TensorFlow, not {self.learner_threads}"
+            )
         if not 0 <= self.seed < 2**31:
             raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {self.seed}")
         for name in ("checkpoint_every", "replay_checkpoint_every"):

@@ -52,7 +52,7 @@ def make_program(run: Run) -> lp.Program:
             "learner",
             rank,
             LearnerRole,
-            policy=_learner_policy(rank, run.experiment.learners),
+            policy=learner_policy(run.experiment, rank),
             further_addresses=[peers[rank]],
             rank=rank,
             peers=peers,
@@ -76,10 +76,12 @@ def make_program(run: Run) -> lp.Program:
     return program
 
 
-def _learner_policy(rank: int, learners: int) -> NodePolicy:
-    if learners == 1:
-        return POLICIES["learner"]
-    return OTHER_LEARNER if rank else FIRST_LEARNER
+def learner_policy(experiment: Experiment, rank: int = 0) -> NodePolicy:
+    """How a learner of an experiment is treated."""
+    policy = POLICIES["learner"]
+    if experiment.learners > 1:
+        policy = OTHER_LEARNER if rank else FIRST_LEARNER
+    return dataclasses.replace(policy, tensorflow_threads=experiment.learner_threads)
 
 
 def nodes_of(program: lp.Program) -> list[tuple[str, RoleNode]]:

@@ -77,7 +77,7 @@ class NodePolicy:
       restarts: times that a node may die within `restart_window` seconds before the run fails.
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.
-      tensorflow_threads: threads of one TensorFlow operation; 0 leaves it to TensorFlow.
+      tensorflow_threads: threads that TensorFlow works with; 0 leaves it to TensorFlow.
     """
 
     stop_order: int

@@ -6,7 +6,7 @@ import reverb
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Layout, Nest, Sample
+from ..data import CallboardError, Layout, Sample
 from .handle import ReplayHandle
 from .sequences import SequenceColumns, SequenceItem
 
@@ -92,8 +92,9 @@ def queue_dataset(
     received.prepare()
 
     @tf.autograph.experimental.do_not_convert
-    def read(held: SequenceItem, newest: Any) -> tuple[SequenceItem, tuple[Sample, tf.Tensor]]:
-        """Of items held back before and the newest, what is held back now, a sample, and whether it is a whole one."""
+    def without_repeated(held: SequenceItem, newest: Any) -> tuple[SequenceItem, tuple[SequenceItem, tf.Tensor]]:
+        """Of items held back before and the newest, those held back now, as many as are read at a time, and whether
+        there are so many."""
         items: SequenceItem = newest.data
         identities = columns.identities(items.packed)
         known = received.note(identities)
@@ -101,37 +102,31 @@ def queue_dataset(
         def join() -> Any:
             new = received.new(identities, known)
             joined = tree.map_structure(lambda old, leaf: tf.concat([old, tf.gather(leaf, new)], 0), held, items)
-            count = tf.shape(joined.packed)[0]
-            ready = tf.where(count >= blocks, blocks, 0)
-            # Where there are not enough, any will do.
-            whole = tree.map_structure(lambda leaf, one: tf.concat([leaf, one], 0)[:blocks], joined, items)
-            return tree.map_structure(lambda leaf: leaf[ready:], joined), whole, ready > 0
+            enough = tf.shape(joined.packed)[0] >= blocks
+            ready = tf.where(enough, blocks, 0)
+            return (
+                tree.map_structure(lambda leaf: leaf[ready:], joined),
+                tree.map_structure(lambda leaf: leaf[:ready], joined),
+                enough,
+            )
 
         # What is usual copies nothing.
         usual = received.all_new(identities, known) & tf.equal(tf.shape(held.packed)[0], 0)
-        held, items, enough = tf.cond(usual, lambda: (held, items, True), join)
-        items = tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items)
-        return held, (columns.read(items), enough)
+        held, ready, enough = tf.cond(usual, lambda: (held, items, True), join)
+        return held, (ready, enough)
+
+    @tf.autograph.experimental.do_not_convert
+    def read(items: SequenceItem, _: tf.Tensor) -> Sample:
+        return columns.read(tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items))
 
     # As many at a time as are needed: a call of a function costs more than what it does.
     none = tree.map_structure(lambda spec: tf.zeros((0, *spec.shape), spec.dtype), signature)
-    samples = items.batch(blocks, drop_remainder=True).scan(none, read)
-    dataset = samples.filter(lambda _, enough: enough).map(lambda sample, _: sample)
+    new_items = items.batch(blocks, drop_remainder=True).scan(none, without_repeated)
+    dataset = new_items.filter(lambda _, enough: enough).map(read)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()
-    return _exp(dataset).prefetch(1)
-
-
-def _exp(dataset):
-    import os
-    e = os.environ.get("EXP", "")
-    o = tf.data.Options()
-    if "m" in e: o.experimental_optimization.map_parallelization = False
-    if "a" in e: o.autotune.enabled = False
-    if "p" in e: o.threading.private_threadpool_size = 1
-    if "i" in e: o.threading.max_intra_op_parallelism = 1
-    return dataset.with_options(o) if e else dataset
+    return dataset.prefetch(1)
 
 
 def _cut(sample: Sample, parts: int) -> Sample:

@@ -7,9 +7,10 @@ import tensorflow as tf
 
 _DROPPED = -1
 """Where the number of items that were dropped stands; no slot is negative."""
-# Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way.
-_SLOTS = 64
-WRITER_BITS = 56
+# Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way, and in what is
+# read at a time there are seldom more of one.
+_SLOTS = 1024
+WRITER_BITS = 52
 """Of the number that tells a writer from all others."""
 
 
@@ -37,7 +38,7 @@ class ReceivedItems:
         self._table: tf.lookup.experimental.MutableHashTable | None = None
 
     def prepare(self) -> None:
-        """Makes the memory, where there is none yet.  Needed outside of dataset functions, before `new`."""
+        """Makes the memory, where there is none yet.  Needed outside of dataset functions, before all else."""
         # Not sooner: TensorFlow's devices must not be touched before a learner has made its strategy.
         with self._lock, tf.device("CPU:0"):
             if self._table is None:

@@ -28,6 +28,11 @@ def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> 
     )
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
     logging.info("%s begins, process %d", name, os.getpid())
+    prepare_tensorflow(policy)
+
+
+def prepare_tensorflow(policy: NodePolicy) -> None:
+    """Sets what TensorFlow may use in this process; must come before it touches a device."""
     if not policy.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if policy.tensorflow_threads:

@@ -93,7 +93,7 @@ def test_a_quick_result_says_so():
 class InThisProcess:
     """In place of `SideProcess`: a side that notes when it is measured."""
 
-    def __init__(self, make, node):
+    def __init__(self, make, policy):
         self._side = make()
         self.close = lambda: None
 

@@ -7,6 +7,7 @@ import pytest
 
 from callboard.data import CallboardError
 from callboard.launch.devices import device_names
+from callboard.launch.program import learner_policy
 from callboard.launch.settings import parse_experiment
 
 
@@ -41,11 +42,22 @@ def test_devices_that_are_not_there_are_refused(setting, message):
         (["--learner-devices", "CPU:0,CPU:1,CPU:2"], "cannot be shared by 3 learner devices: .* multiple of 3"),
         (["--learners", "2", "--learner-devices", "CPU:0,CPU:1"], "each of 2 learners has one device of the processor"),
         (["--learners", "0"], "learners must be at least 1"),
+        (["--learner-threads", "-1"], "learner_threads must be at least 0, which leaves it to TensorFlow, not -1"),
     ],
 )
 def test_learners_that_cannot_share_a_batch_are_refused(options, message):
     with pytest.raises(CallboardError, match=message):
         parse_experiment("impala", {}, ["--env", "CartPole-v1", "--agent.batch-size", "32", *options]).check()
+
+
+def test_learners_have_as_many_threads_as_they_are_given():
+    def threads(*options):
+        experiment = parse_experiment("impala", {}, ["--env", "CartPole-v1", *options])
+        return [learner_policy(experiment, rank).tensorflow_threads for rank in range(experiment.learners)]
+
+    assert threads() == [0]
+    assert threads("--learner-threads", "1") == [1]
+    assert threads("--learner-threads", "3", "--learners", "2") == [3, 3]
 
 
 @pytest.mark.slow

@@ -39,8 +39,9 @@ def test_no_item_is_lost_that_comes_when_a_request_runs_out(serve):
         pauses = random.Random(number)
         with replay.client().trajectory_writer(1) as writer:
             for sent in range(2 * BATCHES):
-                item.packed[0, :16] = identity(number, sent).view(np.uint8)
-                writer.append(item)
+                packed = item.packed.copy()
+                packed[0, :16] = identity(number, sent).view(np.uint8)
+                writer.append(item._replace(packed=packed))
                 writer.create_item(tables[number], 1.0, tree.map_structure(lambda column: column[-1], writer.history))
                 writer.flush()
                 threading.Event().wait(REQUEST_SECONDS + pauses.uniform(-0.002, 0.004))
