@@ -7,8 +7,8 @@ import tensorflow as tf
 
 _DROPPED = -1
 """Where the number of items that were dropped stands; no slot is negative."""
-# Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way, and in what is
-# read at a time there are seldom more of one.
+# Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way, and seldom as
+# many in what is read at a time.
 _SLOTS = 1024
 WRITER_BITS = 52
 """Of the number that tells a writer from all others."""
