@@ -92,37 +92,23 @@ def queue_dataset(
     received.prepare()
 
     @tf.autograph.experimental.do_not_convert
-    def without_repeated(held: SequenceItem, newest: Any) -> tuple[SequenceItem, tuple[SequenceItem, tf.Tensor]]:
-        """Of items held back before and the newest, those held back now, as many as are read at a time, and whether
-        there are so many."""
+    def without_repeated(newest: Any) -> SequenceItem:
         items: SequenceItem = newest.data
-        identities = columns.identities(items.packed)
-        known = received.note(identities)
+        new = received.new(columns.identities(items.packed))
 
-        def join() -> Any:
-            new = received.new(identities, known)
-            joined = tree.map_structure(lambda old, leaf: tf.concat([old, tf.gather(leaf, new)], 0), held, items)
-            enough = tf.shape(joined.packed)[0] >= blocks
-            ready = tf.where(enough, blocks, 0)
-            return (
-                tree.map_structure(lambda leaf: leaf[ready:], joined),
-                tree.map_structure(lambda leaf: leaf[:ready], joined),
-                enough,
-            )
+        def picked() -> SequenceItem:
+            return tree.map_structure(lambda leaf: tf.gather(leaf, new), items)
 
-        # What is usual copies nothing.
-        usual = received.all_new(identities, known) & tf.equal(tf.shape(held.packed)[0], 0)
-        held, ready, enough = tf.cond(usual, lambda: (held, items, True), join)
-        return held, (ready, enough)
+        # To copy frames costs more than to ask, and all else less.
+        return tf.cond(tf.size(new) == blocks, lambda: items, picked) if items.frames else picked()
 
     @tf.autograph.experimental.do_not_convert
-    def read(items: SequenceItem, _: tf.Tensor) -> Sample:
+    def read(items: SequenceItem) -> Sample:
         return columns.read(tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items))
 
     # As many at a time as are needed: a call of a function costs more than what it does.
-    none = tree.map_structure(lambda spec: tf.zeros((0, *spec.shape), spec.dtype), signature)
-    new_items = items.batch(blocks, drop_remainder=True).scan(none, without_repeated)
-    dataset = new_items.filter(lambda _, enough: enough).map(read)
+    new_items = items.batch(blocks, drop_remainder=True).map(without_repeated)
+    dataset = new_items.rebatch(blocks, drop_remainder=True).map(read)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()

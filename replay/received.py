@@ -38,41 +38,30 @@ class ReceivedItems:
         self._table: tf.lookup.experimental.MutableHashTable | None = None
 
     def prepare(self) -> None:
-        """Makes the memory, where there is none yet.  Needed outside of dataset functions, before all else."""
+        """Makes the memory, where there is none yet.  Needed outside of dataset functions, before `new`."""
         # Not sooner: TensorFlow's devices must not be touched before a learner has made its strategy.
         with self._lock, tf.device("CPU:0"):
             if self._table is None:
                 self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=-1)
                 self._table.insert(_DROPPED, tf.constant(0, tf.int64))
 
-    def note(self, identities: tf.Tensor) -> tf.Tensor:
-        """Takes note of items, and gives what was known of them before, int64 `[N]`, for the methods below.
+    def new(self, identities: tf.Tensor) -> tf.Tensor:
+        """Which items are new, as their indices, int64 `[M]`; takes note of them.
 
         Args:
           identities: int64 `[N, 2]`, see `identity`.
         """
         assert self._table is not None
         slot, number = tf.unstack(identities, axis=1)
-        known = tf.reshape(self._table.lookup(slot), tf.shape(number))
-        self._table.insert(slot, tf.maximum(number, known))
-        return known
-
-    def all_new(self, identities: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
-        """Whether all items are new and none is there twice, bool; in doubt it is False."""
-        slot, number = tf.unstack(identities, axis=1)
-        different, _ = tf.unique(slot)
-        return tf.reduce_all(number > known) & tf.equal(tf.size(different), tf.size(slot))
-
-    def new(self, identities: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
-        """Which items are new, as their indices, int64 `[M]`; the others are counted as dropped."""
-        assert self._table is not None
+        known = tf.reshape(self._table.lookup(tf.concat([slot, [_DROPPED]], axis=0)), [-1])
         # Of one that is here twice, the first is new.
         same = tf.reduce_all(identities[:, tf.newaxis] == identities, axis=-1)
         earlier = tf.linalg.band_part(same, -1, 0) & ~tf.linalg.band_part(same, 0, 0)
         # Indices, because to pick by booleans costs a dozen operations for each tensor.
-        new = tf.where((identities[:, 1] > known) & ~tf.reduce_any(earlier, axis=-1))[:, 0]
-        dropped = tf.size(known, tf.int64) - tf.size(new, tf.int64)
-        self._table.insert([_DROPPED], self._table.lookup([_DROPPED]) + dropped)
+        new = tf.where((number > known[:-1]) & ~tf.reduce_any(earlier, axis=-1))[:, 0]
+        dropped = known[-1:] + (tf.size(number, tf.int64) - tf.size(new, tf.int64))
+        slots = tf.concat([tf.gather(slot, new), [_DROPPED]], axis=0)
+        self._table.insert(slots, tf.concat([tf.gather(number, new), dropped], axis=0))
         return new
 
     def dropped(self) -> int:
