@@ -7,8 +7,8 @@ uses the processor but the replay server.
 The limit makes the same learner's steps on one batch of that replay, again and again, and does nothing else.  The same
 full replay server stands beside it, idle.
 
-Small networks make several updates in a call of the learner and keep to one thread of TensorFlow, on both sides alike;
-one large update is a call, and takes all cores.
+Small networks make several updates in a call of the learner, on both sides alike; one large update is a call.  The
+threads are left to TensorFlow, on both sides too, but for a case with one.
 
 Checkpoints, which are written every half minute by default, are left out on both sides.
 """
@@ -85,7 +85,7 @@ class Work(NamedTuple):
     """Of the learner, to a figure; each makes `agent.updates_per_call` steps."""
     read_once: bool
     """Whether a batch is gone when it has been learnt from."""
-    threads: int = 1
+    threads: int = 0
     """Of TensorFlow in the learner; 0 leaves it to TensorFlow."""
 
     def experiment(self) -> Experiment:
@@ -193,9 +193,9 @@ def work(quick: bool) -> dict[str, Work]:
     return {
         "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
         "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),
-        "impala, MLP, threads left to TensorFlow": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=0),
+        "impala, MLP, one thread": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=1),
         "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
-        "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True, threads=0),
+        "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True),
     }
 
 

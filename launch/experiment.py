@@ -30,7 +30,7 @@ class Experiment:
       learner_devices: devices of each learner, which share its part: a number of GPUs (1 takes the CPU where there is
         none), `all` GPUs, or names, such as `CPU:0,CPU:1`.
       learner_threads: threads of TensorFlow in a learner that has a process of its own; 0 leaves them to TensorFlow.  A
-        small network mostly learns faster on 1, where the learner shares its processor, see docs/learners.md.
+        small network learns as fast on 1, and leaves the other cores to others, see docs/learners.md.
       evaluator: whether an evaluator node runs beside the training.
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
