@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import reverb
 
-from ..agents.compiled import elements
+from ..agents.compiled import Elements
 from ..data import Layout, Record
 from ..launch.program import POLICIES
 from ..replay import (
@@ -164,7 +164,7 @@ class OurReplay(Replay):
                 replica_batch=BATCH[kind],
                 priority_exponent=PRIORITY_EXPONENT,
             )
-        return elements(make())
+        return iter(Elements(make()))
 
     def _handle(self) -> ReplayHandle:
         return ReplayHandle(lambda: [self.address])

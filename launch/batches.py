@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..agents.agent import Agent
-from ..agents.compiled import elements
+from ..agents.compiled import Elements
 from ..data import Layout
 from ..replay import ReplayDataset, ReplayHandle
 
@@ -23,7 +23,7 @@ def distributed_batches(
         # The processor alone: what shares batches out, and brings them to other devices, takes four times as long.
         dataset = agent.make_dataset(replay, layout, tf.distribute.InputContext())
         made(dataset)
-        return elements(dataset.dataset)
+        return Elements(dataset.dataset)
 
     def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
         dataset = agent.make_dataset(replay, layout, input_context)

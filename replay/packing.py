@@ -58,7 +58,7 @@ class Rows:
 
     def fill(self, leaves: Sequence[Any]) -> np.ndarray:
         """The bytes of a nest's leaves, arrays `[B, ...]` in the order of `tree.flatten`; good until the next call."""
-        for field, leaf in zip(self._fields, leaves, strict=False):  # Strictly, it takes a seventh longer.
+        for field, leaf in zip(self._fields, leaves, strict=True):
             field[...] = leaf
         return self.bytes
 

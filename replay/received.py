@@ -10,6 +10,7 @@ _DROPPED = -1
 # Of so many numbers that follow each other all are told apart; a writer has far fewer items on their way, and seldom as
 # many in what is read at a time.
 _SLOTS = 1024
+IDENTITY_BYTES = 16
 WRITER_BITS = 52
 """Of the number that tells a writer from all others."""
 

@@ -14,7 +14,7 @@ from .. import specs
 from ..data import Layout, Nest, Record, Sample
 from .handle import ReplayHandle
 from .packing import Packing
-from .received import WRITER_BITS, identity
+from .received import IDENTITY_BYTES, WRITER_BITS, identity
 from .stacking import is_frame
 
 # Reverb's own rule: a signature or a batch of items is cheapest to move when a column is neither one chunk per tick
@@ -73,7 +73,7 @@ class SequenceColumns:
 
     def identities(self, packed: tf.Tensor) -> tf.Tensor:
         """Of items `[N, T + 1, size]`, int64 `[N, 2]`."""
-        return tf.reshape(tf.bitcast(tf.reshape(packed[:, 0, :16], (-1, 2, 8)), tf.int64), (-1, 2))
+        return tf.reshape(tf.bitcast(tf.reshape(packed[:, 0, :IDENTITY_BYTES], (-1, 2, 8)), tf.int64), (-1, 2))
 
     def read(self, items: SequenceItem) -> Sample:
         """The sample of items `[N, ...]`, joined along B."""
@@ -149,8 +149,8 @@ class SequenceWriter:
         self._length = length
         self._period = period
         self._max_pending = max_pending
-        self._number = random.SystemRandom().getrandbits(WRITER_BITS)
-        self._identity = identity(self._number, 0)
+        self._writer_number = random.SystemRandom().getrandbits(WRITER_BITS)
+        self._identity = identity(self._writer_number, 0)
         self._ticks = 0
         self._caught_up = True
         self.items_written = 0
@@ -169,7 +169,7 @@ class SequenceWriter:
             check_shapes(record, self._record_spec)
         begins = self._ticks % self._period == 0
         if begins:
-            self._identity = identity(self._number, self._ticks // self._period)
+            self._identity = identity(self._writer_number, self._ticks // self._period)
         leaves = tree.flatten(record)
         self._rows.fill((self._identity, *self._columns.packed(leaves)))
         if self._single_column:
