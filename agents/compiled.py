@@ -76,10 +76,11 @@ class Elements(Iterable[Nest]):
     def __iter__(self) -> Iterator[Nest]:
         iterator = iter(self._dataset)
         following = CompiledFunction(lambda: next(iterator))
+        ended = tf.errors.OutOfRangeError  # A name that is still there where this is closed as the interpreter ends.
         while True:
             try:
                 yield following()
-            except tf.errors.OutOfRangeError:
+            except ended:
                 return
 
 

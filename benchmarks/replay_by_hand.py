@@ -19,7 +19,6 @@ from .replay import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, Replay
 
 _SEQUENCES_ON_THEIR_WAY = 2
 _WINDOWS_ON_THEIR_WAY = 2 * CHUNK_LENGTH
-_CHUNK = chunk_length(LENGTH)
 
 
 class ReplayByHand(Replay):
@@ -48,8 +47,9 @@ class _Sequences:
         self._row = np.zeros((), np.dtype([("identity", "i8", (2,)), *fields]))
         self._bytes = self._row.reshape(1).view(np.uint8)
         self._writer = client.trajectory_writer(num_keep_alive_refs=2 * LENGTH + 1)
+        chunk = chunk_length(LENGTH, self._framed)
         for column in [(0,), (1,)] if self._framed else [()]:
-            self._writer.configure(column, num_keep_alive_refs=LENGTH + _CHUNK + 1, max_chunk_length=_CHUNK)
+            self._writer.configure(column, num_keep_alive_refs=LENGTH + chunk + 1, max_chunk_length=chunk)
 
     def write(self, tick: Record) -> None:
         row = self._row

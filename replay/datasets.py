@@ -8,6 +8,7 @@ import tree
 
 from ..data import CallboardError, Layout, Sample
 from .handle import ReplayHandle
+from .inline import map_inline
 from .sequences import SequenceColumns, SequenceItem
 
 
@@ -106,9 +107,11 @@ def queue_dataset(
     def read(items: SequenceItem) -> Sample:
         return columns.read(tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items))
 
+    # Beside the moving of frames a change of threads is nothing, and where there are many cores they can help.
+    mapped = tf.data.Dataset.map if signature.frames else map_inline
     # As many at a time as are needed: a call of a function costs more than what it does.
-    new_items = items.batch(blocks, drop_remainder=True).map(without_repeated)
-    dataset = new_items.rebatch(blocks, drop_remainder=True).map(read)
+    new_items = mapped(items.batch(blocks, drop_remainder=True), without_repeated)
+    dataset = mapped(new_items.rebatch(blocks, drop_remainder=True), read)
     if replica_batch % envs_per_item:
         parts = envs_per_item // replica_batch
         dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()

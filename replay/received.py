@@ -50,19 +50,19 @@ class ReceivedItems:
         """Which items are new, as their indices, int64 `[M]`; takes note of them.
 
         Args:
-          identities: int64 `[N, 2]`, see `identity`.
+          identities: int64 `[N, 2]`, see `identity`; N must be known.
         """
         assert self._table is not None
         slot, number = tf.unstack(identities, axis=1)
-        known = tf.reshape(self._table.lookup(tf.concat([slot, [_DROPPED]], axis=0)), [-1])
+        known = self._table.lookup(slot)
         # Of one that is here twice, the first is new.
         same = tf.reduce_all(identities[:, tf.newaxis] == identities, axis=-1)
-        earlier = tf.linalg.band_part(same, -1, 0) & ~tf.linalg.band_part(same, 0, 0)
+        here_before = tf.reduce_any(same & np.tri(identities.shape[0], k=-1, dtype=bool), axis=-1)
         # Indices, because to pick by booleans costs a dozen operations for each tensor.
-        new = tf.where((number > known[:-1]) & ~tf.reduce_any(earlier, axis=-1))[:, 0]
-        dropped = known[-1:] + (tf.size(number, tf.int64) - tf.size(new, tf.int64))
-        slots = tf.concat([tf.gather(slot, new), [_DROPPED]], axis=0)
-        self._table.insert(slots, tf.concat([tf.gather(number, new), dropped], axis=0))
+        new = tf.reshape(tf.where((number > known) & ~here_before), [-1])
+        self._table.insert(slot, tf.maximum(number, known))
+        dropped = tf.size(number, tf.int64) - tf.size(new, tf.int64)
+        self._table.insert(_DROPPED, self._table.lookup(_DROPPED) + dropped)
         return new
 
     def dropped(self) -> int:

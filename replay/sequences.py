@@ -17,9 +17,10 @@ from .packing import Packing
 from .received import IDENTITY_BYTES, WRITER_BITS, identity
 from .stacking import is_frame
 
-# Reverb's own rule: a signature or a batch of items is cheapest to move when a column is neither one chunk per tick
-# (many messages) nor one chunk per sequence (the observation that two sequences share would drag in a whole one).
-_CHUNKS_PER_SEQUENCE = 4
+# A batch of items is cheapest to move when a column is neither one chunk per tick (many messages) nor one chunk per
+# sequence (the observation that two sequences share would drag in a whole one, which counts where it is large).
+_CHUNKS_PER_SEQUENCE = 2
+_CHUNKS_PER_SEQUENCE_OF_FRAMES = 4
 
 
 class SequenceItem(NamedTuple):
@@ -72,8 +73,8 @@ class SequenceColumns:
         )
 
     def identities(self, packed: tf.Tensor) -> tf.Tensor:
-        """Of items `[N, T + 1, size]`, int64 `[N, 2]`."""
-        return tf.reshape(tf.bitcast(tf.reshape(packed[:, 0, :IDENTITY_BYTES], (-1, 2, 8)), tf.int64), (-1, 2))
+        """Of items `[N, T + 1, size]`, int64 `[N, 2]`; N must be known."""
+        return tf.bitcast(tf.reshape(packed[:, 0, :IDENTITY_BYTES], (packed.shape[0], 2, 8)), tf.int64)
 
     def read(self, items: SequenceItem) -> Sample:
         """The sample of items `[N, ...]`, joined along B."""
@@ -209,7 +210,7 @@ class SequenceWriter:
         self._writer.close()
 
     def _configure(self, columns: int) -> None:
-        chunk = chunk_length(self._length)
+        chunk = chunk_length(self._length, framed=self._every_tick > 1)
         for column in range(self._every_tick):
             # A single column costs half as much where it is not an element of anything.
             path = () if self._single_column else (column,)
@@ -227,9 +228,10 @@ class SequenceWriter:
         return [*every_tick, *(column[begin] for column in history[self._every_tick :])]
 
 
-def chunk_length(length: int) -> int:
-    """Ticks to a chunk: the longest that divides a sequence evenly into at least four chunks."""
-    return max(divisor for divisor in range(1, max(1, length // _CHUNKS_PER_SEQUENCE) + 1) if length % divisor == 0)
+def chunk_length(length: int, framed: bool) -> int:
+    """Ticks to a chunk: the longest that divides a sequence evenly into at least two chunks, with frames into four."""
+    longest = length // (_CHUNKS_PER_SEQUENCE_OF_FRAMES if framed else _CHUNKS_PER_SEQUENCE)
+    return max(divisor for divisor in range(1, max(1, longest) + 1) if length % divisor == 0)
 
 
 def _fields(record: Record, observed: Any, chosen: Any) -> Record:

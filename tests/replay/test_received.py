@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -172,6 +173,9 @@ def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(li
     write(5)
     assert writer.ready(30, max_pending=0)
     read += [next(reader) for _ in range(5)]
+    until = time.monotonic() + 30
+    while replay.received.dropped() < 4 and time.monotonic() < until:
+        assert reader.poll(0.1) is None
     reader.close()
     # Those that were on their way come in any order.
     begins = sorted(int(sample.record.observation["body"][0, 0, 1]) for sample in read)
