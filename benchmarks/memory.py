@@ -1,9 +1,9 @@
 """Bytes that a replay server takes for each frame, over the frame's own.
 
 What the server's process grows by while frames of 84x84 bytes are written through our writers, divided by their number.
-The frames are noise: frames of games compress, and take less.  Reverb's tables of keys double at certain numbers of
-items; shortly before (57,344, 114,688, ..., 917,504) a frame takes 60 bytes less than shortly after, as here and with a
-million.
+They are noise, which does not compress, or pictures of a game as our environments show them.  Reverb's tables of keys
+double at certain numbers of items; shortly before (57,344, 114,688, ..., 917,504) a frame takes 60 bytes less than
+shortly after, as here and with a million.
 
 - *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one to every tick, each environment's by itself;
 - *blocks*: IMPALA's sequences of 20 transitions of 16 environments.
@@ -15,13 +15,14 @@ import itertools
 import pathlib
 import tempfile
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 import psutil
 import reverb
 
-from ..data import Record
+from .. import environments
 from ..replay import (
     ReplayHandle,
     SequenceWriter,
@@ -36,12 +37,16 @@ from .replay import ENVS, LENGTH, STEPS, TABLE, Kind
 from .side import ServingProcess, Side
 from .streams import OBSERVATIONS, layout_of, ticks_of
 
+Pictures = Literal["noise", "Breakout"]
+
 _OBSERVATION = "84x84 bytes"
 _FRAME_BYTES = 84 * 84
 _STACK = 4
 _EPISODE = 1000
 _SETTLING_SECONDS = 1.0
 _FIRST_TICKS = 200
+_GAME_TICKS = 250
+"""Ticks of a game, which are written again and again: many times what lies in one chunk."""
 _SERVERS = 20
 """As many repeats as there can be."""
 
@@ -51,18 +56,18 @@ class BytesPerFrame(Side):
 
     Args:
       kind: of items.
+      pictures: what frames show.
       frames: how many to write.
-      repeats: servers to fill.
     """
 
-    def __init__(self, kind: Kind, frames: int):
+    def __init__(self, kind: Kind, pictures: Pictures, frames: int):
         self._kind = kind
         self._frames = frames
+        self._pictures = _noise() if pictures == "noise" else _game()
         # Servers are forks, made before this process talks to one of them.
         self._unused = [ServingProcess() for _ in range(_SERVERS)]
         self._layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
         self._ticks = ticks_of(self._layout, 8)
-        self._rng = np.random.default_rng(0)
 
     def measure(self) -> float:
         with contextlib.closing(self._unused.pop()) as server:
@@ -88,17 +93,31 @@ class BytesPerFrame(Side):
 
     def _write(self, writer: Any, numbers: range) -> None:
         for number, tick in zip(numbers, itertools.cycle(self._ticks), strict=False):
-            writer.append(self._with_noise(tick, number), ())
+            begins = np.full(ENVS, number % _EPISODE == 0)
+            writer.append(tick._replace(observation=next(self._pictures), first=begins), ())
             while not writer.ready(10.0):
                 pass
         while not writer.ready(10.0, max_pending=0):
             pass
         time.sleep(_SETTLING_SECONDS)
 
-    def _with_noise(self, tick: Record, number: int) -> Record:
-        # Reverb finds frames again that it has in the same chunk.
-        noise = np.frombuffer(self._rng.bytes(ENVS * _FRAME_BYTES), np.uint8).reshape(tick.observation.shape)
-        return tick._replace(observation=noise, first=np.full(ENVS, number % _EPISODE == 0))
+
+def _noise() -> Iterator[np.ndarray]:
+    """Always other ones: Reverb finds frames again that it has in the same chunk."""
+    rng = np.random.default_rng(0)
+    while True:
+        yield np.frombuffer(rng.bytes(ENVS * _FRAME_BYTES), np.uint8).reshape(ENVS, *OBSERVATIONS[_OBSERVATION].shape)
+
+
+def _game() -> Iterator[np.ndarray]:
+    """Of Breakout played at random, over and over."""
+    environment = environments.make("ALE/Breakout-v5", ENVS, list(range(ENVS)))
+    rng = np.random.default_rng(0)
+    pictures = [environment.reset().observation]
+    while len(pictures) < _GAME_TICKS:
+        pictures.append(environment.step(rng.integers(0, environment.spec.action.num_values, ENVS)).observation)
+    environment.close()
+    yield from itertools.cycle(np.stack(pictures))
 
 
 def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
@@ -123,15 +142,19 @@ def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
 
 def cases(quick: bool) -> list[Case]:
     frames = 3_200 if quick else 64_000
-    kinds: list[tuple[str, Kind]] = [("stacked windows", "windows"), ("blocks", "sequences")]
+    kinds: list[tuple[str, Kind, Pictures]] = [
+        ("stacked windows", "windows", "noise"),
+        ("stacked windows of Breakout", "windows", "Breakout"),
+        ("blocks", "sequences", "noise"),
+    ]
     return [
         Case(
             name,
             "bytes for a frame",
-            functools.partial(BytesPerFrame, kind, frames),
+            functools.partial(BytesPerFrame, kind, pictures, frames),
             limit=float(_FRAME_BYTES),
             target=1.10,
             higher_is_better=False,
         )
-        for name, kind in kinds
+        for name, kind, pictures in kinds
     ]
