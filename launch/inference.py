@@ -64,7 +64,8 @@ class InferenceRole(LinkedRole):
         self._shard_names = [replay[shard].name for shard in self._shards]
         self._replay_handle = self.replay_handle(replay)
         self._ticks = TickBytes(run.layout)
-        self._batcher = Batcher(_DEADLINE_SECONDS)
+        # Where roles share a thread, those that a batch would wait for cannot ask meanwhile.
+        self._batcher = Batcher(0.0 if context.cooperative else _DEADLINE_SECONDS)
         self._set_up = threading.Event()
         self._failure: Exception | None = None
         self._batches = 0

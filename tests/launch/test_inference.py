@@ -1,6 +1,7 @@
 """Central inference: the same trajectories as local inference, states that belong to one life, and nodes that die."""
 
 import json
+import math
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ import pytest
 import tree
 
 from callboard.data import CallboardError, EnvironmentOutput
+from callboard.launch import inference
 from callboard.launch.display import LineMonitor
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.inline import make_local_roles
@@ -157,9 +159,9 @@ class Node:
         ones = np.ones(batch, np.float32)
         return EnvironmentOutput(observation, ones, ones, np.full(batch, first), np.zeros(batch, bool))
 
-    def act(self, life, number, tick):
-        """What actor 0 is answered."""
-        return self.role.act(0, life, number, self._ticks.pack(tick))
+    def act(self, life, number, tick, actor=0):
+        """What an actor is answered."""
+        return self.role.act(actor, life, number, self._ticks.pack(tick))
 
 
 @pytest.fixture(
@@ -167,13 +169,15 @@ class Node:
 )
 def node(tmp_path_factory, request):
     """A node with a recurrent policy, and what its writers are given: the last of them that of the newest life."""
-    small = ["--actors", 1, "--envs-per-actor", 2, "--agent.lstm-size", 4, "--agent.hidden-sizes", "[4]"]
+    small = ["--actors", 2, "--envs-per-actor", 2, "--agent.lstm-size", 4, "--agent.hidden-sizes", "[4]"]
     alone = ["--evaluator", "false", "--stop-return", "null"]
     experiment = experiment_of(request.param, *small, *alone, "--inference", "central")
     one_run = Run(experiment, experiment.check(), RunDirectory(tmp_path_factory.mktemp("node")))
     one_run.directory.create()
     with pytest.MonkeyPatch.context() as patch:
         kept = tap(type(experiment.agent), patch)
+        # An error where anybody waits for it.
+        patch.setattr(inference, "_DEADLINE_SECONDS", math.inf)
         roles = make_local_roles(make_program(one_run), threading.Event(), lambda *told: None)
         try:
             for role in roles.values():
@@ -221,6 +225,12 @@ def test_a_life_whose_beginning_is_not_known_must_begin_anew(node, number):
     # Its own life has ticks 0 and 1.
     assert node.act(life, number, node.tick(number))[0] == (number == 1)
     assert node.act(life, 2, node.tick(2))[0]
+
+
+def test_where_roles_share_a_thread_a_batch_waits_for_nobody(node):
+    for number in range(2):
+        for actor in range(2):
+            assert node.act("takes turns", number, node.tick(number), actor)[1] is not None
 
 
 def test_ticks_survive_as_bytes():
