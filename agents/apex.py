@@ -148,7 +148,7 @@ class Apex(Agent):
             self,
             at_least_one=("n_step", "updates_per_call", "target_update_period", "hidden_sizes"),
             at_least_zero=("epsilon_alpha", "stream_size"),
-            from_zero_to_one=("priority_exponent", "importance_exponent", "epsilon", "discount"),
+            from_zero_to_one=("priority_exponent", "importance_exponent", "epsilon", "discount", "rmsprop_decay"),
             more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip", "huber"),
         )
         check_stack(layout.spec, self.frame_stack)

@@ -26,6 +26,7 @@ from .learning import GradientLearner, make_optimizer
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.transitions import counts
 from .losses.vtrace import vtrace
+from .ranges import check_ranges
 
 _TABLE = "queue"
 
@@ -120,9 +121,28 @@ class Impala(Agent):
                 f"impala has a categorical policy and needs one discrete action, but the environment's action is "
                 f"{specs.describe(layout.spec.action)}"
             )
-        for name in ("unroll_length", "batch_size", "updates_per_call", "queue_batches"):
-            if getattr(self, name) < 1:
-                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
+        check_ranges(
+            self,
+            at_least_one=(
+                "unroll_length",
+                "batch_size",
+                "updates_per_call",
+                "queue_batches",
+                "hidden_sizes",
+                "lstm_size",
+            ),
+            at_least_zero=("entropy_cost", "baseline_cost"),
+            from_zero_to_one=("discount", "lambda_", "rmsprop_decay"),
+            more_than_zero=(
+                "clip_rho",
+                "clip_c",
+                "clip_policy_gradient_rho",
+                "reward_clip",
+                "learning_rate",
+                "optimizer_epsilon",
+                "max_gradient_norm",
+            ),
+        )
         if layout.shards != 1:
             raise CallboardError(f"impala reads from one queue: set replay_shards to 1, not {layout.shards}")
         items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)

@@ -160,7 +160,15 @@ class Ppo(Agent):
             raise CallboardError(f"ppo has nothing to choose: the environment's action is {specs.describe(action)}")
         check_ranges(
             self,
-            at_least_one=("unroll_length", "batch_size", "epochs", "minibatches", "lstm_size"),
+            at_least_one=(
+                "unroll_length",
+                "batch_size",
+                "epochs",
+                "minibatches",
+                "hidden_sizes",
+                "head_sizes",
+                "lstm_size",
+            ),
             at_least_zero=("max_policy_lag", "entropy_cost", "value_cost"),
             from_zero_to_one=("discount", "gae_lambda"),
             more_than_zero=("clip", "learning_rate", "optimizer_epsilon", "max_gradient_norm", "target_kl"),

@@ -34,6 +34,7 @@ from .learning import make_optimizer
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .losses.transitions import counts
+from .ranges import check_ranges
 from .updates import CompiledUpdates
 
 _TABLE = "replay"
@@ -243,24 +244,23 @@ class Sac(Agent):
                 f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
             )
         ActionBounds(action)
-        for name in ("hold", "updates_per_call"):
-            if getattr(self, name) < 1:
-                raise CallboardError(f"agent.{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.discount <= 1:
-            raise CallboardError(f"agent.discount must lie between 0 and 1, not be {self.discount}")
+        check_ranges(
+            self,
+            at_least_one=("hold", "updates_per_call", "hidden_sizes"),
+            at_least_zero=(),
+            from_zero_to_one=("discount",),
+            more_than_zero=(
+                "temperature",
+                "actor_learning_rate",
+                "critic_learning_rate",
+                "temperature_learning_rate",
+                "optimizer_epsilon",
+            ),
+        )
         if not 0 < self.target_update_rate <= 1:
             raise CallboardError(
                 f"agent.target_update_rate must be more than 0 and at most 1, not {self.target_update_rate}"
             )
-        for name in (
-            "temperature",
-            "actor_learning_rate",
-            "critic_learning_rate",
-            "temperature_learning_rate",
-            "optimizer_epsilon",
-        ):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise CallboardError(f"agent.{name} must be more than 0, not {getattr(self, name)}")
         if self.target_entropy is not None and not math.isfinite(self.target_entropy):
             raise CallboardError(f"agent.target_entropy must be a finite number, not {self.target_entropy}")
         if ":" not in self.torso and self.torso.startswith("resnet"):

@@ -453,13 +453,19 @@ def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs
 
 
 @pytest.mark.parametrize(
-    "agent, name",
+    "settings, message",
     [
-        (Impala(unroll_length=0), "unroll_length"),
-        (Impala(batch_size=0), "batch_size"),
-        (Impala(queue_batches=0), "queue_batches"),
+        ({"unroll_length": 0}, "unroll_length must be at least 1, not 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"queue_batches": 0}, "queue_batches must be at least 1, not 0"),
+        # Of a layer without units TensorFlow ends the process.
+        ({"hidden_sizes": (64, 0)}, r"hidden_sizes must be at least 1, not \(64, 0\)"),
+        ({"discount": 1.1}, "discount must lie between 0 and 1, not be 1.1"),
+        ({"entropy_cost": -0.1}, "entropy_cost must be at least 0, not -0.1"),
+        ({"learning_rate": -1.0}, "learning_rate must be more than 0, not -1.0"),
+        ({"reward_clip": 0.0}, "reward_clip must be more than 0, not 0.0"),
     ],
 )
-def test_sizes_below_one_are_refused(agent, name):
-    with pytest.raises(CallboardError, match=f"agent.{name} must be at least 1, not 0"):
-        agent.check(layout_of(SPEC, envs_per_actor=16))
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(CallboardError, match=f"agent.{message}"):
+        Impala(**settings).check(layout_of(SPEC, envs_per_actor=16))

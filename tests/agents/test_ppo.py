@@ -458,6 +458,7 @@ def test_an_action_without_components_is_refused():
         ({"core": "lstm", "minibatches": 12}, {}, "the 32 sequences of a learner device cannot be divided into 12 "),
         ({"core": "lstm", "minibatches": 32}, {"replicas": 2}, "set agent.minibatches to 16"),
         ({"epochs": 0}, {}, "agent.epochs must be at least 1, not 0"),
+        ({"head_sizes": (64, 0)}, {}, "agent.head_sizes must be at least 1"),
         ({"max_policy_lag": -1}, {}, "agent.max_policy_lag must be at least 0, not -1"),
         ({"clip": 0.0}, {}, "agent.clip must be more than 0, not 0.0"),
         ({"target_kl": -0.1}, {}, "agent.target_kl must be more than 0, not -0.1"),

@@ -52,6 +52,7 @@ def test_actions_that_it_cannot_take_are_refused_in_one_line(action, message):
     "settings, message",
     [
         ({"hold": 0}, "agent.hold must be at least 1, not 0"),
+        ({"hidden_sizes": (0,)}, "agent.hidden_sizes must be at least 1"),
         ({"discount": 1.5}, "agent.discount must lie between 0 and 1"),
         ({"target_update_rate": 0.0}, "agent.target_update_rate must be more than 0"),
         ({"temperature": 0.0}, "agent.temperature must be more than 0"),
