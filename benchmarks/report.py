@@ -84,8 +84,9 @@ def markdown(results: Sequence[Result]) -> str:
     ]
     for result in results:
         machine = result.machine
+        repeats = max((len(case.ours) for case in result.cases), default=0)
         lines.append(
-            f"- {result.benchmark}: {len(result.cases[0].ours) if result.cases else 0} repeats, {result.begun[:10]}, "
+            f"- {result.benchmark}: {repeats} repeat{'' if repeats == 1 else 's'}, {result.begun[:10]}, "
             f"commit {result.commit or 'unknown'}; {machine['processor']}, {machine['cores']} cores, "
             f"load of the machine when it began {machine['load']}; TensorFlow {result.versions['tensorflow']}"
             + (". Made with --quick: the figures mean nothing" if result.quick else "")
