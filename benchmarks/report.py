@@ -84,9 +84,8 @@ def markdown(results: Sequence[Result]) -> str:
     ]
     for result in results:
         machine = result.machine
-        repeats = max((len(case.ours) for case in result.cases), default=0)
         lines.append(
-            f"- {result.benchmark}: {repeats} repeat{'' if repeats == 1 else 's'}, {result.begun[:10]}, "
+            f"- {result.benchmark}: {_repeats(result.cases)}, {result.begun[:10]}, "
             f"commit {result.commit or 'unknown'}; {machine['processor']}, {machine['cores']} cores, "
             f"load of the machine when it began {machine['load']}; TensorFlow {result.versions['tensorflow']}"
             + (". Made with --quick: the figures mean nothing" if result.quick else "")
@@ -97,6 +96,13 @@ def markdown(results: Sequence[Result]) -> str:
 def figure(value: float) -> str:
     """Three or more digits of a figure."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _repeats(cases: Sequence[CaseResult]) -> str:
+    """How often: a peer that fails takes a repeat from its case only."""
+    counts = [len(case.ours) for case in cases] or [0]
+    least, most = min(counts), max(counts)
+    return ("" if least == most else f"{least} to ") + f"{most} repeat{'' if most == 1 else 's'}"
 
 
 def _rows(results: Sequence[Result]) -> list[list[str]]:

@@ -90,6 +90,12 @@ def test_a_quick_result_says_so():
     assert "mean nothing" not in markdown([result(a=(1.0,))])
 
 
+def test_the_page_tells_how_often_cases_were_measured():
+    found = [markdown([result(a=(1.0,) * 2, b=(1.0,) * other)]) for other in (1, 2)]
+    assert "acting: 1 to 2 repeats" in found[0] and "acting: 2 repeats" in found[1]
+    assert "acting: 1 repeat," in markdown([result(a=(1.0,))])
+
+
 class InThisProcess:
     """In place of `SideProcess`: a side that notes when it is measured."""
 
