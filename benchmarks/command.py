@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+# Before TensorFlow is imported: it would greet the user.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
 from ..data import CallboardError
 from ..launch.launchers.forkserver import start_forkserver, stop_forkserver
 from .harness import BENCHMARKS, run_benchmark
@@ -23,7 +26,6 @@ _WIDTH = 200
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, 2 where the user has to mend something first."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     known = _parser().parse_args(arguments)
     # Where there is no terminal whose width could be asked for, tables shall not be broken.
     screen = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
@@ -93,6 +95,8 @@ def _run(known: argparse.Namespace, screen: Console) -> None:
         raise CallboardError(f"a measurement has failed: {error}") from None
     finally:
         stop_forkserver()
+    if known.only and not results:
+        raise CallboardError(f"nothing was measured: no case that is there has {known.only!r} in its name")
     screen.print(results_table(results))
 
 
@@ -122,7 +126,10 @@ def _plot(known: argparse.Namespace, screen: Console) -> None:
 def _load(path: pathlib.Path) -> list[Result]:
     if not path.exists():
         raise CallboardError(f"there is no {path}")
-    results = load(path)
+    try:
+        results = load(path)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CallboardError(f"{path} cannot be read as results: {error}") from error
     if not results:
         raise CallboardError(f"{path} holds no results: measure with `callboard-bench run`")
     return results

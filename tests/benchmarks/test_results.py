@@ -150,7 +150,9 @@ def test_two_files_are_compared_on_the_screen(tmp_path, capsys):
     [
         (["run", "acing"], "unknown benchmark 'acing': there are acting, replay"),
         (["run", "acting", "--repeats", "0"], "--repeats must be from 1 to 20, not 0"),
+        (["run", "acting", "--only", "nosuch"], "no case that is there has 'nosuch' in its name"),
         (["compare", "nowhere", "nowhere"], "there is no nowhere"),
+        (["compare", __file__, __file__], "cannot be read as results"),
     ],
 )
 def test_mistakes_are_named(arguments, message, capsys):
