@@ -14,9 +14,13 @@ from ...agents.impala import Impala
 from ...agents.learning import GradientLearner
 from ...data import EnvironmentOutput, Layout, Nest
 from ...environments import BatchedEnvironment
+from ...launch.settings import read_recipe
 from ...networks.network import Network
 from ...specs import EnvironmentSpec
 from .inside.work import ACTORS, BATCH, ENVS, HIDDEN, UNROLL, Played, Trained, make
+
+_RECIPE = "impala-cartpole"
+"""Our own best for CartPole-v1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,17 +109,9 @@ def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
         "run-dir": f"{directory}/run",
     }
     if goal == "score":
-        # The recipe impala-cartpole.
-        settings |= {
-            "max-steps": 400_000,
-            "agent.unroll_length": 10,
-            "agent.batch_size": 16,
-            "agent.optimizer": "adam",
-            "agent.optimizer_epsilon": 1e-5,
-            "agent.learning_rate": 5e-3,
-            "agent.baseline_cost": 0.05,
-            "agent.normalize_observations": "true",
-        }
+        recipe = read_recipe(_RECIPE)
+        agent = {f"agent.{name}": value for name, value in recipe["agent"].items() if name != "name"}
+        settings |= {"max-steps": recipe["max_steps"], **agent}
     else:
         settings |= {"agent.unroll_length": UNROLL, "agent.batch_size": BATCH // UNROLL}
     if task == "cartpole":

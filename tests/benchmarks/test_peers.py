@@ -1,6 +1,7 @@
 """The peers: what is counted from outside, what is made of it, and that nothing is left running."""
 
 import ast
+import dataclasses
 import pathlib
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from callboard.agents.impala import Impala
 from callboard.benchmarks.command import main
 from callboard.benchmarks.peers import ours, rounds
 from callboard.benchmarks.peers.inside import work
@@ -27,6 +29,7 @@ from callboard.benchmarks.peers.program import (
 from callboard.benchmarks.peers.rounds import PEERS, Contest, Figure, Peer
 from callboard.benchmarks.results import load
 from callboard.benchmarks.side import SideFailed
+from callboard.launch.settings import parse_experiment, read_recipe
 
 
 @pytest.fixture
@@ -97,6 +100,16 @@ def test_our_batch_counts_steps_but_no_resets(tally):
     assert tally.counts().steps == steps < 180
     assert sorted(episode.episode_return for episode in tally.episodes()) == sorted(lengths)
     assert len(lengths) >= 12
+
+
+def test_we_run_for_the_score_as_our_recipe_says(tmp_path):
+    _, _, _, _, agent, *options = ours.command("cartpole", "score", 3, str(tmp_path))
+    run = parse_experiment(agent, {}, options)
+    recipe = parse_experiment(None, read_recipe("impala-cartpole"), [])
+    same = {field.name: getattr(run.agent, field.name) for field in dataclasses.fields(recipe.agent)}
+    assert same == dataclasses.asdict(recipe.agent) and same != dataclasses.asdict(Impala())
+    for name in ("actors", "envs_per_actor", "max_steps"):
+        assert getattr(run, name) == getattr(recipe, name)
 
 
 def test_images_are_of_the_shape_and_cost_of_procgen(tally):
