@@ -75,11 +75,6 @@ class Network(tf.Module):
         """Nest of `tf.TensorSpec` of the state, without the axis B."""
         return self._core.state_spec
 
-    @property
-    def uses_previous_inputs(self) -> bool:
-        """Whether inputs must hold the previous action and reward."""
-        return self._previous_inputs
-
     def initial_state(self, batch_size: Any) -> Nest:
         """The state at the start of an episode, leaves `[batch_size, ...]`; `()` for a feed-forward network."""
         return self._core.initial_state(batch_size)
