@@ -9,7 +9,7 @@ import tensorflow as tf
 import tree
 
 from ..data import EnvironmentOutput, Layout, Nest, Record, Sample
-from ..networks.defaults import q_network
+from ..networks.defaults import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import (
     ReplayDataset,
@@ -144,6 +144,7 @@ class Apex(Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)
+        check_torso(layout.spec, self.torso)
         check_ranges(
             self,
             at_least_one=("n_step", "updates_per_call", "target_update_period", "hidden_sizes"),

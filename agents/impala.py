@@ -9,7 +9,7 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
-from ..networks.defaults import policy_value_network
+from ..networks.defaults import check_torso, policy_value_network
 from ..networks.distributions import Categorical
 from ..networks.network import Inputs, Network
 from ..replay import (
@@ -143,6 +143,7 @@ class Impala(Agent):
                 "max_gradient_norm",
             ),
         )
+        check_torso(layout.spec, self.torso)
         if layout.shards != 1:
             raise CallboardError(f"impala reads from one queue: set replay_shards to 1, not {layout.shards}")
         items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)

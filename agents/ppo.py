@@ -12,7 +12,7 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError, Layout, Nest, Record, Sample, Update
-from ..networks.defaults import gaussian_value_network, policy_value_network
+from ..networks.defaults import check_torso, gaussian_value_network, policy_value_network
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
 from ..replay import (
@@ -183,6 +183,7 @@ class Ppo(Agent):
                 f"ppo compares probabilities before and after an update, and batch normalisation changes them too: "
                 f"take agent.torso impala or nature, not {self.torso}"
             )
+        check_torso(layout.spec, self.torso)
         self._check_sizes(layout)
 
     def _check_sizes(self, layout: Layout) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tree
 
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Sample
-from ..networks.defaults import q_network
+from ..networks.defaults import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import (
     PrioritisedSequenceWriter,
@@ -187,6 +187,7 @@ class R2D2(Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("r2d2", layout)
+        check_torso(layout.spec, self.torso)
         check_ranges(
             self,
             at_least_one=(

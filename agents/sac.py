@@ -16,6 +16,7 @@ from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample, Upda
 from ..networks import noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
+from ..networks.defaults import check_torso
 from ..networks.distributions import SquashedGaussian
 from ..networks.network import Inputs
 from ..networks.target_update import move_weights
@@ -268,6 +269,7 @@ class Sac(Agent):
                 f"sac does not train the statistics of batch normalisation: take agent.torso impala or nature, not "
                 f"{self.torso}"
             )
+        check_torso(layout.spec, self.torso)
         self._limits.check(layout, self.batch_size, self.updates_per_call)
 
     def make_networks(self, layout: Layout) -> SacNetworks:

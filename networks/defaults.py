@@ -174,9 +174,8 @@ def make_torso(
         return _made_by_user(torso, spec, getattr(torso, "__name__", repr(torso)))
     if ":" in torso:
         return _made_by_user(_load(torso), spec, torso)
-    widened = _WIDENED.fullmatch(torso)
-    name, width = (widened[1], int(widened[2])) if widened else (torso, 1)
-    _check_name("torso", name, TORSOS, or_else=" or package.module:factory")
+    check_torso(spec, torso)
+    name, width = _name_and_width(torso)
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
         return MLPTorso(observation, hidden_sizes, activation)
@@ -188,14 +187,25 @@ def make_torso(
             return ResNet(int(name.removeprefix("resnet")), width)
         return ImpalaResNet(width=width)
 
-    has_images = any(is_image(leaf) for leaf in tree.flatten(spec.observation))
-    if torso == "mlp" or (torso == "auto" and not has_images):
+    if name == "mlp" or not _has_images(spec):
         return make_mlp(spec.observation)
-    if not has_images:
+    return ObservationTorso(spec.observation, make_image_torso, make_mlp)
+
+
+def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
+    """Refuses a name that no torso has, or one for images where there are none.  Makes nothing.
+
+    Raises:
+      CallboardError: as `make_torso`; what a factory gives is seen there.
+    """
+    if not isinstance(torso, str) or ":" in torso:
+        return
+    name, _ = _name_and_width(torso)
+    _check_name("torso", name, TORSOS, or_else=" or package.module:factory")
+    if name not in ("auto", "mlp") and not _has_images(spec):
         raise CallboardError(
             f"The torso {torso!r} is for images; the observation is {specs.describe(spec.observation)}: use 'mlp'."
         )
-    return ObservationTorso(spec.observation, make_image_torso, make_mlp)
 
 
 def make_core(core: str = "none", lstm_size: int = 256) -> Core:
@@ -206,6 +216,15 @@ def make_core(core: str = "none", lstm_size: int = 256) -> Core:
     """
     _check_name("core", core, CORES)
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
+
+
+def _name_and_width(torso: str) -> tuple[str, int]:
+    widened = _WIDENED.fullmatch(torso)
+    return (widened[1], int(widened[2])) if widened else (torso, 1)
+
+
+def _has_images(spec: specs.EnvironmentSpec) -> bool:
+    return any(is_image(leaf) for leaf in tree.flatten(spec.observation))
 
 
 def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name: str) -> tf.keras.layers.Layer:
