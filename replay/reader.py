@@ -5,6 +5,7 @@ import math
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -101,8 +102,10 @@ class _Generation:
         self._make_dataset = make_dataset
         thread = threading.Thread(target=self._read, name="batch-reader", daemon=True)
         thread.start()
-        # A thread that comes back from C++ while the interpreter ends would abort the process.
-        atexit.register(thread.join, _END_SECONDS)
+        _threads.add(thread)
+        # Always the newest, since it must run before what ends the libraries that these threads are in.
+        atexit.unregister(_wait_for_threads)
+        atexit.register(_wait_for_threads)
 
     def _read(self) -> None:
         try:
@@ -121,3 +124,13 @@ class _Generation:
             except queue.Full:
                 continue
         return False
+
+
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def _wait_for_threads() -> None:
+    """A thread that comes back from C++ while the interpreter ends would abort the process."""
+    deadline = time.monotonic() + _END_SECONDS
+    for thread in list(_threads):
+        thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,12 +1,4 @@
-"""Learning by gradient: what the optimizer does, and what becomes of a gradient on its way to it.
-
-Run as a program it prints what two replicas do, since devices are set before TensorFlow starts.
-"""
-
-import json
-import pathlib
-import subprocess
-import sys
+"""Learning by gradient: what the optimizer does, and what becomes of a gradient on its way to it."""
 
 import numpy as np
 import pytest
@@ -112,26 +104,18 @@ def test_a_gradient_is_clipped_to_its_norm(max_gradient_norm, step):
     assert done["metrics"] == pytest.approx({"loss": -5.0, "gradient_norm": 5.0, "total": 7.0})
 
 
-REPLICAS = 2
 SHARES = ((30.0, 4.0), (-27.0, 0.0))
 """Gradients whose sum is (3, 4).  Clipped before they are summed, they would all but cancel out."""
+NORMS = {None: (3.0, 4.0), 10.0: (3.0, 4.0), 1.0: (0.6, 0.8)}
+"""The steps that follow by the norm that they are clipped to."""
 
 
-def print_updates() -> None:
-    (device,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * REPLICAS)
-    strategy = tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(REPLICAS)])
-    sys.stdout.write(json.dumps([learn(strategy, SHARES, norm) for norm in (None, 10.0, 1.0)]))
+def learn_on_two_devices():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    return [learn(strategy, SHARES, norm) for norm in NORMS]
 
 
-def test_the_gradients_of_two_replicas_are_summed_and_then_clipped():
-    program = [sys.executable, str(pathlib.Path(__file__).resolve())]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    for found, step in zip(json.loads(done.stdout), [(3.0, 4.0), (3.0, 4.0), (0.6, 0.8)], strict=True):
+def test_the_gradients_of_two_replicas_are_summed_and_then_clipped(on_two_devices):
+    for found, step in zip(on_two_devices(__file__, "learn_on_two_devices"), NORMS.values(), strict=True):
         np.testing.assert_allclose(found["weights"], np.array(START) - step)
         assert found["metrics"] == pytest.approx({"loss": -5.0, "gradient_norm": 5.0, "total": 7.0})
-
-
-if __name__ == "__main__":
-    print_updates()

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
-AGENTS = ("impala", "apex", "r2d2", "ppo", "ppo-gaussian", "sac")
+FAST = ("impala", "apex", "ppo-gaussian", "sac")
+# R2D2 has Ape-X's priorities and a core such as IMPALA's; PPO's losses differ by the distribution alone.
+SLOW = ("r2d2", "ppo")
+AGENTS = (*FAST, *SLOW)
 IN_CALLS = ("impala", "apex", "r2d2", "sac")
 WITH_PRIORITIES = ("apex", "r2d2")
 CLIPPED_TO = 0.05
@@ -39,25 +42,43 @@ def free_ports(count):
 
 
 @pytest.fixture(scope="module")
-def on_devices():
-    return updates_of(start("1,2"))
+def on_devices(on_two_devices):
+    return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], FAST)
+
+
+@pytest.fixture(scope="module")
+def on_devices_slowly(on_two_devices):
+    return on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], SLOW)
+
+
+@pytest.fixture(scope="module", params=[*FAST, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOW)])
+def agent(request):
+    return request.param
+
+
+@pytest.fixture
+def updates(agent, request):
+    """An agent's update by the number of devices."""
+    outcomes = request.getfixturevalue("on_devices" if agent in FAST else "on_devices_slowly")
+    return {devices: outcome["update"][agent] for devices, outcome in outcomes.items()}
 
 
 @pytest.fixture(scope="module")
 def on_four():
-    return updates_of(start("4"))["4"]
+    return updates_of(start("4", "--updates-of", ",".join(AGENTS)))["4"]
 
 
 @pytest.fixture(scope="module")
-def all_in_calls():
-    outcomes = updates_of(start("1,2", "--calls-of", ",".join(IN_CALLS)))
+def all_in_calls(on_two_devices):
+    outcomes = on_two_devices(PROGRAM, "outcomes_on_devices", ["1", "2"], (), IN_CALLS)
     return {devices: outcome["calls"] for devices, outcome in outcomes.items()}
 
 
 @pytest.fixture(scope="module")
 def on_learners():
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
-    processes = [start(addresses, "--rank", rank, "--calls-of", ",".join(IN_CALLS)) for rank in range(2)]
+    agents = ("--updates-of", ",".join(AGENTS), "--calls-of", ",".join(IN_CALLS))
+    processes = [start(addresses, "--rank", rank, *agents) for rank in range(2)]
     return [updates_of(process)["learners"] for process in processes]
 
 
@@ -95,30 +116,25 @@ def assert_same_calls(calls, on_one, with_priorities, items=range(BATCH)):
     assert len(set(priority)) > len(key) // 2
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-def test_devices(on_devices, agent):
-    one = on_devices["1"]["update"][agent]
-    assert one["metrics"].get("gradient_norm", 1.0) > CLIPPED_TO
-    assert_alike(on_devices["2"]["update"][agent], one)
+def test_devices(updates):
+    assert updates["1"]["metrics"].get("gradient_norm", 1.0) > CLIPPED_TO
+    assert_alike(updates["2"], updates["1"])
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-def test_what_is_learnt_from_is_read_before_it_changes(on_devices, agent):
+def test_what_is_learnt_from_is_read_before_it_changes(updates):
     """Two devices in which it did not were seen to differ about once in a thousand updates."""
-    assert [on_devices[devices]["update"][agent]["unordered"] for devices in ("1", "2")] == [[], []]
+    assert [updates[devices]["unordered"] for devices in ("1", "2")] == [[], []]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", AGENTS)
-def test_four_devices(on_devices, on_four, agent):
-    assert_alike(on_four["update"][agent], on_devices["1"]["update"][agent])
+def test_four_devices(updates, on_four, agent):
+    assert_alike(on_four["update"][agent], updates["1"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", AGENTS)
-def test_learners(on_devices, on_learners, agent):
+def test_learners(updates, on_learners, agent):
     for learner in on_learners:
-        assert_alike(learner["update"][agent], on_devices["1"]["update"][agent])
+        assert_alike(learner["update"][agent], updates["1"])
     # And the two have the same weights, to the last bit.
     assert on_learners[0]["update"][agent]["weights"] == on_learners[1]["update"][agent]["weights"]
 

@@ -1,10 +1,10 @@
 """What updates of every agent do to its weights, on one replica or on several.
 
-python update_on_replicas.py <numbers of devices, with commas> [--calls-of <agents, with commas>]
-python update_on_replicas.py <addresses of all learners, with commas> --rank <rank> [--calls-of <agents, with commas>]
+python update_on_replicas.py <numbers of devices, with commas> [--updates-of <agents, with commas>] [--calls-of ..]
+python update_on_replicas.py <addresses of all learners, with commas> --rank <rank> [--updates-of ..] [--calls-of ..]
 
-Devices are set before TensorFlow starts, so this is a program.  It writes JSON: `update` of every agent, `calls` of
-those that are asked for, and `chain`.  All is computed in float64.
+Devices are set before TensorFlow starts, so this is a program.  It writes JSON: `update` and `calls` of the agents that
+are asked for, and `chain`, see `outcomes_of`.
 """
 
 import argparse
@@ -312,29 +312,46 @@ def chain(strategy):
     return {"x": values, "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*made, strict=True)]}
 
 
+def outcomes_of(strategies, updates_of, calls_of, rank=None):
+    """`update` and `calls` of these agents, and `chain`, on each strategy; all is computed in float64."""
+    before = tf.keras.backend.floatx()
+    tf.keras.backend.set_floatx("float64")
+    try:
+        return {
+            name: {
+                "update": {agent: update(*AGENTS[agent], strategy, rank) for agent in updates_of},
+                "chain": chain(strategy),
+                "calls": {agent: calls(*AGENTS[agent], strategy, rank) for agent in calls_of},
+            }
+            for name, strategy in strategies.items()
+        }
+    finally:
+        tf.keras.backend.set_floatx(before)
+
+
+def outcomes_on_devices(counts, updates_of, calls_of=()):
+    """`outcomes_of` by numbers of devices."""
+    devices = [f"CPU:{index}" for index in range(max(map(int, counts)))]
+    prepare_devices(devices)
+    return outcomes_of({count: make_strategy(devices[: int(count)]) for count in counts}, updates_of, calls_of)
+
+
+def names(text):
+    return text.split(",")
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("where")
+    parser.add_argument("where", type=names)
     parser.add_argument("--rank", type=int)
-    parser.add_argument("--calls-of", default="")
+    parser.add_argument("--updates-of", type=names, default=[])
+    parser.add_argument("--calls-of", type=names, default=[])
     given = parser.parse_args()
-    tf.keras.backend.set_floatx("float64")
-    if given.rank is not None:
-        strategies = {"learners": make_strategy(["CPU:0"], given.where.split(","), given.rank)}
+    if given.rank is None:
+        outcomes = outcomes_on_devices(given.where, given.updates_of, given.calls_of)
     else:
-        counts = [int(count) for count in given.where.split(",")]
-        devices = [f"CPU:{index}" for index in range(max(counts))]
-        prepare_devices(devices)
-        strategies = {str(count): make_strategy(devices[:count]) for count in counts}
-    in_calls = [agent for agent in given.calls_of.split(",") if agent]
-    outcomes = {
-        name: {
-            "update": {agent: update(*case, strategy, given.rank) for agent, case in AGENTS.items()},
-            "chain": chain(strategy),
-            "calls": {agent: calls(*AGENTS[agent], strategy, given.rank) for agent in in_calls},
-        }
-        for name, strategy in strategies.items()
-    }
+        strategies = {"learners": make_strategy(["CPU:0"], given.where, given.rank)}
+        outcomes = outcomes_of(strategies, given.updates_of, given.calls_of, given.rank)
     sys.stdout.write(json.dumps(outcomes))
     sys.stdout.flush()
 

@@ -34,6 +34,9 @@ CASES = {
     "ppo-lstm": ("ppo", f"--env={MASKED}", "--agent.core=lstm", "--agent.lstm-size=16", "--agent.head-sizes=[]"),
     "ppo-gaussian": ("ppo", "--env=Pendulum-v1"),
 }
+# Their policies are of the kinds of IMPALA's.
+SLOW = ("ppo", "ppo-lstm")
+FAST = tuple(case for case in CASES if case not in SLOW)
 TRAINING = {
     "apex": ("--agent.min-replay-size=500", "--agent.replay-size=10000", "--agent.batch-size=32"),
     "sac": ("--agent.min-replay-size=500", "--agent.replay-size=10000", "--agent.batch-size=32"),
@@ -135,20 +138,38 @@ def assert_same_actions(directory, expected):
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """A directory and the actions of an evaluation for each case, played back without Callboard in one process."""
-    result = {}
-    for case in CASES:
-        directory = tmp_path_factory.mktemp(case)
-        write_run(case, directory / "run")
-        result[case] = (directory, export(directory / "run", directory))
-    play_without_callboard([directory for directory, _ in result.values()])
-    return result
+def exports(tmp_path_factory):
+    """Exports a case the first time that it is asked for, with all cases that are as fast.
+
+    Gives a directory, and the actions of an evaluation; played back without Callboard, in one process.
+    """
+    made = {}
+
+    def of_case(case):
+        if case not in made:
+            cases = FAST if case in FAST else SLOW
+            for one in cases:
+                directory = tmp_path_factory.mktemp(one)
+                write_run(one, directory / "run")
+                made[one] = (directory, export(directory / "run", directory))
+            play_without_callboard([made[one][0] for one in cases])
+        return made[case]
+
+    return of_case
 
 
-@pytest.mark.parametrize("case", CASES)
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.fixture
+def exported(case, exports):
+    return exports(case)
+
+
+@pytest.mark.parametrize("case", [*FAST, *map(slow, SLOW)])
 def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
-    directory, actions = exported[case]
+    directory, actions = exported
     played = assert_same_actions(directory, actions)
     # Otherwise much less would do.
     assert len(actions) > 5 and len(np.unique(actions)) > 1
@@ -166,8 +187,8 @@ def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
         ),
         ("apex", {"observation", "first", "state_0"}, {"action", "state_0"}),
         ("sac", {"observation", "first"}, {"action"}),
-        ("ppo", {"observation", "first"}, {"action"}),
-        (
+        slow("ppo", {"observation", "first"}, {"action"}),
+        slow(
             "ppo-lstm",
             {"observation", "first", "state_hidden", "state_cell"},
             {"action", "state_hidden", "state_cell"},
@@ -176,7 +197,7 @@ def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
     ],
 )
 def test_signatures(case, inputs, outputs, exported):
-    model = tf.saved_model.load(str(exported[case][0] / "model"))
+    model = tf.saved_model.load(str(exported[0] / "model"))
     acting, starting = (model.signatures[name] for name in ("serving_default", "initial_state"))
     assert set(acting.structured_input_signature[1]) == inputs
     assert set(acting.structured_outputs) == outputs
@@ -186,8 +207,8 @@ def test_signatures(case, inputs, outputs, exported):
     assert all(leaf.shape[0] == 5 for leaf in state.values())
 
 
-def test_r2d2_is_given_the_reward_as_well(exported):
-    model = tf.saved_model.load(str(exported["r2d2"][0] / "model"))
+def test_r2d2_is_given_the_reward_as_well(exports):
+    model = tf.saved_model.load(str(exports("r2d2")[0] / "model"))
     inputs = set(model.signatures["serving_default"].structured_input_signature[1])
     assert {"observation", "first", "reward"} == {name for name in inputs if not name.startswith("state")}
 

@@ -1,6 +1,7 @@
 """Going on with a run: counters, weights and replay from where they stood."""
 
 import json
+import signal
 import threading
 
 import numpy as np
@@ -34,13 +35,21 @@ def interrupted(command_run, recipe, tmp_path_factory):
         run.wait_for_steps(STEPS)
         run.wait_for_steps(3, "learner_steps")
         run.interrupt()
-        assert run.wait(timeout=30) == 130, run.text()
+        assert run.wait(timeout=60) == 128 + signal.SIGINT, run.text()
+        run.left = run.leftovers()
     finally:
         run.end()
     return run
 
 
-def test_everything_goes_on(interrupted, start):
+def test_ctrl_c_ended_it_with_a_checkpoint_and_left_nothing(interrupted):
+    assert interrupted.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert "Traceback" not in interrupted.text()
+    assert len(list((interrupted.run_dir / "checkpoints").glob("0*"))) == 1
+    assert interrupted.left == []
+
+
+def test_everything_goes_on(interrupted, capsys):
     (checkpoint,) = (interrupted.run_dir / "checkpoints").glob("0*")
     before, steps, items = counters_of(checkpoint), int(checkpoint.name), interrupted.rows()[-1]["replay/items_0"]
     with np.load(checkpoint / "policy.npz") as file:
@@ -73,15 +82,14 @@ def test_everything_goes_on(interrupted, start):
         assert learner.collect().values["learner_steps"] == steps + 3
     replay.stop_server()
 
-    resumed = start(
-        "train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", before["environment_steps"] + STEPS
-    )
-    assert resumed.wait() == 0, resumed.text()
-    assert f"learner/0: goes on from learner step {steps:,}" in resumed.text()
+    limit = str(before["environment_steps"] + STEPS)
+    capsys.readouterr()
+    directory = ["--run-dir", str(interrupted.run_dir)]
+    assert main(["train", "--resume", *directory, "--launcher", "inline", "--max-steps", limit]) == 0
+    assert f"learner/0: goes on from learner step {steps:,}" in capsys.readouterr().out
     latest = max((interrupted.run_dir / "checkpoints").glob("0*"))
     assert int(latest.name) > steps
     assert counters_of(latest)["environment_steps"] >= before["environment_steps"] + STEPS
-    assert resumed.leftovers() == []
 
 
 def test_what_was_trained_can_be_evaluated(interrupted, capsys):

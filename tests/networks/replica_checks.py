@@ -1,4 +1,4 @@
-"""What weights and batches look like from two replicas.  Run as a program: devices are set before TensorFlow starts."""
+"""What weights and batches look like from two replicas."""
 
 import numpy as np
 import tensorflow as tf
@@ -95,9 +95,7 @@ def check_batches(strategy):
     assert [float(number) for number in largest] == [0.5] * replicas
 
 
-def main():
-    device = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
+def check_all():
     for strategy in (
         tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
         tf.distribute.OneDeviceStrategy("/cpu:0"),
@@ -105,7 +103,3 @@ def main():
     ):
         check_target_updates(strategy)
         check_batches(strategy)
-
-
-if __name__ == "__main__":
-    main()

@@ -37,8 +37,12 @@ def random_observation(spec, leading, seed=0):
     return tree.map_structure(lambda leaf: rng.integers(0, 2, (*leading, *leaf.shape)).astype(leaf.dtype), spec)
 
 
-@pytest.mark.parametrize("name", OBSERVATIONS)
-@pytest.mark.parametrize("core", ["none", "lstm"])
+@pytest.mark.parametrize(
+    "core, name",
+    [("none", name) for name in OBSERVATIONS]
+    + [("lstm", "images and vectors")]
+    + [pytest.param("lstm", name, marks=pytest.mark.slow) for name in OBSERVATIONS if name != "images and vectors"],
+)
 def test_every_kind_of_observation(name, core):
     spec = spec_of(OBSERVATIONS[name])
     network = policy_value_network(spec, core=core, lstm_size=8)

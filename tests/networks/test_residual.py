@@ -1,8 +1,6 @@
 """The 6n + 2 family against the paper's tables and against loops in NumPy, and batch normalisation in policies."""
 
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -221,10 +219,8 @@ def test_an_average_is_one_variable_for_all_replicas():
 
 
 @pytest.mark.slow
-def test_an_update_does_not_depend_on_the_number_of_replicas():
-    program = pathlib.Path(__file__).with_name("batch_normalization_replicas.py")
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_an_update_does_not_depend_on_the_number_of_replicas(on_two_devices):
+    on_two_devices(pathlib.Path(__file__).with_name("batch_normalization_replicas.py"), "check_all")
 
 
 @pytest.mark.slow

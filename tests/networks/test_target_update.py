@@ -1,8 +1,6 @@
 """Target networks and global batches, on one device and on two."""
 
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,11 +14,9 @@ from callboard.specs import EnvironmentSpec
 SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
 
 
-def test_on_one_device_and_on_two():
+def test_on_one_device_and_on_two(on_two_devices):
     """In replicas, around them and outside of any strategy, eagerly and in graphs."""
-    script = pathlib.Path(__file__).with_name("replica_checks.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    on_two_devices(pathlib.Path(__file__).with_name("replica_checks.py"), "check_all")
 
 
 def test_networks():

@@ -19,7 +19,7 @@ def read_all(replay, table, signature, shard=0):
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
         max_in_flight_samples_per_worker=10,
         num_workers_per_iterator=1,
-        rate_limiter_timeout_ms=300,
+        rate_limiter_timeout_ms=50,
     )
     samples = list(dataset.batch(10))
     whole = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *samples)

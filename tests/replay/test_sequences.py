@@ -1,5 +1,8 @@
 """Blocks of whole actor batches, as IMPALA reads them: numbered ticks through a real server."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import reverb
@@ -20,6 +23,7 @@ from callboard.replay import (
     save_shard,
     sequence_signature,
 )
+from callboard.replay import reader as batch_readers
 
 ENVS, LENGTH = 4, 8
 
@@ -198,3 +202,19 @@ def test_an_error_of_the_dataset_is_the_readers():
     assert next(reader) == 1
     with pytest.raises(RuntimeError, match="spoilt"):
         next(reader)
+
+
+def test_readers_that_never_come_back_are_waited_for_together(monkeypatch):
+    monkeypatch.setattr(batch_readers, "_END_SECONDS", 0.3)
+    go_on = threading.Event()
+
+    def stuck():
+        go_on.wait()
+        yield 1
+
+    readers = [BatchReader(stuck, lambda: False) for _ in range(20)]
+    begun = time.monotonic()
+    batch_readers._wait_for_threads()
+    assert 0.2 < time.monotonic() - begun < 3
+    go_on.set()
+    assert [next(one) for one in readers] == [1] * 20
