@@ -12,6 +12,8 @@ from typing import Any
 _POLL_SECONDS = 0.2
 _END_SECONDS = 1.0
 
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
 
 class ReaderStopped(Exception):
     """Raised by `BatchReader` when the run stops while it waits for a batch."""
@@ -124,9 +126,6 @@ class _Generation:
             except queue.Full:
                 continue
         return False
-
-
-_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def _wait_for_threads() -> None:

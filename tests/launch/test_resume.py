@@ -49,7 +49,7 @@ def test_ctrl_c_ended_it_with_a_checkpoint_and_left_nothing(interrupted):
     assert interrupted.left == []
 
 
-def test_everything_goes_on(interrupted, capsys):
+def test_everything_goes_on(interrupted, start):
     (checkpoint,) = (interrupted.run_dir / "checkpoints").glob("0*")
     before, steps, items = counters_of(checkpoint), int(checkpoint.name), interrupted.rows()[-1]["replay/items_0"]
     with np.load(checkpoint / "policy.npz") as file:
@@ -82,14 +82,14 @@ def test_everything_goes_on(interrupted, capsys):
         assert learner.collect().values["learner_steps"] == steps + 3
     replay.stop_server()
 
-    limit = str(before["environment_steps"] + STEPS)
-    capsys.readouterr()
-    directory = ["--run-dir", str(interrupted.run_dir)]
-    assert main(["train", "--resume", *directory, "--launcher", "inline", "--max-steps", limit]) == 0
-    assert f"learner/0: goes on from learner step {steps:,}" in capsys.readouterr().out
+    limit = before["environment_steps"] + STEPS
+    resumed = start("train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", limit)
+    assert resumed.wait() == 0, resumed.text()
+    assert f"learner/0: goes on from learner step {steps:,}" in resumed.text()
     latest = max((interrupted.run_dir / "checkpoints").glob("0*"))
     assert int(latest.name) > steps
-    assert counters_of(latest)["environment_steps"] >= before["environment_steps"] + STEPS
+    assert counters_of(latest)["environment_steps"] >= limit
+    assert resumed.leftovers() == []
 
 
 def test_what_was_trained_can_be_evaluated(interrupted, capsys):
