@@ -81,6 +81,8 @@ class Coordinator(Role):
                 if evaluation is not None:
                     self._evaluation = self._with_gap(evaluation)
                     self._write_row(self._evaluation)
+                    # The next evaluation may come before the next status would be due.
+                    self._next_status = 0.0
             self._decide()
             return (
                 self._stop_reason is not None,

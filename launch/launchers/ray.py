@@ -48,7 +48,8 @@ _CPUS = {"coordinator": 0.0}
 _SOME_MEMORY = 2**20
 _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.3
-_END_SECONDS = 30.0
+_REMOVE_SECONDS = 120.0
+"""In which every machine starts a process that removes files: a second or two where it is not busy."""
 # A life takes a quarter of a minute to begin: within the minute that is usual, nobody could die too often.
 _RESTART_SECONDS = 600.0
 
@@ -172,7 +173,7 @@ class Crew:
             remove.options(scheduling_strategy=NodeAffinitySchedulingStrategy(machine, soft=False)).remote(self.scratch)
             for machine in machines
         ]
-        ray.wait(removed, num_returns=len(removed), timeout=_END_SECONDS)
+        ray.wait(removed, num_returns=len(removed), timeout=_REMOVE_SECONDS)
 
 
 class RayWorker:

@@ -4,6 +4,7 @@ It reports a value of the metric together with the learner's newest checkpoint. 
 later from that checkpoint, or let another trial begin there.
 """
 
+import collections
 import dataclasses
 import json
 import logging
@@ -116,7 +117,8 @@ class _Due(NamedTuple):
 class TrialMonitor:
     """Reports to Tune: every evaluation, or the metric every `evaluate_every` steps if it is not the evaluator's.
 
-    A report waits for the first checkpoint that the learner writes after the evaluated weights.
+    A report waits for the first checkpoint that the learner writes after the evaluated weights.  Where the next values
+    come sooner, all of them are reported with that checkpoint, one after the other.
 
     Args:
       tuning: the settings of the whole search.
@@ -132,22 +134,14 @@ class TrialMonitor:
         self._directory = run_directory
         self._checkpoints = Checkpoints(run_directory)
         self._seen_steps = -1 if reported is None else reported
-        self._due: _Due | None = None
+        self._due: collections.deque[_Due] = collections.deque()
         self._newest: _Due | None = None
         self._status: dict[str, Any] = {}
 
     def status(self, status: dict[str, Any]) -> None:
         self._take(status)
-        if self._due is None:
-            return
-        self._directory.temporary.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._directory.temporary) as folder:
-            copy = pathlib.Path(folder)
-            if self._copy_checkpoint(self._due.learner_step, copy):
-                due, self._due = self._due, None
-                (copy / _ORIGIN).write_text(json.dumps({"trial": self._number, STEPS: due.steps}))
-                report = {self._tuning.metric: due.value, STEPS: due.steps}
-                ray_tune.report(report, checkpoint=ray_tune.Checkpoint.from_directory(folder))
+        while self._due and self._report(self._due[0]):
+            self._due.popleft()
 
     def say(self, text: str) -> None:
         logging.info("%s", text)
@@ -181,7 +175,20 @@ class TrialMonitor:
             new = steps // every > max(self._seen_steps, 0) // every
         if new:
             self._seen_steps = steps
-            self._due = self._newest = _Due(float(status[metric]), int(steps), int(learner_step))
+            self._newest = _Due(float(status[metric]), int(steps), int(learner_step))
+            self._due.append(self._newest)
+
+    def _report(self, due: _Due) -> bool:
+        """Reports a value with the newest checkpoint; False if there is none of its weights or later ones yet."""
+        self._directory.temporary.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._directory.temporary) as folder:
+            copy = pathlib.Path(folder)
+            if not self._copy_checkpoint(due.learner_step, copy):
+                return False
+            (copy / _ORIGIN).write_text(json.dumps({"trial": self._number, STEPS: due.steps}))
+            report = {self._tuning.metric: due.value, STEPS: due.steps}
+            ray_tune.report(report, checkpoint=ray_tune.Checkpoint.from_directory(folder))
+        return True
 
     def _copy_checkpoint(self, learner_step: int, folder: pathlib.Path) -> bool:
         """Takes the newest checkpoint; False if none of this step or later is there."""

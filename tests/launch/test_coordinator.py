@@ -107,6 +107,14 @@ def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path)
     assert rows[1]["evaluator/return"] == 12.0
 
 
+def test_every_evaluation_is_told_however_soon_it_follows(make_coordinator, told):
+    coordinator = make_coordinator()
+    for sequence, value in enumerate([12.0, 13.0, 14.0], start=1):
+        report(coordinator, "evaluator/0", sequence=sequence, evaluation={"evaluator/return": value})
+        coordinator.step()
+    assert [content["evaluator/return"] for kind, content in told] == [12.0, 13.0, 14.0]
+
+
 def test_the_gap_between_known_and_unseen_levels_is_told(make_coordinator, tmp_path):
     coordinator = make_coordinator(env="procgen:coinrun", env_options={"num_levels": 10})
     report(coordinator, steps=10, episodes=[[8.0, 5], [6.0, 5]])

@@ -219,7 +219,7 @@ def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
     os.kill(run.pid_of("learner/0"), signal.SIGKILL)
     run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=100)
     run.interrupt()
-    assert run.wait(timeout=60) == 130, run.text()
+    assert run.wait(timeout=200) == 130, run.text()
     newest = max(stored.glob("checkpoints/0*/DONE")).parent
     assert newest.name == f"{run.rows()[-1]['learner_steps']:012d}"
     assert len(list(stored.glob("checkpoints/0*"))) <= 2

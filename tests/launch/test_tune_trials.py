@@ -1,5 +1,6 @@
 """What `callboard tune` knows of its trials: records, schedulers, checkpoints that change hands."""
 
+import pathlib
 import types
 
 import numpy as np
@@ -196,6 +197,41 @@ def test_a_metric_that_was_reported_is_not_reported_again_after_a_resume(tmp_pat
     def due(steps):
         # Without a checkpoint nothing is given to Tune.
         monitor.status({"environment_steps": steps, "learner_steps": 1, "learner/loss": 0.5})
-        return monitor._due is not None and monitor._due.steps == steps
+        return bool(monitor._due) and monitor._due[-1].steps == steps
 
     assert [due(steps) for steps in (3900, 4500, 8100)] == expected
+
+
+def test_values_that_come_before_the_next_checkpoint_are_all_reported_with_it(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    from callboard.launch.tuning import trial as trial_module
+
+    reports = []
+
+    def take(metrics, checkpoint):
+        with checkpoint.as_directory() as path:
+            (step,) = (found.name for found in pathlib.Path(path).glob("0*"))
+        reports.append((metrics["environment_steps"], metrics["evaluator/return"], int(step)))
+
+    monkeypatch.setattr(trial_module.ray_tune, "report", take)
+    directory = RunDirectory(tmp_path)
+    monitor = trial_module.TrialMonitor(Tuning(settings={}, search=[]), 0, directory, None)
+
+    def evaluated(steps, value, learner_step):
+        status = {"evaluator/return": value, "evaluator/at_environment_steps": steps}
+        monitor.status({**status, "evaluator/learner_step": learner_step})
+
+    def save(learner_step):
+        (directory.checkpoints / f"{learner_step:012d}").mkdir(parents=True)
+
+    save(10)
+    evaluated(4000, 500.0, 26)
+    evaluated(8000, 480.0, 52)
+    evaluated(8000, 480.0, 52)
+    assert reports == []
+    save(60)
+    evaluated(12_000, 90.0, 78)
+    assert reports == [(4000, 500.0, 60), (8000, 480.0, 60)]
+    save(80)
+    evaluated(12_000, 90.0, 78)
+    assert reports[2:] == [(12_000, 90.0, 80)]
