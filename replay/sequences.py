@@ -18,9 +18,9 @@ from .received import IDENTITY_BYTES, WRITER_BITS, identity
 from .stacking import is_frame
 
 # A batch of items is cheapest to move when a column is neither one chunk per tick (many messages) nor one chunk per
-# sequence (the observation that two sequences share would drag in a whole one, which counts where it is large).
+# sequence: whole ones are moved for what two sequences share, which counts where that is large.
 _CHUNKS_PER_SEQUENCE = 2
-_CHUNKS_PER_SEQUENCE_OF_FRAMES = 4
+_CHUNKS_WHERE_MUCH_IS_SHARED = 4
 
 
 class SequenceItem(NamedTuple):
@@ -210,7 +210,7 @@ class SequenceWriter:
         self._writer.close()
 
     def _configure(self, columns: int) -> None:
-        chunk = chunk_length(self._length, framed=self._every_tick > 1)
+        chunk = chunk_length(self._length, framed=self._every_tick > 1, overlapping=self._period < self._length)
         for column in range(self._every_tick):
             # A single column costs half as much where it is not an element of anything.
             path = () if self._single_column else (column,)
@@ -228,9 +228,15 @@ class SequenceWriter:
         return [*every_tick, *(column[begin] for column in history[self._every_tick :])]
 
 
-def chunk_length(length: int, framed: bool) -> int:
-    """Ticks to a chunk: the longest that divides a sequence evenly into at least two chunks, with frames into four."""
-    longest = length // (_CHUNKS_PER_SEQUENCE_OF_FRAMES if framed else _CHUNKS_PER_SEQUENCE)
+def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:
+    """Ticks to a chunk, which divides a sequence evenly.
+
+    Args:
+      length: ticks of a sequence, without the observation that it shares with the next.
+      framed: whether observations are frames.
+      overlapping: whether sequences share more than that observation.
+    """
+    longest = length // (_CHUNKS_WHERE_MUCH_IS_SHARED if framed or overlapping else _CHUNKS_PER_SEQUENCE)
     return max(divisor for divisor in range(1, max(1, longest) + 1) if length % divisor == 0)
 
 
