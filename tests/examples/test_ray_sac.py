@@ -48,6 +48,13 @@ def descendants(process):
     return psutil.Process(process.pid).children(recursive=True)
 
 
+def is_rollout(process):
+    try:
+        return "ray::rollout" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
 def assert_gone(processes, seconds=20.0):
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     assert not alive, [process.cmdline() for process in alive]
@@ -71,7 +78,7 @@ def test_it_reaches_its_goal_on_pendulum(start):
 def test_ctrl_c_leaves_no_process(start):
     process = start("--num-workers", "2")
     seen, deadline = [], time.monotonic() + 300
-    while not any("ray::rollout" in " ".join(child.cmdline()) for child in seen):
+    while not any(map(is_rollout, seen)):
         assert process.poll() is None and time.monotonic() < deadline
         seen = [child for child in descendants(process) if child.is_running()]
         time.sleep(0.2)
