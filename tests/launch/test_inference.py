@@ -281,11 +281,11 @@ def test_every_agent_runs_with_actors_that_share_a_node(train, recipe, launcher)
         settings += ["--agent.samples-per-insert", 1]
     run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=recipe)
     run.wait_for_steps(3, "learner_steps")
+    run.wait_for_steps(1, "episodes")
     run.wait_until(lambda: newest(run, "inference/actors_per_batch_0") > 1)
     run.interrupt()
     assert run.wait() == 130, run.text()
     last = run.rows()[-1]
-    assert last["episodes"] > 0 and last["environment_steps"] > 0
     if "learner/policy_lag" in last and recipe == "ppo-cartpole":
         assert last["learner/policy_lag"] == 0
     assert run.leftovers() == []
