@@ -100,7 +100,7 @@ def queue_dataset(
         def picked() -> SequenceItem:
             return tree.map_structure(lambda leaf: tf.gather(leaf, new), items)
 
-        # To copy frames costs more than to ask, and all else less.
+        # To copy frames costs more than to ask, and all else less; inline nothing can be asked.
         return tf.cond(tf.size(new) == blocks, lambda: items, picked) if items.frames else picked()
 
     @tf.autograph.experimental.do_not_convert
