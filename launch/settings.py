@@ -34,6 +34,9 @@ _NAME = "name"
 def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Experiment:
     """The experiment that a recipe and command-line options make together; options come before the recipe.
 
+    Options are merged into nested settings: `--env-options.size 5` sets that one environment option and leaves the
+    others of the recipe as they are.
+
     Args:
       agent: name of the agent; None takes the recipe's.
       recipe: what the YAML holds, see `read_recipe`.
@@ -61,8 +64,8 @@ def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequ
         given = parser.parse_args(_normalised(options, parser), defaults=False)
     except (argparse.ArgumentError, jsonargparse.ArgumentError) as error:
         raise CallboardError(_one_line(str(error))) from error
-    values = {**vars(config.clone()), **{key: value for key, value in vars(given).items() if key != _AGENT}}
-    agent_values = {**vars(values.pop(_AGENT)), **vars(given.get(_AGENT) or jsonargparse.Namespace())}
+    values = _merged(config.as_dict(), given.as_dict())
+    agent_values = values.pop(_AGENT)
     if not values.get("env"):
         raise CallboardError("name an environment: --env CartPole-v1")
     if isinstance(values["run_dir"], str) and not is_url(values["run_dir"]):
@@ -158,6 +161,15 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
     settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}
     settings[_AGENT] = {_NAME: agent_name(agent), **{f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}}
     return _plain(settings)
+
+
+def _merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` with those of `given` in their place; mappings in both are merged, key by key, at any depth."""
+    merged = dict(settings)
+    for key, value in given.items():
+        before = merged.get(key)
+        merged[key] = _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:

@@ -40,6 +40,24 @@ def test_options_come_before_the_recipe():
     assert experiment.agent == Impala(batch_size=4, discount=0.9)
 
 
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--env-options.time_limit", "20"], {"size": 5, "time_limit": 20, "camera": {"width": 8, "height": 8}}),
+        (["--env-options", "{size: 7}"], {"size": 7, "camera": {"width": 8, "height": 8}}),
+        (["--env-options", "{camera: {width: 4}}"], {"size": 5, "camera": {"width": 4, "height": 8}}),
+        (["--env-options.size=6", "--env-options.size=7"], {"size": 7, "camera": {"width": 8, "height": 8}}),
+    ],
+)
+def test_options_are_merged_into_nested_settings(tmp_path, options, expected):
+    env_options = {"size": 5, "camera": {"width": 8, "height": 8}}
+    recipe = {"agent": {"name": "impala"}, "env": "A", "env_options": env_options}
+    assert parse_experiment(None, recipe, options).env_options == expected
+    write_experiment(parse_experiment(None, recipe, []), tmp_path / "experiment.yaml")
+    assert read_experiment(tmp_path, options).env_options == expected
+    assert env_options == {"size": 5, "camera": {"width": 8, "height": 8}}
+
+
 def test_what_is_written_is_read_again(tmp_path):
     experiment = Experiment(
         agent=Impala(hidden_sizes=(8,), reward_clip=1.0), env="CartPole-v1", seed=9, run_dir=tmp_path, stop_return=3.0
