@@ -9,7 +9,8 @@ import tree
 from .. import specs
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Version, version_column
 from ..environments import BatchedEnvironment
-from .agent import Agent, Policy, Writer
+from ..replay import Writer
+from .agent import Agent, Policy
 from .compiled import CompiledFunction, as_arrays
 
 

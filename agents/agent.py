@@ -1,13 +1,13 @@
-"""The recipe: what an agent must say so that it can be trained on any launcher."""
+"""The agent protocol: what an agent provides so that any launcher can train it."""
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import tensorflow as tf
 
-from ..data import EnvironmentOutput, Layout, Nest, Record, Update
-from ..replay import ReplayDataset, ReplayHandle
+from ..data import EnvironmentOutput, Layout, Nest, Update
+from ..replay import Replay
 
 Mode = Literal["train", "evaluate"]
 
@@ -41,25 +41,6 @@ class Policy(Protocol):
         """
 
 
-class Writer(Protocol):
-    """Takes an actor's records to replay."""
-
-    def append(self, record: Record, state: Nest) -> None:
-        """Adds one tick, and the recurrent state that it began with.  Never blocks."""
-
-    @property
-    def items_written(self) -> int:
-        """Items created so far."""
-
-    def ready(self, timeout: float, max_pending: int | None = None) -> bool:
-        """Waits up to `timeout` seconds until replay has caught up; False if it has not.
-
-        `max_pending` is the number of items that may still wait for replay; None leaves it to the writer.
-        """
-
-    def close(self) -> None: ...
-
-
 class Learner(Protocol):
     """Improves the networks.  A `tf.Module`: all of its variables are in the checkpoint."""
 
@@ -67,26 +48,11 @@ class Learner(Protocol):
         """Takes what it needs from `iterator`, and makes one step, or as many as it says in the `Update`."""
 
 
-class Pace(NamedTuple):
-    """How far actors may run ahead of the learner, for agents that learn from each sequence once and while it is new.
-
-    An actor then writes sequence after sequence, each with the observation that ends it, and begins one only if it can
-    be learnt from within `max_policy_lag` learner steps after the step that gave the weights to act with.
-    """
-
-    max_policy_lag: int
-    """Learner steps; with 0 actors and learner take turns."""
-    unroll_length: int
-    """Transitions in a sequence (T).  Writers must start a new sequence every T + 1 ticks."""
-    items_per_actor: int
-    """Items that each actor gives to one learner step."""
-
-
 class Agent(abc.ABC):
-    """A recipe.  Subclasses are frozen dataclasses whose fields are the hyperparameters.
+    """An agent.  Subclasses are frozen dataclasses whose fields are the hyperparameters.
 
-    Every node of a run builds its part from the same recipe: actors call `make_networks`, `make_policy` and
-    `make_writer`; the replay server `make_tables`; the learner `make_networks`, `make_dataset` and `make_learner`.
+    Every node of a run builds its part from the same agent: actors from `make_networks`, `make_policy` and the writers
+    of `make_replay`, replay servers from its tables, and learners from its dataset, `make_networks` and `make_learner`.
     """
 
     @abc.abstractmethod
@@ -105,22 +71,8 @@ class Agent(abc.ABC):
         """The policy that acts with `networks`: with exploration to train, without to evaluate."""
 
     @abc.abstractmethod
-    def make_tables(self, layout: Layout) -> list[Any]:
-        """The `reverb.Table`s of one replay shard."""
-
-    @abc.abstractmethod
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> Writer:
-        """The writer of the actor with index `actor`."""
-
-    @abc.abstractmethod
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        """The batches of one replica."""
-
-    def pace(self, layout: Layout) -> Pace | None:
-        """How far actors may run ahead of the learner; None does not hold them back."""
-        return None
+    def make_replay(self, layout: Layout) -> Replay:
+        """The replay kind: `SequenceQueue`, `TransitionReplay`, `SequenceReplay`, or one of your own."""
 
     @abc.abstractmethod
     def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> Learner:

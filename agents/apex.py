@@ -11,20 +11,7 @@ import tree
 from ..data import EnvironmentOutput, Layout, Nest, Record, Sample
 from ..networks.defaults import check_torso, q_network
 from ..networks.network import Inputs, Network
-from ..replay import (
-    ReplayDataset,
-    ReplayHandle,
-    ReplayLimits,
-    WindowWriter,
-    check_stack,
-    drawn_dataset,
-    initial_frames,
-    push_frames,
-    read_windows,
-    replay_table,
-    stacked_spec,
-    window_signature,
-)
+from ..replay import ReplayLimits, TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
 from .agent import Agent, Mode
 from .learning import make_optimizer
 from .losses.exploration import epsilon_greedy, epsilon_ladder
@@ -35,8 +22,6 @@ from .losses.replicas import largest_over_replicas
 from .losses.transitions import counts
 from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
 from .ranges import check_ranges
-
-_TABLE = "replay"
 
 
 class ApexExtras(NamedTuple):
@@ -138,10 +123,6 @@ class Apex(Agent):
     duelling: bool = True
     stream_size: int = 0
 
-    @property
-    def _limits(self) -> ReplayLimits:
-        return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
-
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)
         check_torso(layout.spec, self.torso)
@@ -153,7 +134,7 @@ class Apex(Agent):
             more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip", "huber"),
         )
         check_stack(layout.spec, self.frame_stack)
-        self._limits.check(layout, self.batch_size, self.updates_per_call)
+        self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(
@@ -169,36 +150,17 @@ class Apex(Agent):
     def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
         return ApexPolicy(networks, self, mode)
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        signature = window_signature(layout, self.n_step, self.frame_stack)
-        drawn_at_once = self.updates_per_call * self.batch_size
-        return [replay_table(_TABLE, signature, layout, self._limits, drawn_at_once, self.priority_exponent)]
-
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
-        return WindowWriter(
-            replay,
+    def make_replay(self, layout: Layout) -> TransitionReplay:
+        return TransitionReplay(
             layout,
-            _TABLE,
-            self.n_step,
-            priority=self.first_priority,
-            stack=self.frame_stack,
-            shard=layout.shard_of(actor),
-        )
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        dataset = drawn_dataset(
-            replay,
-            layout,
-            _TABLE,
-            window_signature(layout, self.n_step, self.frame_stack),
-            read=functools.partial(read_windows, layout=layout, stack=self.frame_stack),
-            replica_batch=self.batch_size // layout.replicas,
-            updates_per_call=self.updates_per_call,
+            ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer),
+            self.batch_size,
+            self.updates_per_call,
             priority_exponent=self.priority_exponent,
+            first_priority=self.first_priority,
+            stack=self.frame_stack,
+            n_step=self.n_step,
         )
-        return ReplayDataset(dataset, _TABLE, self.updates_per_call * self.batch_size)
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
         steps = int(layout.max_steps * self.samples_per_insert / self.batch_size)

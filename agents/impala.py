@@ -12,23 +12,13 @@ from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
 from ..networks.defaults import check_torso, policy_value_network
 from ..networks.distributions import Categorical
 from ..networks.network import Inputs, Network
-from ..replay import (
-    ReplayDataset,
-    ReplayHandle,
-    SequenceWriter,
-    items_per_batch,
-    queue_dataset,
-    queue_table,
-    sequence_signature,
-)
+from ..replay import SequenceQueue
 from .agent import Agent, Mode
 from .learning import GradientLearner, make_optimizer
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.transitions import counts
 from .losses.vtrace import vtrace
 from .ranges import check_ranges
-
-_TABLE = "queue"
 
 
 class ImpalaExtras(NamedTuple):
@@ -144,9 +134,7 @@ class Impala(Agent):
             ),
         )
         check_torso(layout.spec, self.torso)
-        if layout.shards != 1:
-            raise CallboardError(f"impala reads from one queue: set replay_shards to 1, not {layout.shards}")
-        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)
+        self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> Network:
         return policy_value_network(
@@ -161,28 +149,8 @@ class Impala(Agent):
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
         return ImpalaPolicy(networks, mode)
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
-        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
-        return [queue_table(_TABLE, signature, max(1, int(items)), self.queue_batches)]
-
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
-        return SequenceWriter(
-            replay, layout, _TABLE, self.unroll_length, period=self.unroll_length, shard=layout.shard_of(actor)
-        )
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        dataset = queue_dataset(
-            replay,
-            layout,
-            _TABLE,
-            self.unroll_length,
-            replica_batch=self.updates_per_call * (self.batch_size // layout.replicas),
-        )
-        items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
-        return ReplayDataset(dataset, _TABLE, self.updates_per_call * items)
+    def make_replay(self, layout: Layout) -> SequenceQueue:
+        return SequenceQueue(layout, self.unroll_length, self.batch_size, self.queue_batches, self.updates_per_call)
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)

@@ -15,16 +15,8 @@ from ..data import CallboardError, Layout, Nest, Record, Sample, Update
 from ..networks.defaults import check_torso, gaussian_value_network, policy_value_network
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
-from ..replay import (
-    ReplayDataset,
-    ReplayHandle,
-    SequenceWriter,
-    items_per_batch,
-    queue_dataset,
-    queue_table,
-    sequence_signature,
-)
-from .agent import Agent, Mode, Pace
+from ..replay import SequenceQueue
+from .agent import Agent, Mode
 from .learning import GradientLearner
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, value_loss
@@ -34,8 +26,6 @@ from .losses.transitions import counts
 from .ppo_policy import PpoNetworks, PpoPolicy
 from .ranges import check_ranges
 
-_TABLE = "queue_{}"
-"""Each learner node reads from a queue of its own: from one that all share, one could take what is the others'."""
 _REWARD_CLIP = 10.0
 """Standard deviations of the return beyond which normalised rewards are clipped."""
 
@@ -187,8 +177,6 @@ class Ppo(Agent):
         self._check_sizes(layout)
 
     def _check_sizes(self, layout: Layout) -> None:
-        if layout.shards != 1:
-            raise CallboardError(f"ppo reads from one queue: set replay_shards to 1, not {layout.shards}")
         environments = layout.actors * layout.envs_per_actor
         if self.batch_size % environments:
             raise CallboardError(
@@ -200,7 +188,7 @@ class Ppo(Agent):
             raise CallboardError(
                 f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
             )
-        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        self.make_replay(layout).check()
         if layout.max_steps < self.unroll_length * self.batch_size:
             raise CallboardError(
                 f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
@@ -238,49 +226,19 @@ class Ppo(Agent):
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:
         return PpoPolicy(networks, self.discount, mode)
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
-        return [
-            queue_table(_TABLE.format(learner), signature, self._items(layout), 1 + self.max_policy_lag)
-            for learner in range(layout.learners)
-        ]
-
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
-        # The observation that ends a sequence is written again as the first of the next, see `Pace`.
-        return SequenceWriter(
-            replay,
+    def make_replay(self, layout: Layout) -> SequenceQueue:
+        return SequenceQueue(
             layout,
-            _TABLE.format(actor % layout.learners),
             self.unroll_length,
-            period=self.unroll_length + 1,
-        )
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        table = _TABLE.format(input_context.input_pipeline_id)
-        dataset = queue_dataset(replay, layout, table, self.unroll_length, self._sequences_at_once(layout))
-        return ReplayDataset(dataset, table, self._items(layout))
-
-    def pace(self, layout: Layout) -> Pace:
-        return Pace(
+            self.batch_size,
+            batches=1 + self.max_policy_lag,
             max_policy_lag=self.max_policy_lag,
-            unroll_length=self.unroll_length,
-            items_per_actor=self.batch_size // (layout.actors * layout.envs_per_actor),
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> "PpoLearner":
         return PpoLearner(
-            self, networks, strategy, layout, self.batch_size // layout.replicas // self._sequences_at_once(layout)
+            self, networks, strategy, layout, self.batch_size // layout.replicas // self.make_replay(layout).part_size
         )
-
-    def _items(self, layout: Layout) -> int:
-        """Items that a learner node takes for an iteration."""
-        return self.batch_size // (layout.envs_per_actor * layout.learners)
-
-    def _sequences_at_once(self, layout: Layout) -> int:
-        """Sequences that a replica gets at once: those of an actor, or its part of them."""
-        return min(layout.envs_per_actor, self.batch_size // layout.replicas)
 
     def values(self, networks: PpoNetworks, sample: Sample) -> tf.Tensor:
         """The values `[T + 1, B]` of a sample's observations."""

@@ -11,20 +11,7 @@ import tree
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Sample
 from ..networks.defaults import check_torso, q_network
 from ..networks.network import Inputs, Network
-from ..replay import (
-    PrioritisedSequenceWriter,
-    ReplayDataset,
-    ReplayHandle,
-    ReplayLimits,
-    check_stack,
-    drawn_dataset,
-    initial_frames,
-    prioritised_sequence_signature,
-    push_frames,
-    read_sequences,
-    replay_table,
-    stacked_spec,
-)
+from ..replay import ReplayLimits, SequenceReplay, check_stack, initial_frames, push_frames, stacked_spec
 from .agent import Agent, Mode
 from .learning import make_optimizer
 from .losses.exploration import epsilon_greedy, epsilon_ladder
@@ -35,8 +22,6 @@ from .losses.transitions import counts
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
 from .ranges import check_ranges
-
-_TABLE = "replay"
 
 
 class R2D2State(NamedTuple):
@@ -88,13 +73,6 @@ class R2D2Policy(tf.Module):
             epsilon = tf.zeros_like(slot, tf.float32)
         action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
         return action, R2D2Extras(q, tick.reward), R2D2State(core, action, frames)
-
-
-class R2D2Writer(PrioritisedSequenceWriter):
-    """Writes sequences with the state that they began with, but for its frames."""
-
-    def append(self, record: Record, state: Nest = ()) -> None:
-        super().append(record, _without_frames(state))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,10 +159,6 @@ class R2D2(Agent):
     def _rescaling(self) -> float | None:
         return EPSILON if self.rescale_values else None
 
-    @property
-    def _limits(self) -> ReplayLimits:
-        return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
-
     def check(self, layout: Layout) -> None:
         check_action("r2d2", layout)
         check_torso(layout.spec, self.torso)
@@ -209,7 +183,7 @@ class R2D2(Agent):
                     f"agent.{name} must be at most agent.trace_length ({self.trace_length}), not {getattr(self, name)}"
                 )
         check_stack(layout.spec, self.frame_stack)
-        self._limits.check(layout, self.batch_size, self.updates_per_call)
+        self.make_replay(layout).check()
         envs = layout.actors * layout.envs_per_actor
         sequences = max(0, envs * ((layout.max_steps // envs - 1 - self._length) // self.period + 1))
         if sequences < self.min_replay_size:
@@ -235,40 +209,20 @@ class R2D2(Agent):
     def make_policy(self, networks: QNetworks, mode: Mode) -> R2D2Policy:
         return R2D2Policy(networks, self, mode)
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        signature = self._signature(layout)
-        drawn_at_once = self.updates_per_call * self.batch_size
-        return [replay_table(_TABLE, signature, layout, self._limits, drawn_at_once, self.priority_exponent)]
-
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> R2D2Writer:
-        return R2D2Writer(
-            replay,
-            _replay_layout(layout),
-            _TABLE,
-            self._length,
-            self.period,
-            priority=self.first_priority,
-            stack=self.frame_stack,
-            keep_extras=True,
-            shard=layout.shard_of(actor),
-        )
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        dataset = drawn_dataset(
-            replay,
+    def make_replay(self, layout: Layout) -> SequenceReplay:
+        return SequenceReplay(
             layout,
-            _TABLE,
-            self._signature(layout),
-            read=functools.partial(
-                read_sequences, layout=_replay_layout(layout), stack=self.frame_stack, keep_extras=True
-            ),
-            replica_batch=self.batch_size // layout.replicas,
-            updates_per_call=self.updates_per_call,
+            ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer),
+            self.batch_size,
+            self.updates_per_call,
             priority_exponent=self.priority_exponent,
+            first_priority=self.first_priority,
+            stack=self.frame_stack,
+            length=self._length,
+            period=self.period,
+            keep_extras=True,
+            stored_state=_without_frames,
         )
-        return ReplayDataset(dataset, _TABLE, self.updates_per_call * self.batch_size)
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
         steps = int(layout.max_steps / self.period * self.samples_per_insert / self.batch_size)
@@ -326,9 +280,6 @@ class R2D2(Agent):
         }
         return loss, metrics
 
-    def _signature(self, layout: Layout) -> Nest:
-        return prioritised_sequence_signature(_replay_layout(layout), self._length, self.frame_stack, keep_extras=True)
-
     def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
         """The values `[trace_length + 1, B, A]`, from the state that burn-in leaves; no gradients flow into burn-in."""
         record, state, burn_in = sample.record, sample.state, self.burn_in
@@ -367,8 +318,3 @@ class R2D2(Agent):
 
 def _without_frames(state: R2D2State) -> R2D2State:
     return state._replace(frames=())
-
-
-def _replay_layout(layout: Layout) -> Layout:
-    """The layout with the state that replay keeps."""
-    return layout._replace(state=_without_frames(layout.state))

@@ -20,16 +20,7 @@ from ..networks.defaults import check_torso
 from ..networks.distributions import SquashedGaussian
 from ..networks.network import Inputs
 from ..networks.target_update import move_weights
-from ..replay import (
-    ReplayDataset,
-    ReplayHandle,
-    ReplayLimits,
-    WindowWriter,
-    drawn_dataset,
-    read_windows,
-    replay_table,
-    window_signature,
-)
+from ..replay import ReplayLimits, TransitionReplay
 from .agent import Agent, Mode
 from .learning import make_optimizer
 from .losses.replicas import global_index
@@ -37,9 +28,6 @@ from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temp
 from .losses.transitions import counts
 from .ranges import check_ranges
 from .updates import CompiledUpdates
-
-_TABLE = "replay"
-_STEPS = 1  # Transitions in a window.
 
 
 class SacNetworks(tf.Module):
@@ -228,10 +216,6 @@ class Sac(Agent):
     torso: str = "auto"
     hidden_sizes: tuple[int, ...] = (256, 256)
 
-    @property
-    def _limits(self) -> ReplayLimits:
-        return ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
-
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
         if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
@@ -270,7 +254,7 @@ class Sac(Agent):
                 f"{self.torso}"
             )
         check_torso(layout.spec, self.torso)
-        self._limits.check(layout, self.batch_size, self.updates_per_call)
+        self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         return SacNetworks(
@@ -282,26 +266,9 @@ class Sac(Agent):
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
         return SacPolicy(networks, self.hold, mode)
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        drawn_at_once = self.updates_per_call * self.batch_size
-        return [replay_table(_TABLE, window_signature(layout, _STEPS), layout, self._limits, drawn_at_once)]
-
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> WindowWriter:
-        return WindowWriter(replay, layout, _TABLE, _STEPS, shard=layout.shard_of(actor))
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        dataset = drawn_dataset(
-            replay,
-            layout,
-            _TABLE,
-            window_signature(layout, _STEPS),
-            read=functools.partial(read_windows, layout=layout),
-            replica_batch=self.batch_size // layout.replicas,
-            updates_per_call=self.updates_per_call,
-        )
-        return ReplayDataset(dataset, _TABLE, self.updates_per_call * self.batch_size)
+    def make_replay(self, layout: Layout) -> TransitionReplay:
+        limits = ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
+        return TransitionReplay(layout, limits, self.batch_size, self.updates_per_call)
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> SacLearner:
         rates = (self.critic_learning_rate, self.actor_learning_rate, self.temperature_learning_rate)

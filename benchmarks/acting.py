@@ -25,6 +25,7 @@ from ..agents.impala import Impala
 from ..data import EnvironmentOutput, Layout
 from ..launch.experiment import Experiment
 from ..launch.program import POLICIES
+from ..replay import SequenceQueue, sequence_signature
 from .harness import Case
 from .side import Side
 
@@ -34,16 +35,13 @@ _ENDLESS = 10**9
 _SEED = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordingImpala(Impala):
-    """IMPALA whose replay takes all that comes and gives nothing out."""
+class WriteOnlyQueue(SequenceQueue):
+    """A queue that takes all items and yields none."""
 
-    def make_tables(self, layout: Layout) -> list[Any]:
+    def tables(self) -> list[Any]:
         import reverb
 
-        from ..replay import sequence_signature
-
-        (queue,) = super().make_tables(layout)
+        (queue,) = super().tables()
         room = 4
         return [
             reverb.Table(
@@ -52,9 +50,17 @@ class RecordingImpala(Impala):
                 remover=reverb.selectors.Fifo(),
                 max_size=room,
                 rate_limiter=reverb.rate_limiters.MinSize(room + 1),
-                signature=sequence_signature(layout, self.unroll_length, layout.envs_per_actor),
+                signature=sequence_signature(self.layout, self.length, self.layout.envs_per_actor),
             )
         ]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordingImpala(Impala):
+    """IMPALA whose replay takes all items and yields none."""
+
+    def make_replay(self, layout: Layout) -> WriteOnlyQueue:
+        return WriteOnlyQueue(**vars(super().make_replay(layout)))
 
 
 def experiment(library: Library, batch_size: int) -> Experiment:

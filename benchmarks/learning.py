@@ -29,7 +29,7 @@ from ..data import CallboardError, Layout
 from ..launch.devices import device_names, make_strategy
 from ..launch.experiment import Experiment
 from ..launch.program import learner_policy
-from ..replay import sequence_signature, window_signature
+from ..replay import SequenceQueue, TransitionReplay, sequence_signature
 from .harness import Case
 from .nodes import Nodes
 from .side import Side
@@ -44,36 +44,50 @@ _SPARE_CALLS = 6
 _WARM_UP_CALLS = 3
 
 
+class EndlessQueue(SequenceQueue):
+    """A queue that is never full."""
+
+    def tables(self) -> list[Any]:
+        import reverb
+
+        (queue,) = super().tables()
+        signature = sequence_signature(self.layout, self.length, self.layout.envs_per_actor)
+        return [reverb.Table.queue(queue.name, max_size=10**6, signature=signature)]
+
+
 @dataclasses.dataclass(frozen=True)
 class QueuedImpala(Impala):
     """IMPALA with a queue that is never full."""
 
-    def make_tables(self, layout: Layout) -> list[Any]:
+    def make_replay(self, layout: Layout) -> EndlessQueue:
+        return EndlessQueue(**vars(super().make_replay(layout)))
+
+
+class UnlimitedReplay(TransitionReplay):
+    """A replay that can be sampled as often as the learner likes."""
+
+    def tables(self) -> list[Any]:
         import reverb
 
-        (queue,) = super().make_tables(layout)
-        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
-        return [reverb.Table.queue(queue.name, max_size=10**6, signature=signature)]
+        (table,) = super().tables()
+        return [
+            reverb.Table(
+                table.name,
+                sampler=reverb.selectors.Prioritized(self.priority_exponent),
+                remover=reverb.selectors.Fifo(),
+                max_size=self.limits.size,
+                rate_limiter=reverb.rate_limiters.MinSize(self.limits.min_size),
+                signature=self.signature(),
+            )
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
 class UnlimitedApex(Apex):
     """Ape-X whose replay gives out as often as it is asked."""
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        import reverb
-
-        (table,) = super().make_tables(layout)
-        return [
-            reverb.Table(
-                table.name,
-                sampler=reverb.selectors.Prioritized(self.priority_exponent),
-                remover=reverb.selectors.Fifo(),
-                max_size=self.replay_size,
-                rate_limiter=reverb.rate_limiters.MinSize(self.min_replay_size),
-                signature=window_signature(layout, self.n_step, self.frame_stack),
-            )
-        ]
+    def make_replay(self, layout: Layout) -> UnlimitedReplay:
+        return UnlimitedReplay(**vars(super().make_replay(layout)))
 
 
 class Work(NamedTuple):
@@ -111,7 +125,7 @@ class Learning(Side):
         self.nodes.wait_for_replay()
         agent = self.experiment.agent
         self.layout = trace_layout(agent, self.nodes.layout, agent.make_networks(self.nodes.layout))
-        self._writer = agent.make_writer(self.nodes.replay(), self.layout, 0)
+        self._writer = agent.make_replay(self.layout).writer(self.nodes.replay(), 0)
         self._ticks = itertools.cycle(ticks_of(self.layout))
 
     def fill(self, items: float) -> None:
@@ -174,7 +188,7 @@ class ConstantLearning(Learning):
         self.fill(self.items(work.calls + _SPARE_CALLS))
 
         def dataset(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return agent.make_dataset(self.nodes.replay(), self.layout, input_context).dataset
+            return agent.make_replay(self.layout).dataset(self.nodes.replay(), input_context).dataset
 
         self._kept = iter(strategy.distribute_datasets_from_function(dataset))
         self._batch = itertools.repeat(next(self._kept))

@@ -39,19 +39,29 @@ WINDOWS, SEQUENCES, ONE_BY_ONE = "transitions", "sequences", "one at a time"
 
 
 @dataclasses.dataclass(frozen=True)
-class Tables:
-    """As much of an agent as a `ReplayServer` needs: tables that take all that comes."""
+class OpenReplay:
+    """As much of a replay kind as a `ReplayServer` needs: tables that take all that comes."""
 
-    def make_tables(self, layout: Layout) -> list[reverb.Table]:
+    layout: Layout
+
+    def tables(self) -> list[reverb.Table]:
         def table(name: str, size: int, signature: Any) -> reverb.Table:
             limiter = reverb.rate_limiters.MinSize(1)
             uniform, oldest = reverb.selectors.Uniform(), reverb.selectors.Fifo()
             return reverb.Table(name, uniform, oldest, size, limiter, signature=signature)
 
+        sequences = sequence_signature(self.layout, LENGTH, ENVIRONMENTS)
         return [
-            table(WINDOWS, CAPACITY, window_signature(layout, 1)),
-            table(SEQUENCES, CAPACITY // (LENGTH * ENVIRONMENTS), sequence_signature(layout, LENGTH, ENVIRONMENTS)),
+            table(WINDOWS, CAPACITY, window_signature(self.layout, 1)),
+            table(SEQUENCES, CAPACITY // (LENGTH * ENVIRONMENTS), sequences),
         ]
+
+
+class OpenAgent:
+    """As much of an agent as a `ReplayServer` needs."""
+
+    def make_replay(self, layout: Layout) -> OpenReplay:
+        return OpenReplay(layout)
 
 
 class Store:
@@ -126,7 +136,7 @@ class Row(NamedTuple):
 def measure(name: str, repeats: int, seconds: float) -> list[Row]:
     """All rates with observations of one kind."""
     layout = layout_of(OBSERVATIONS[name], ENVIRONMENTS)
-    server: Any = ReplayServer.remote(Tables(), layout)
+    server: Any = ReplayServer.remote(OpenAgent(), layout)
     store: Any = ray.remote(num_cpus=1)(Store).remote()
     writers: list[Any] = [ray.remote(num_cpus=1)(Writer).remote(layout) for _ in range(2)]
     rates: dict[tuple[str, int], list[float]] = collections.defaultdict(list)

@@ -19,7 +19,7 @@ from ..agents.weights import WeightClient
 from ..data import Layout
 from ..launch.actor import fetch_pause
 from ..launch.experiment import Experiment
-from ..replay import ReplayDataset, ReplayHandle, sequence_spec
+from ..replay import ReplayDataset, ReplayHandle, SequenceQueue, sequence_spec
 
 Specs = Sequence[tuple[tuple[int, ...], str]]
 """Shapes and dtypes of a policy's variables."""
@@ -28,17 +28,22 @@ _TICK_SECONDS = 0.01
 _CALL_SECONDS = 5.0
 
 
-@dataclasses.dataclass(frozen=True)
-class ConstantImpala(Impala):
-    """IMPALA whose learner learns the same batch of zeros for ever, and needs no actor."""
+class ConstantQueue(SequenceQueue):
+    """Yields the same batch of zeros for ever."""
 
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        sample = sequence_spec(layout._replace(state=()), self.unroll_length, self.batch_size)
+    def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
+        sample = sequence_spec(self.layout._replace(state=()), self.length, self.batch_size)
         zeros = tree.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), sample)
         dataset = tf.data.Dataset.from_tensors(zeros).repeat()
         return ReplayDataset(dataset, "queue", 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstantImpala(Impala):
+    """IMPALA whose learner learns from the same batch of zeros for ever, and needs no actor."""
+
+    def make_replay(self, layout: Layout) -> ConstantQueue:
+        return ConstantQueue(**vars(super().make_replay(layout)))
 
 
 def experiment(torso: str) -> Experiment:

@@ -9,7 +9,6 @@ Without importance weights, it is best to learn from what the policy does now: a
 
 import dataclasses
 import functools
-from typing import Any
 
 import tensorflow as tf
 from dm_env import specs
@@ -23,15 +22,7 @@ from callboard.data import CallboardError, EnvironmentOutput, Layout, Nest, Samp
 from callboard.networks.defaults import policy_value_network
 from callboard.networks.distributions import Categorical
 from callboard.networks.network import Inputs, Network
-from callboard.replay import (
-    ReplayDataset,
-    ReplayHandle,
-    SequenceWriter,
-    items_per_batch,
-    queue_dataset,
-    queue_table,
-    sequence_signature,
-)
+from callboard.replay import SequenceQueue
 
 
 class ReinforcePolicy(tf.Module):
@@ -81,7 +72,7 @@ class Reinforce(Agent):
     def check(self, layout: Layout) -> None:
         if not isinstance(layout.spec.action, specs.DiscreteArray):
             raise CallboardError("this REINFORCE has a categorical policy and needs one discrete action")
-        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
+        self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> Network:
         return policy_value_network(layout.spec, hidden_sizes=self.hidden_sizes)
@@ -89,20 +80,9 @@ class Reinforce(Agent):
     def make_policy(self, networks: Network, mode: Mode) -> ReinforcePolicy:
         return ReinforcePolicy(networks, mode)
 
-    def make_tables(self, layout: Layout) -> list[Any]:
-        items = items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas)
-        signature = sequence_signature(layout, self.unroll_length, layout.envs_per_actor)
-        # One batch may wait: what is learnt from should come from the policy that learns.
-        return [queue_table("queue", signature, max(1, int(items)), batches=1)]
-
-    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int) -> SequenceWriter:
-        return SequenceWriter(replay, layout, "queue", self.unroll_length, self.unroll_length, actor % layout.shards)
-
-    def make_dataset(
-        self, replay: ReplayHandle, layout: Layout, input_context: tf.distribute.InputContext
-    ) -> ReplayDataset:
-        dataset = queue_dataset(replay, layout, "queue", self.unroll_length, self.batch_size // layout.replicas)
-        return ReplayDataset(dataset, "queue", items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas))
+    def make_replay(self, layout: Layout) -> SequenceQueue:
+        # One batch may wait: the policy that acts should be the one that learns.
+        return SequenceQueue(layout, self.unroll_length, self.batch_size, batches=1)
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from ..agents import Agent
 from ..agents.acting import Actor, Episode
-from ..agents.agent import Writer
 from ..agents.weights import WeightClient
 from ..data import Layout, Nest, Record, Version
-from ..replay import ReplayHandle
+from ..replay import ReplayHandle, Writer
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
@@ -73,7 +72,7 @@ class ActorWriter:
         self._writer.append(record, state)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
-        """See `agents.agent.Writer`."""
+        """See `replay.Writer`."""
         return self._writer.ready(timeout, max_pending)
 
     def close(self) -> None:
@@ -112,9 +111,9 @@ class ActorWriter:
 
     def _begin(self) -> None:
         self._life = self._replay.life(self._shard)
-        pace = self._agent.pace(self._layout)
-        self._pacer = None if pace is None else Pacer(pace, self._index)
-        self._writer: Writer = self._agent.make_writer(self._replay, self._layout, self._index)
+        replay = self._agent.make_replay(self._layout)
+        self._pacer = None if replay.pace is None else Pacer(replay.pace, self._index)
+        self._writer: Writer = replay.writer(self._replay, self._index)
 
     def _may_begin(self, pacer: Pacer, version: Version) -> bool:
         if pacer.may_begin(version):

@@ -21,12 +21,12 @@ def distributed_batches(
     """An iterable of batches, each shared by the replicas; `made` is called with the dataset that it reads."""
     if strategy is tf.distribute.get_strategy() and not tf.config.list_logical_devices("GPU"):
         # The processor alone: what shares batches out, and brings them to other devices, takes four times as long.
-        dataset = agent.make_dataset(replay, layout, tf.distribute.InputContext())
+        dataset = agent.make_replay(layout).dataset(replay, tf.distribute.InputContext())
         made(dataset)
         return Elements(dataset.dataset)
 
     def of_pipeline(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-        dataset = agent.make_dataset(replay, layout, input_context)
+        dataset = agent.make_replay(layout).dataset(replay, input_context)
         made(dataset)
         if input_context.num_input_pipelines == 1:
             return dataset.dataset

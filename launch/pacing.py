@@ -2,8 +2,8 @@
 
 import time
 
-from ..agents.agent import Pace
 from ..data import Version
+from ..replay import Pace
 
 _PATIENCE_SECONDS = 1.0
 

@@ -32,7 +32,7 @@ class ReplayRole(LinkedRole):
         self._directory = run.directory.replay(shard)
         self._shard = shard
         # What must be learnt from while it is new is worth nothing later.
-        self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.pace(run.layout) is None
+        self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.make_replay(run.layout).pace is None
         self._server: reverb.Server | None = None
         self.tables_at_start: dict[str, Any] = {}
         """What `tables` gave before anybody else came."""
@@ -43,7 +43,7 @@ class ReplayRole(LinkedRole):
             use_one_arena()
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
-        tables = agent.make_tables(layout)
+        tables = agent.make_replay(layout).tables()
         self._server = start_server(tables, self.context.port, self._directory, restore=self._keeps)
         self._client = self._server.localhost_client()
         self.tables_at_start = self._first_tables()

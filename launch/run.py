@@ -223,6 +223,6 @@ def _check_run_fits(
             f"the replay of the run was kept in {shards} shard(s): go on with replay_shards {shards}, or begin "
             f"with an empty replay by removing {directory.path / 'replay'}"
         )
-    tables = agent.make_tables(trace_layout(agent, layout, networks))
+    tables = agent.make_replay(trace_layout(agent, layout, networks)).tables()
     for shard in kept:
         check_settings(directory.replay(shard), tables)

@@ -4,7 +4,7 @@ Every tick is stored once.  Items are slices of chunks, so items that overlap sh
 """
 
 from .checkpoints import check_settings, latest_checkpoint, save_shard
-from .datasets import ReplayDataset, items_per_batch, queue_dataset
+from .datasets import queue_dataset
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
@@ -12,27 +12,39 @@ from .malloc import use_one_arena
 from .priorities import PriorityUpdater, UpdateCounts
 from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
 from .reader import BatchReader, ReaderStopped
+from .replay_protocol import Pace, Replay, ReplayDataset, Writer
+from .sampled_replay import SampledReplay
+from .sequence_queue import SequenceQueue, items_per_batch
+from .sequence_replay import SequenceReplay
 from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .server import start_server
 from .shards import drawn_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
 from .tables import ReplayLimits, queue_table, replay_table
+from .transition_replay import TransitionReplay
 from .windows import WindowWriter, read_windows, window_signature
 
 __all__ = [
     "BatchReader",
     "Heartbeat",
+    "Pace",
     "PrioritisedSequenceWriter",
     "PriorityUpdater",
     "ReaderStopped",
+    "Replay",
     "ReplayDataset",
     "ReplayHandle",
     "ReplayItem",
     "ReplayLimits",
+    "SampledReplay",
     "SequenceItem",
+    "SequenceQueue",
+    "SequenceReplay",
     "SequenceWriter",
+    "TransitionReplay",
     "UpdateCounts",
     "WindowWriter",
+    "Writer",
     "check_settings",
     "check_stack",
     "drawn_dataset",

@@ -1,59 +1,15 @@
 """Datasets: from replay items to time-major batches, one replica's share at a time."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import reverb
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Layout, Sample
+from ..data import Layout, Sample
 from .handle import ReplayHandle
 from .inline import map_inline
 from .sequences import SequenceColumns, SequenceItem
-
-
-class ReplayDataset(NamedTuple):
-    """A dataset, and what one element of it takes from replay: a batch, or as many as are learnt from in a call."""
-
-    dataset: tf.data.Dataset
-    table: str
-    items_per_batch: float
-    """Items that one element takes from `table`; below 1 where an item serves several."""
-
-
-def items_per_batch(batch_size: int, envs_per_item: int, replicas: int, updates_per_call: int = 1) -> float:
-    """Items of `envs_per_item` sequences that make one global batch of `batch_size` sequences.
-
-    Raises:
-      CallboardError: the batch, or those that are learnt from in a call, cannot be formed from whole items, or not be
-        shared evenly by the replicas.
-    """
-    if batch_size % replicas:
-        raise CallboardError(
-            f"a batch of {batch_size} sequences cannot be shared by {replicas} learner devices: "
-            f"make agent.batch_size a multiple of {replicas}"
-        )
-    share = batch_size // replicas
-    if share % envs_per_item and envs_per_item % share:
-        forms = [
-            size * replicas
-            for size in range(1, share + envs_per_item + 1)
-            if size % envs_per_item == 0 or envs_per_item % size == 0
-        ]
-        lower = max((size for size in forms if size < batch_size), default=None)
-        upper = min(size for size in forms if size > batch_size)
-        raise CallboardError(
-            f"a batch of {batch_size} sequences cannot be formed from items of {envs_per_item} environments "
-            f"for {replicas} learner device(s): set agent.batch_size to "
-            + (f"{upper}" if lower is None else f"{lower} or {upper}")
-        )
-    at_once = share * updates_per_call
-    if at_once % envs_per_item and envs_per_item % at_once:
-        raise CallboardError(
-            f"{updates_per_call} batches of {share} sequences for each learner device cannot be formed from items of "
-            f"{envs_per_item} environments: make agent.updates_per_call a multiple of {envs_per_item // share}"
-        )
-    return batch_size / envs_per_item
 
 
 def queue_dataset(

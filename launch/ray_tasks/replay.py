@@ -28,7 +28,7 @@ class ReplayServer:
         self._port = reserve_among(RAY_PORTS)
         # Nothing is kept in the directory: it need not be there any longer than the server takes to start.
         with tempfile.TemporaryDirectory() as directory:
-            tables = agent.make_tables(layout)
+            tables = agent.make_replay(layout).tables()
             self._server = start_server(tables, self._port.port, pathlib.Path(directory), restore=False)
 
     def where(self) -> tuple[str, str]:

@@ -284,13 +284,13 @@ class Loop:
         self.networks = agent.make_networks(layout)
         self.learner = agent.make_learner(self.networks, strategy, layout)
         layout = trace_layout(agent, layout, self.networks)
-        self.server = start_server(agent.make_tables(layout), None, directory)
+        self.server = start_server(agent.make_replay(layout).tables(), None, directory)
         self.replay = ReplayHandle(lambda: [f"localhost:{self.server.port}"])
         policy = CompiledPolicy(agent.make_policy(self.networks, "train"), layout, np.arange(4), seed=1)
-        self.actor = Actor(environment, policy, agent.make_writer(self.replay, layout, 0))
+        self.actor = Actor(environment, policy, agent.make_replay(layout).writer(self.replay, 0))
         self.batches = BatchReader(
             lambda: strategy.distribute_datasets_from_function(
-                lambda context: agent.make_dataset(self.replay, layout, context).dataset
+                lambda context: agent.make_replay(layout).dataset(self.replay, context).dataset
             ),
             stopped=lambda: False,
         )

@@ -158,16 +158,16 @@ def first_batch(environment, directory) -> Sample:
     """What the learner is given of an actor's first ticks, through a replay server."""
     network = acting_network()
     layout = trace_layout(AGENT, layout_of(environment.spec), network)
-    server = start_server(AGENT.make_tables(layout), None, directory)
+    server = start_server(AGENT.make_replay(layout).tables(), None, directory)
     replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
-    writer = AGENT.make_writer(replay, layout, 0)
+    writer = AGENT.make_replay(layout).writer(replay, 0)
     # Without sampling: the same observation gives the same action in every interface.
     policy = CompiledPolicy(AGENT.make_policy(network, "evaluate"), layout, np.arange(2), seed=1)
     actor = Actor(environment, policy, writer)
     for _ in range(AGENT.unroll_length + 1):
         actor.step()
         assert writer.ready(timeout=10.0, max_pending=0)
-    batches = iter(AGENT.make_dataset(replay, layout, tf.distribute.InputContext()).dataset)
+    batches = iter(AGENT.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset)
     sample = next(batches)
     writer.close()
     server.stop()

@@ -40,11 +40,11 @@ def sequences(agent: Ppo, env: str, number: int, directory: pathlib.Path) -> tup
     tf.keras.utils.set_random_seed(1)
     networks = agent.make_networks(layout)
     layout = trace_layout(agent, layout, networks)
-    server = start_server(agent.make_tables(layout), None, directory)
+    server = start_server(agent.make_replay(layout).tables(), None, directory)
     replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
     policy = CompiledPolicy(agent.make_policy(networks, "train"), layout, np.arange(2), seed=1)
-    actor = Actor(environment, policy, agent.make_writer(replay, layout, 0))
-    batches = iter(agent.make_dataset(replay, layout, tf.distribute.InputContext()).dataset)
+    actor = Actor(environment, policy, agent.make_replay(layout).writer(replay, 0))
+    batches = iter(agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset)
     samples = []
     for sequence in range(number):
         actor.version = Version(0, sequence)

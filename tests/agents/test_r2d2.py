@@ -306,10 +306,10 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     networks = agent.make_networks(layout)
     agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     layout = trace_layout(agent, layout, networks)
-    server = start_server(agent.make_tables(layout), None, tmp_path)
+    server = start_server(agent.make_replay(layout).tables(), None, tmp_path)
     replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
     policy = CompiledPolicy(agent.make_policy(networks, "train"), layout, np.arange(4), seed=1)
-    actor = Actor(environment, policy, agent.make_writer(replay, layout, 0))
+    actor = Actor(environment, policy, agent.make_replay(layout).writer(replay, 0))
     # Enough for 12 sequences of each environment: less than the limiter lets in.
     for _ in range(SMALL.burn_in + SMALL.trace_length + 1 + 11 * SMALL.period):
         actor.step()
@@ -317,7 +317,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     actor.writer.close()
     assert actor.writer.items_written == 48
     reader = BatchReader(
-        lambda: agent.make_dataset(replay, layout, tf.distribute.InputContext()).dataset, lambda: False
+        lambda: agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset, lambda: False
     )
     sample = next(reader)
     reader.close()
@@ -353,7 +353,7 @@ def test_the_state_and_what_replay_keeps_of_it():
     layout = trace_layout(agent, layout, agent.make_networks(layout))
     assert layout.state.frames == (tf.TensorSpec((6, 6, 3), tf.uint8),)
     assert layout.state.previous_action == tf.TensorSpec((), tf.int64)
-    (table,) = agent.make_tables(layout)
+    (table,) = agent.make_replay(layout).tables()
     # The bytes of the core's two vectors and of the action, but no frames.
     assert table.info.signature.state.shape == (2 * LSTM * 4 + 8,)
     # One frame to each of 11 observations, and three before them.  The rest of a tick: age, flags, action, reward,

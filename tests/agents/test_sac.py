@@ -194,7 +194,7 @@ def test_a_policy_that_holds_has_a_state_of_actions_that_replay_does_not_keep():
     layout = trace_layout(agent, layout, agent.make_networks(layout))
     assert layout.record.action == tf.TensorSpec((2, 2), tf.float64) and layout.record.extras == ()
     assert [leaf.shape for leaf in tree.flatten(layout.state)] == [(4,), ()]
-    (table,) = agent.make_tables(layout)
+    (table,) = agent.make_replay(layout).tables()
     assert tree.flatten(table.info.signature.state) == []
 
 

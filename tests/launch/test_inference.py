@@ -40,13 +40,14 @@ class Tapped:
 def tap(agent, monkeypatch):
     """Keeps what the agent's writers are given: lists of records and states, one to each writer, by actor."""
     kept = {}
-    make_writer = agent.make_writer
+    kind = type(agent().make_replay(None)) if isinstance(agent, type) else type(agent.make_replay(None))
+    make_writer = kind.writer
 
-    def tapped(self, replay, layout, actor):
+    def tapped(self, replay, actor):
         kept.setdefault(actor, []).append([])
-        return Tapped(make_writer(self, replay, layout, actor), kept[actor][-1])
+        return Tapped(make_writer(self, replay, actor), kept[actor][-1])
 
-    monkeypatch.setattr(agent, "make_writer", tapped)
+    monkeypatch.setattr(kind, "writer", tapped)
     return kept
 
 

@@ -6,9 +6,9 @@ import signal
 import numpy as np
 import pytest
 
-from callboard.agents.agent import Pace
 from callboard.data import Version
 from callboard.launch.pacing import Pacer
+from callboard.replay import Pace
 
 
 def unroll(pacer, length=3):

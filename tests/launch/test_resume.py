@@ -71,7 +71,7 @@ def test_everything_goes_on(interrupted, start):
     assert status["learner_steps"] == steps
 
     (restored,) = replay.tables_at_start.values()
-    learns_from_old = experiment.agent.pace(experiment.layout()) is None
+    learns_from_old = experiment.agent.make_replay(experiment.layout()).pace is None
     assert restored.current_size == (items if learns_from_old else 0)
     if restored.max_times_sampled == 0:
         # What may be drawn again and again is learnt from at once: nothing is inserted here.

@@ -1,0 +1,85 @@
+"""Replay that is sampled many times, by priority or uniformly: what transition and sequence replay share."""
+
+import abc
+import dataclasses
+from typing import Any
+
+import reverb
+import tensorflow as tf
+
+from ..data import Layout, Nest, Sample
+from .environment_writers import ReplayItem
+from .handle import ReplayHandle
+from .items import Priority
+from .replay_protocol import ReplayDataset, Writer
+from .shards import drawn_dataset
+from .tables import ReplayLimits, replay_table
+
+TABLE = "replay"
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledReplay(abc.ABC):
+    """A replay of items of single environments, each with a priority of its own.
+
+    Attributes:
+      layout: of the run; with record and state, except for `check`.
+      limits: how many items it holds over all shards, and how often each is sampled.
+      batch_size: items in a learner step, over all replicas.
+      updates_per_call: batches that one element of the dataset holds side by side.
+      priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples them uniformly.
+      first_priority: computes the priorities of new items; None makes all of them 1.
+      stack: newest images that the network sees at a time; each image is stored once.
+    """
+
+    layout: Layout
+    limits: ReplayLimits
+    batch_size: int
+    updates_per_call: int = 1
+    priority_exponent: float = 0.0
+    first_priority: Priority | None = None
+    stack: int = 1
+
+    @property
+    def pace(self) -> None:
+        """Actors are held back by the tables' rate limiters alone."""
+        return None
+
+    def check(self) -> None:
+        self.limits.check(self.layout, self.batch_size, self.updates_per_call)
+
+    def tables(self) -> list[reverb.Table]:
+        sampled_at_once = self.updates_per_call * self.batch_size
+        return [
+            replay_table(TABLE, self.signature(), self.layout, self.limits, sampled_at_once, self.priority_exponent)
+        ]
+
+    def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
+        dataset = drawn_dataset(
+            replay,
+            self.layout,
+            TABLE,
+            self.signature(),
+            read=self.read,
+            replica_batch=self.batch_size // self.layout.replicas,
+            updates_per_call=self.updates_per_call,
+            priority_exponent=self.priority_exponent,
+        )
+        return ReplayDataset(dataset, TABLE, self.updates_per_call * self.batch_size)
+
+    @abc.abstractmethod
+    def signature(self) -> ReplayItem:
+        """The `tf.TensorSpec` nest of one item."""
+
+    @abc.abstractmethod
+    def read(self, item: ReplayItem) -> Sample:
+        """The time-major `Sample` of a batch of items `[B, ...]`."""
+
+    @abc.abstractmethod
+    def writer(self, replay: ReplayHandle, actor: int) -> Writer:
+        """The writer of the actor with index `actor`."""
+
+
+def unchanged(state: Nest) -> Any:
+    """All of the recurrent state."""
+    return state

@@ -1,0 +1,119 @@
+"""A first-in-first-out queue of sequences: each is learned from once, in the order in which it was written."""
+
+import dataclasses
+
+import reverb
+import tensorflow as tf
+
+from ..data import CallboardError, Layout
+from .datasets import queue_dataset
+from .handle import ReplayHandle
+from .replay_protocol import Pace, ReplayDataset
+from .sequences import SequenceWriter, sequence_signature
+from .tables import queue_table
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceQueue:
+    """A queue of sequences for agents that learn from each of them once (IMPALA, PPO).
+
+    An item holds the sequences of all environments of an actor.
+
+    Attributes:
+      layout: of the run; with record and state, except for `check`.
+      length: transitions in a sequence (T).
+      batch_size: sequences in a learner step, over all replicas.
+      batches: batches that may wait in the queue.  More of them mean older behavior policies.
+      updates_per_call: batches that one element of the dataset holds side by side.
+      max_policy_lag: learner steps by which actors may run ahead, see `Pace`; None does not hold them back.  With a
+        limit every learner has a queue of its own, sequences share no observation, and an element of the dataset is a
+        part of a replica's share (`part_size`) rather than the whole of it.
+    """
+
+    layout: Layout
+    length: int
+    batch_size: int
+    batches: int = 2
+    updates_per_call: int = 1
+    max_policy_lag: int | None = None
+
+    @property
+    def pace(self) -> Pace | None:
+        if self.max_policy_lag is None:
+            return None
+        environments = self.layout.actors * self.layout.envs_per_actor
+        return Pace(self.max_policy_lag, self.length, items_per_actor=self.batch_size // environments)
+
+    @property
+    def part_size(self) -> int:
+        """Sequences in one element of the dataset."""
+        share = self.batch_size // self.layout.replicas
+        return self.updates_per_call * share if self.max_policy_lag is None else min(self.layout.envs_per_actor, share)
+
+    def check(self) -> None:
+        if self.layout.shards != 1:
+            raise CallboardError(f"the agent reads from one queue: set replay_shards to 1, not {self.layout.shards}")
+        layout = self.layout
+        items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)
+
+    def tables(self) -> list[reverb.Table]:
+        signature = sequence_signature(self.layout, self.length, self.layout.envs_per_actor)
+        items = max(1, int(self._items_per_step / self._tables))
+        return [queue_table(self._table(number), signature, items, self.batches) for number in range(self._tables)]
+
+    def writer(self, replay: ReplayHandle, actor: int) -> SequenceWriter:
+        # With a pace, the observation that ends a sequence is written again as the first of the next.
+        period = self.length if self.max_policy_lag is None else self.length + 1
+        return SequenceWriter(replay, self.layout, self._table(actor % self._tables), self.length, period=period)
+
+    def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
+        table = self._table(input_context.input_pipeline_id % self._tables)
+        dataset = queue_dataset(replay, self.layout, table, self.length, self.part_size)
+        return ReplayDataset(dataset, table, self.updates_per_call * self._items_per_step / self._tables)
+
+    @property
+    def _items_per_step(self) -> float:
+        """Items that all learners together take for one learner step; below 1 where an item serves several."""
+        return self.batch_size / self.layout.envs_per_actor
+
+    @property
+    def _tables(self) -> int:
+        return 1 if self.max_policy_lag is None else self.layout.learners
+
+    def _table(self, number: int) -> str:
+        return "queue" if self._tables == 1 else f"queue_{number}"
+
+
+def items_per_batch(batch_size: int, envs_per_item: int, replicas: int, updates_per_call: int = 1) -> float:
+    """Items of `envs_per_item` sequences that make one global batch of `batch_size` sequences.
+
+    Raises:
+      CallboardError: the batch, or those that are learnt from in a call, cannot be formed from whole items, or not be
+        shared evenly by the replicas.
+    """
+    if batch_size % replicas:
+        raise CallboardError(
+            f"a batch of {batch_size} sequences cannot be shared by {replicas} learner devices: "
+            f"make agent.batch_size a multiple of {replicas}"
+        )
+    share = batch_size // replicas
+    if share % envs_per_item and envs_per_item % share:
+        forms = [
+            size * replicas
+            for size in range(1, share + envs_per_item + 1)
+            if size % envs_per_item == 0 or envs_per_item % size == 0
+        ]
+        lower = max((size for size in forms if size < batch_size), default=None)
+        upper = min(size for size in forms if size > batch_size)
+        raise CallboardError(
+            f"a batch of {batch_size} sequences cannot be formed from items of {envs_per_item} environments "
+            f"for {replicas} learner device(s): set agent.batch_size to "
+            + (f"{upper}" if lower is None else f"{lower} or {upper}")
+        )
+    at_once = share * updates_per_call
+    if at_once % envs_per_item and envs_per_item % at_once:
+        raise CallboardError(
+            f"{updates_per_call} batches of {share} sequences for each learner device cannot be formed from items of "
+            f"{envs_per_item} environments: make agent.updates_per_call a multiple of {envs_per_item // share}"
+        )
+    return batch_size / envs_per_item
