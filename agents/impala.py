@@ -50,7 +50,11 @@ class ImpalaPolicy(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Impala(Agent):
-    """The recipe of IMPALA.  Defaults are the paper's for Atari (table G.1) where it names one.
+    """The agent IMPALA.  Defaults are the paper's for Atari (table G.1) where it names one, except for `reward_clip`.
+
+    The loss is a sum over time and batch, as in the paper, and so are the gradients that `max_gradient_norm` and
+    `optimizer_epsilon` belong to: with another `unroll_length` or `batch_size` they weigh differently.  The recipe
+    `impala-atari` adds what the paper has for Atari only.  docs/defaults.md shows all defaults beside the papers'.
 
     Attributes:
       unroll_length: transitions in a sequence (T).
@@ -64,20 +68,22 @@ class Impala(Agent):
       clip_c: c-bar, the clip of the trace coefficients.
       clip_policy_gradient_rho: the clip of importance weights in the policy gradient.
       lambda_: λ of the trace coefficients; 1 in the paper.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.  The paper clips
+        those of Atari to [-1, 1], which would change other tasks.
       optimizer: rmsprop or adam.
       learning_rate: at the beginning.
       learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
         include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
         before the run's last environment step.
-      rmsprop_decay: of the moving average of squared gradients.
-      optimizer_epsilon: added to the denominator of the update.
+      rmsprop_decay: of the moving average of squared gradients, which begins at 1, as in TensorFlow 1.
+      optimizer_epsilon: added to that average, under the root, by RMSProp, and to the denominator by Adam.  0.01 is
+        the paper's for Atari; its authors' code, which is for DMLab, has 0.1.
       max_gradient_norm: global norm to which gradients are clipped.
       normalize_observations: whether the network sees observations of zero mean and unit variance, by running
-        statistics of what the learner has seen.
+        statistics of what the learner has seen.  Images of bytes are left as they are.
       torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
-      core: none or lstm.
-      hidden_sizes: layers of the MLP for vector observations.
+      core: none or lstm.  The LSTM sees the features alone; the paper's also sees the previous action and reward.
+      hidden_sizes: layers of the MLP for vector observations, of which the paper has none.
       lstm_size: units of the LSTM core.
     """
 
@@ -97,12 +103,12 @@ class Impala(Agent):
     learning_rate: float = 6e-4
     learning_rate_decay: bool = True
     rmsprop_decay: float = 0.99
-    optimizer_epsilon: float = 0.1
+    optimizer_epsilon: float = 0.01
     max_gradient_norm: float = 40.0
-    normalize_observations: bool = False
+    normalize_observations: bool = True
     torso: str = "auto"
     core: Literal["none", "lstm"] = "none"
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[int, ...] = (256, 256)
     lstm_size: int = 256
 
     def check(self, layout: Layout) -> None:
@@ -201,22 +207,27 @@ class Impala(Agent):
             clip_policy_gradient_rho=self.clip_policy_gradient_rho,
             lambda_=self.lambda_,
         )
-        # Divided by T times the global B, not by the transitions that count in this replica: so that the sum over the
-        # replicas is the loss of the whole batch.
-        scale = 1.0 / (self.unroll_length * self.batch_size)
 
-        def mean(per_element: tf.Tensor) -> tf.Tensor:
-            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+        def total(per_element: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_sum(tf.cast(per_element, dtype))
 
-        policy_part = mean(policy_gradient_loss(log_prob_t, targets.advantages, counts_t))
-        baseline_part = mean(value_loss(outputs.value[:-1], targets.vs, counts_t))
-        entropy_part = mean(entropy_loss(target_policy.entropy(), counts_t))
+        # Sums over time and batch, as in the paper.  What the torso adds is for one transition.
+        policy_part = total(policy_gradient_loss(log_prob_t, targets.advantages, counts_t))
+        baseline_part = total(value_loss(outputs.value[:-1], targets.vs, counts_t))
+        entropy_part = total(entropy_loss(target_policy.entropy(), counts_t))
+        transitions = self.unroll_length * self.batch_size
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
-        loss += network.regularization_loss()
+        loss += transitions * network.regularization_loss()
+
+        # Divided by T times the global B, not by the valid transitions of this replica: so that the sum over the
+        # replicas is the mean of the whole batch.
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return total(per_element) / transitions
+
         metrics = {
-            "policy_loss": policy_part,
-            "baseline_loss": baseline_part,
-            "entropy": -entropy_part,
+            "policy_loss": policy_part / transitions,
+            "baseline_loss": baseline_part / transitions,
+            "entropy": -entropy_part / transitions,
             "importance_weight": mean(tf.where(counts_t, tf.exp(log_rho_t), 0.0)),
             "value": mean(outputs.value[:-1]),
             "counting_transitions": mean(counts_t),

@@ -14,12 +14,12 @@ Loss = Callable[[Any], tuple[tf.Tensor, Mapping[str, tf.Tensor]]]
 class GradientLearner(tf.Module):
     """A learner whose step is one gradient of one batch.
 
-    An update does not depend on the number of replicas: the loss of a replica is a *sum* over its share divided by the
-    size of the *global* batch, gradients are summed over the replicas, and clipped after that.
+    An update does not depend on the number of replicas: the loss of a replica is a *sum* over its share, divided by
+    nothing or by the size of the *global* batch; gradients are summed over the replicas, and clipped after that.
 
     Args:
-      loss: takes one replica's share of a batch and returns its part of the loss, and of metrics that add up over the
-        replicas, both already divided by the size of the global batch.
+      loss: takes one replica's share of a batch and returns its part of the loss, and of metrics: both add up over the
+        replicas to those of the global batch.
       variables: what is trained.
       optimizer: applies the gradients.
       strategy: whose scope the networks and the optimizer were made in.
@@ -74,6 +74,21 @@ class GradientLearner(tf.Module):
         return {**metrics, "loss": loss, "gradient_norm": norm}
 
 
+class RMSProp(tf.keras.optimizers.RMSprop):
+    """RMSProp as in TensorFlow 1, whose moving averages of squared gradients begin at 1.
+
+    Keras begins them at 0, and its first step is `1 / sqrt(1 - rho)` learning rates long for every parameter, however
+    small its gradient.
+    """
+
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
+        built = getattr(self, "_built", False)
+        super().build(var_list)
+        if not built:
+            for average in self._velocities:
+                average.assign(tf.ones_like(average))
+
+
 def make_optimizer(
     name: Literal["rmsprop", "adam"], learning_rate: float, decay_steps: int | None, decay: float, epsilon: float
 ) -> tf.keras.optimizers.Optimizer:
@@ -84,7 +99,7 @@ def make_optimizer(
       learning_rate: at the beginning.
       decay_steps: learner steps over which the learning rate falls linearly to 0; None keeps it constant.
       decay: of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
-      epsilon: added to the denominator by Adam, and under its root by RMSProp, as in the IMPALA paper's.
+      epsilon: added to the denominator by Adam, and under its root by RMSProp, as in TensorFlow 1.
     """
     # A schedule even where it is constant: a learning rate that is a variable would come back from a checkpoint, and a
     # run that is resumed with another one would go on with the old.
@@ -94,4 +109,4 @@ def make_optimizer(
     )
     if name == "adam":
         return tf.keras.optimizers.Adam(rate, epsilon=epsilon, jit_compile=False)
-    return tf.keras.optimizers.RMSprop(rate, rho=decay, epsilon=epsilon, jit_compile=False)
+    return RMSProp(rate, rho=decay, epsilon=epsilon, jit_compile=False)

@@ -107,7 +107,9 @@ class R2D2(Agent):
       learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
         include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
         before the run's last environment step.
-      optimizer_epsilon: added to the denominator of the update.
+      optimizer_epsilon: added to the denominator of the update.  Like `max_gradient_norm` it belongs to gradients of a
+        loss that is a sum over the `trace_length` steps of a sequence and a mean over sequences, as in the authors'
+        published code (SEED RL).
       max_gradient_norm: global norm to which gradients are clipped.
       frame_stack: newest images that the network sees at a time; replay holds each of them once.
       torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
@@ -268,7 +270,8 @@ class R2D2(Agent):
             size = self.batch_size * (self.trace_length if per_element.shape.rank == 2 else 1)
             return tf.reduce_sum(tf.cast(per_element, delta_t.dtype)) / size
 
-        loss = mean(td_loss(delta_t, weight)) + networks.online.regularization_loss()
+        # A mean over sequences of sums over time.  What the torso adds is for one transition.
+        loss = self.trace_length * (mean(td_loss(delta_t, weight)) + networks.online.regularization_loss())
         value_t = tf.reduce_max(q_online[:-1], axis=-1)
         metrics = {
             "td_error": mean(tf.abs(delta_t)),

@@ -72,7 +72,7 @@ def experiment(library: Library, batch_size: int) -> Experiment:
         "atari": ("ALE/Breakout-v5", {}, "nature"),
     }[library]
     return Experiment(
-        RecordingImpala(torso=torso, batch_size=batch_size),
+        RecordingImpala(torso=torso, hidden_sizes=(64, 64), normalize_observations=False, batch_size=batch_size),
         env,
         env_options=cast(dict[str, Any], options),
         seed=_SEED,

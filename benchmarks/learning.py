@@ -201,7 +201,7 @@ def work(quick: bool) -> dict[str, Work]:
     """What is measured, by name."""
     size = 1_000 if quick else 20_000
     updates = 2 if quick else _UPDATES_PER_CALL
-    mlp = QueuedImpala(torso="mlp", updates_per_call=updates)
+    mlp = QueuedImpala(torso="mlp", hidden_sizes=(64, 64), normalize_observations=False, updates_per_call=updates)
     one = dataclasses.replace(mlp, updates_per_call=1)
     apex = UnlimitedApex(batch_size=256, updates_per_call=updates, replay_size=size, min_replay_size=size // 2)
     return {

@@ -50,7 +50,13 @@ def experiment(torso: str) -> Experiment:
     """The run whose learner is measured; with a large network its steps are small, for it makes few."""
     env, length, batch_size = ("CartPole-v1", 20, 32) if torso == "mlp" else ("procgen:coinrun", 1, 1)
     return Experiment(
-        ConstantImpala(torso=torso, unroll_length=length, batch_size=batch_size),
+        ConstantImpala(
+            torso=torso,
+            hidden_sizes=(64, 64),
+            normalize_observations=False,
+            unroll_length=length,
+            batch_size=batch_size,
+        ),
         env,
         actors=1,
         envs_per_actor=batch_size,

@@ -1,7 +1,7 @@
 """The terms of an actor-critic loss, element by element.
 
-Each function gives `[T, B]`, 0 where the transition does not count.  The learner adds them up and divides by T * B of
-the global batch, so that the update does not depend on how the batch is spread over replicas.
+Each function gives `[T, B]`, 0 where the transition is not valid.  The learner adds them up over all replicas, and may
+divide by T * B of the global batch, so that the update does not depend on how the batch is spread over replicas.
 """
 
 from typing import Any

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
 from dm_env import specs as dm_specs
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -191,7 +192,6 @@ def learner_targets(network: TableNetwork, sample: Sample) -> list[dict[tuple[in
         loss, _ = AGENT.loss(network, sample)
     outputs = network.outputs
     by_logits, by_value = (gradient.numpy() for gradient in tape.gradient(loss, [outputs.logits, outputs.value]))
-    size = AGENT.unroll_length * AGENT.batch_size
     probabilities = tf.nn.softmax(outputs.logits).numpy()
     # The observation that ends the sequence is only bootstrapped from.
     assert not by_value[-1].any() and not by_logits[-1].any()
@@ -200,8 +200,8 @@ def learner_targets(network: TableNetwork, sample: Sample) -> list[dict[tuple[in
         action = sample.record.action[t, b].numpy()
         episode, step = (int(part) for part in sample.record.observation[t, b])
         targets[b][episode, step] = Target(
-            value=outputs.value[t, b].numpy() - size * by_value[t, b] / AGENT.baseline_cost,
-            advantage=-size * by_logits[t, b, action] / (1 - probabilities[t, b, action]),
+            value=outputs.value[t, b].numpy() - by_value[t, b] / AGENT.baseline_cost,
+            advantage=-by_logits[t, b, action] / (1 - probabilities[t, b, action]),
         )
     return targets
 
@@ -372,7 +372,6 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
     size = agent.unroll_length * agent.batch_size
     loss = policy_loss + agent.baseline_cost * baseline_loss - agent.entropy_cost * entropy
     parts = {
-        "loss": loss,
         "policy_loss": policy_loss,
         "baseline_loss": baseline_loss,
         "entropy": entropy,
@@ -381,7 +380,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
         "counting_transitions": counting,
         "behaviour_step": record.version[..., 1].sum(),
     }
-    return {name: part / size for name, part in parts.items()}
+    return {"loss": loss, **{name: part / size for name, part in parts.items()}}
 
 
 @pytest.mark.parametrize(
@@ -419,6 +418,63 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent):
 
 
 # What is refused.
+
+
+class Table(tf.Module):
+    """A network whose weights are its outputs, in float64."""
+
+    normalizer = None
+
+    def __init__(self, steps, batch):
+        super().__init__()
+        self.logits = tf.Variable(np.zeros((steps, batch, ACTIONS)))
+        self.value = tf.Variable(np.zeros((steps, batch)))
+
+    def regularization_loss(self):
+        return 0.0
+
+    def unroll(self, inputs, state, first, training=False):
+        return PolicyValue(self.logits.value(), self.value.value()), state
+
+
+@pytest.mark.parametrize("reward_scale", [0.3, 30.0], ids=["not clipped", "clipped"])
+def test_the_first_updates_are_as_large_as_those_of_the_papers_settings(reward_scale):
+    """Table G.1: sums over 20 x 32 transitions, clipped to a norm of 40, and the RMSProp of TensorFlow 1."""
+    agent, rng = Impala(learning_rate_decay=False), np.random.default_rng(3)
+    steps, batch = 20, 32
+    network = Table(steps + 1, batch)
+    learner = agent.make_learner(network, tf.distribute.get_strategy(), layout_of(SPEC))
+    logits, value = network.logits.numpy(), network.value.numpy()
+    squares = [np.ones_like(logits), np.ones_like(value)]
+    clipped = 0
+    for _ in range(3):
+        record = random_sample(rng, agent, ends=0.0).record
+        # Nothing ends, and the policy that acted is the one that learns: the targets are discounted returns.
+        record = record._replace(
+            reward=(reward_scale * record.reward).astype(np.float32),
+            discount=np.ones_like(record.discount),
+            extras=ImpalaExtras(logits[:-1].copy()),
+        )
+        pi = np.exp(log_softmax(logits))
+        slopes = [np.zeros_like(logits), np.zeros_like(value)]
+        target = value[-1]
+        for t in reversed(range(steps)):
+            target = record.reward[t] + 0.99 * target
+            advantage = target - value[t]
+            slopes[1][t] = -0.5 * advantage
+            entropy = -(pi[t] * np.log(pi[t])).sum(axis=-1, keepdims=True)
+            slopes[0][t] = advantage[:, np.newaxis] * (pi[t] - np.eye(ACTIONS)[record.action[t]])
+            slopes[0][t] += 0.01 * pi[t] * (np.log(pi[t]) + entropy)
+        norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
+        clipped += norm > 40
+        slopes = [slope * min(1.0, 40 / norm) for slope in slopes]
+        squares = [0.99 * square + 0.01 * slope**2 for square, slope in zip(squares, slopes, strict=True)]
+        moved = [6e-4 * slope / np.sqrt(square + 0.01) for slope, square in zip(slopes, squares, strict=True)]
+        learner.step(iter([Sample(tree.map_structure(tf.constant, record), ())]))
+        np.testing.assert_allclose(network.logits.numpy() - logits, -moved[0], rtol=1e-4, atol=1e-10)
+        np.testing.assert_allclose(network.value.numpy() - value, -moved[1], rtol=1e-4, atol=1e-10)
+        logits, value = network.logits.numpy(), network.value.numpy()
+    assert clipped == (3 if reward_scale > 1 else 0)
 
 
 def test_continuous_actions_are_refused():

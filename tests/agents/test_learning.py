@@ -39,9 +39,10 @@ def test_a_run_of_less_than_one_batch_has_a_learning_rate_too(steps):
 
 
 def test_rmsprop_by_hand():
-    """Hinton's rule; epsilon is added to the mean of squares, as in TensorFlow 1, which IMPALA was tuned with."""
+    """Hinton's rule as in TensorFlow 1, which IMPALA was tuned with: the mean of squares, to which epsilon is added,
+    begins at 1."""
     decay, epsilon = 0.9, 0.5
-    square, expected, weight = 0.0, [], 1.0
+    square, expected, weight = 1.0, [], 1.0
     for gradient in (2.0, -1.0, 3.0):
         square = decay * square + (1 - decay) * gradient**2
         weight -= 0.1 * gradient / np.sqrt(square + epsilon)

@@ -36,6 +36,8 @@ SMALL = R2D2(
     priority_eta=0.7,
     target_update_period=2,
     learning_rate=1e-2,
+    optimizer_epsilon=1e-3,
+    max_gradient_norm=40.0,
     hidden_sizes=(3,),
     lstm_size=LSTM,
     stream_size=0,
@@ -177,7 +179,7 @@ class LoopedLoss:
             for row, value, goal in zip(trace, q, targets, strict=False):
                 if goal is not None:
                     total += weight * (goal - value[row["action"]]) ** 2 / 2
-        return total / (self.agent.batch_size * self.agent.trace_length)
+        return total / self.agent.batch_size
 
     def _rows(self, b: int) -> list[dict[str, Any]]:
         record, state = self.sample.record, self.sample.state
@@ -227,6 +229,7 @@ def changed(agent: R2D2, **fields: Any) -> R2D2:
 )
 def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, agent):
     networks = agent.make_networks(layout_of())
+    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout_of())
     rng = np.random.default_rng(1)
     for variable in networks.variables:
         variable.assign(rng.normal(size=variable.shape))
@@ -247,6 +250,7 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
     assert float(metrics["importance_weight"]) == pytest.approx(np.mean(expected.weights))
     assert float(metrics["behaviour_step"]) == 7
     # The gradient by differences: where it differs, it flows into targets, weights or burn-in.
+    slopes = []
     for index, gradient in enumerate(tape.gradient(loss, networks.online.trainable_variables)):
         by_differences = np.zeros_like(online[index])
         for place in np.ndindex(online[index].shape):
@@ -258,6 +262,14 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
             by_differences[place] = (moved[0] - moved[1]) / 2e-6
         assert np.abs(by_differences).max() > 1e-3
         np.testing.assert_allclose(gradient, by_differences, rtol=1e-5, atol=1e-8)
+        slopes.append(by_differences)
+    # Adam's first update by that gradient, clipped.
+    learner.step(iter([tree.map_structure(tf.constant, sample)]))
+    clip = min(1.0, 40 / np.sqrt(sum((slope**2).sum() for slope in slopes)))
+    for before, slope, variable in zip(online, slopes, networks.online.trainable_variables, strict=True):
+        mean, square = 0.1 * clip * slope, 0.001 * (clip * slope) ** 2
+        moved = 1e-2 * np.sqrt(1 - 0.999) / (1 - 0.9) * mean / (np.sqrt(square) + 1e-3)
+        np.testing.assert_allclose(variable.numpy() - before, -moved, rtol=1e-4, atol=1e-9)
 
 
 # What replay keeps.
