@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import contextlib
 import json
 import os
 import pathlib
@@ -108,9 +109,11 @@ def _train(arguments: list[str]) -> int:
         monitor.close()
     if outcome.failed_node is not None:
         error = (outcome.error or "").rstrip()
-        print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)
     else:
-        Console(highlight=False, soft_wrap=True).print(f"The run is over: {outcome.reason}.")
+        with contextlib.suppress(OSError):
+            print(f"The run is over: {outcome.reason}.", flush=True)
     return outcome.exit_code
 
 
@@ -283,7 +286,7 @@ def _doctor(arguments: list[str]) -> int:
         table = Table.grid(padding=(0, 2))
         for finding in findings:
             table.add_row("ok" if finding.ok else "WRONG", finding.name, finding.found, finding.advice)
-        Console(highlight=False).print(table)
+        Console(highlight=False, markup=False, emoji=False).print(table)
     return 0 if all(finding.ok for finding in findings) else 1
 
 
@@ -348,8 +351,9 @@ def run_command() -> None:
     """
     code = main()
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
     os._exit(code)
 
 

@@ -1,6 +1,8 @@
 """What a user sees of a run in the terminal."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console, Group
@@ -8,6 +10,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from .launchers.outcome import OutputClosed
 
 _LINE_SECONDS = 10.0
 
@@ -22,7 +26,6 @@ class LineMonitor:
     """A line every ten seconds, for logs and pipes."""
 
     def __init__(self, max_steps: int):
-        self._console = Console(highlight=False, soft_wrap=True)
         self._max_steps = max_steps
         self._next = 0.0
         self._evaluated = None
@@ -36,10 +39,10 @@ class LineMonitor:
         steps = status["environment_steps"]
         parts = [f"{steps:>9,} of {self._max_steps:,} steps"]
         parts += [f"{name} {value}" for name, value in status_fields(status)]
-        self._console.print("  ".join(parts))
+        _print_line("  ".join(parts))
 
     def say(self, text: str) -> None:
-        self._console.print(text)
+        _print_line(text)
 
     def close(self) -> None:
         pass
@@ -51,26 +54,30 @@ class LiveMonitor:
     def __init__(self, console: Console, max_steps: int):
         self._console = console
         self._max_steps = max_steps
-        self._live = Live(Text("starting"), console=console, refresh_per_second=4, transient=False)
-        self._live.start()
+        # Without a thread of its own, so that a terminal that goes away is noticed by who writes to it.
+        self._live = Live(Text("starting"), console=console, auto_refresh=False, transient=False)
+        self._live.start(refresh=True)
 
     def status(self, status: dict[str, Any]) -> None:
         steps = status["environment_steps"]
         table = Table.grid(padding=(0, 2))
         for name, value in status_fields(status):
-            table.add_row(Text(name, style="dim"), value)
+            table.add_row(Text(name, style="dim"), Text(value))
         headline = Table.grid(padding=(0, 2))
         headline.add_row(
             ProgressBar(total=self._max_steps, completed=min(steps, self._max_steps), width=40),
             f"{steps:,} of {self._max_steps:,} environment steps",
         )
-        self._live.update(Group(headline, table))
+        with _output():
+            self._live.update(Group(headline, table), refresh=True)
 
     def say(self, text: str) -> None:
-        self._live.console.print(text)
+        with _output():
+            self._live.console.print(Text(text), soft_wrap=True)
 
     def close(self) -> None:
-        self._live.stop()
+        with contextlib.suppress(OutputClosed), _output():
+            self._live.stop()
 
 
 def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -90,3 +97,17 @@ def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
     if fills:
         fields.append(("replay", f"{sum(fills) / len(fills):.0%} full"))
     return fields
+
+
+def _print_line(text: str) -> None:
+    with _output():
+        print(text, flush=True)
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    """Names the error where what is printed cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputClosed(error) from error

@@ -6,14 +6,12 @@ at every run with the same seed.
 
 import functools
 import threading
-import traceback
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
 
-from ...data import CallboardError
 from ..actor import SteppingRole
 from ..coordinator import Coordinator
 from ..evaluator import EvaluatorRole
@@ -24,7 +22,7 @@ from ..program import nodes_of
 from ..replay import ReplayRole
 from ..role import NodeContext, Role, RoleNode
 from .addresses import FixedAddress
-from .outcome import Monitor, Outcome, stop_signals
+from .outcome import GuardedMonitor, Monitor, Outcome, error_text, stop_signals
 
 _BEAT_STEPS = 1000
 
@@ -33,6 +31,13 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in this thread."""
     stop = threading.Event()
     outcome = Outcome()
+
+    def give_up(error: BaseException) -> None:
+        if not outcome.ended:
+            outcome.failed("launcher", error_text(error))
+        stop.set()
+
+    monitor = GuardedMonitor(monitor, give_up)
 
     def tell(name: str, kind: str, content: Any) -> None:
         if kind == "stop":
@@ -58,10 +63,8 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             for _, node in sorted(nodes_of(program), key=lambda labelled: labelled[1].policy.stop_order):
                 current = node.name
                 roles[current].finish()
-        except CallboardError as error:
-            outcome.failed(current, str(error))
-        except Exception:
-            outcome.failed(current, traceback.format_exc())
+        except (Exception, SystemExit) as error:
+            outcome.failed(current, error_text(error))
         if outcome.failed_node is not None:
             # Now, because a server that ends with the process would have the last word on the screen.
             for role in roles.values():

@@ -2,10 +2,14 @@
 
 import contextlib
 import dataclasses
+import errno
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+
+from ...data import CallboardError
 
 
 class Monitor(Protocol):
@@ -16,6 +20,44 @@ class Monitor(Protocol):
 
     def say(self, text: str) -> None:
         """Something that a user should read."""
+
+
+class OutputClosed(CallboardError):
+    """What is printed reaches no one any more."""
+
+    def __init__(self, error: OSError):
+        super().__init__(
+            f"the output was closed ({error.strerror}): keep it open until the run is over, or send it to a file"
+        )
+
+
+class GuardedMonitor:
+    """Passes on what happens, to the first exception that the monitor raises; from then on nothing.
+
+    Args:
+      monitor: is told what happens.
+      on_error: called with that exception.
+    """
+
+    def __init__(self, monitor: Monitor, on_error: Callable[[BaseException], Any]):
+        self._monitor = monitor
+        self._on_error = on_error
+        self._failed = False
+
+    def status(self, status: dict[str, Any]) -> None:
+        self._call(self._monitor.status, status)
+
+    def say(self, text: str) -> None:
+        self._call(self._monitor.say, text)
+
+    def _call(self, method: Callable[[Any], None], content: Any) -> None:
+        if self._failed:
+            return
+        try:
+            method(content)
+        except (Exception, SystemExit) as error:
+            self._failed = True
+            self._on_error(error)
 
 
 @dataclasses.dataclass
@@ -68,3 +110,12 @@ def stop_signals(on_signal: Callable[[int], Any]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def error_text(error: BaseException) -> str:
+    """What a user reads of an error: one line where it says enough, else its traceback."""
+    if isinstance(error, CallboardError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{error.strerror}: raise the limit of open files (`ulimit -n`), or start fewer nodes"
+    return "".join(traceback.format_exception(error)).rstrip()

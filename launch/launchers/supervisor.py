@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..role import NodePolicy
-from .outcome import Monitor, Outcome, stop_signals
+from .outcome import GuardedMonitor, Monitor, Outcome, error_text, stop_signals
 
-_KILL_SECONDS = 5.0
+_KILL_SECONDS = 2.0
+# After an error of the supervisor itself all nodes together have this long to end.
+_FAILED_SECONDS = 6.0
 # Signals that come sooner after each other are one: `timeout`, for example, sends two at once.
 _SIGNAL_SECONDS = 1.0
 
@@ -33,8 +35,9 @@ class Event(NamedTuple):
     node: str
     kind: str
     """From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a
-    dictionary), `port`.  From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed`
-    (a node of another host and its error), `group` (the name of a restart group of which a node has died there)."""
+    dictionary), `port`, `signal` (a number, where a signal reached the node).  From elsewhere: `signal` (its number),
+    `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host and its error), `group` (the name of a
+    restart group of which a node has died there), `monitor` (an exception that the monitor has raised)."""
     content: Any
 
 
@@ -105,12 +108,12 @@ class Supervised:
         self._make_worker = make_worker
 
     def start(self) -> None:
-        self.worker = self._make_worker()
-        self.worker.start()
+        worker = self._make_worker()
+        worker.start()
+        self.worker = worker
 
-    def may_restart(self) -> bool:
-        """Counts a death, and says whether it was not one too many."""
-        now = time.monotonic()
+    def may_restart(self, now: float) -> bool:
+        """Counts a death at the time `now`, in seconds, and says whether it was not one too many."""
         self.deaths.append(now)
         while self.deaths and now - self.deaths[0] > self.policy.restart_window:
             self.deaths.popleft()
@@ -125,6 +128,7 @@ class Supervisor:
       events: the queue that the workers write to.
       monitor: is told what happens.
       others: the supervisors of other hosts.
+      clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -133,11 +137,13 @@ class Supervisor:
         events: "queue.SimpleQueue[Event]",
         monitor: Monitor,
         others: OtherHosts | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self._nodes = {node.name: node for node in nodes}
         self._events = events
-        self._monitor = monitor
+        self._monitor = GuardedMonitor(monitor, lambda error: events.put(Event("", "monitor", error)))
         self._others = others or Alone()
+        self._clock = clock
         self._outcome = Outcome()
         self._signals = 0
         self._last_signal = -math.inf
@@ -146,22 +152,26 @@ class Supervisor:
         self._waiting_groups: set[str] = set()
         """Restart groups that have ended here and begin again once they have ended everywhere."""
         self._ending = False
+        self._latest_end = math.inf
+        """When nodes that still run are killed, whatever their grace."""
 
     def run(self) -> Outcome:
-        """Runs all nodes until the run is over, then ends them."""
+        """Runs all nodes until the run is over, then ends them.  An error on the way ends the run as a failure."""
         with stop_signals(lambda number: self._events.put(Event("", "signal", number))):
-            try:
-                for node in self._nodes.values():
-                    node.start()
-                while not self._outcome.ended:
-                    self._handle(self._next_event(0.5))
-                    self._start_waiting_groups()
-                self._ending = True
-                self._others.ends(self._outcome)
-                self._stop_in_order()
-            finally:
-                self._kill(list(self._nodes.values()))
+            for part in (self._run_until_over, self._stop_in_order, self._kill_all):
+                try:
+                    part()
+                except BaseException as error:
+                    # Whatever it is, no node may be left behind.
+                    self._fail_itself(error)
         return self._outcome
+
+    def _run_until_over(self) -> None:
+        for node in self._nodes.values():
+            self._start(node)
+        while not self._outcome.ended:
+            self._handle(self._next_event(0.5))
+            self._start_waiting_groups()
 
     def _next_event(self, timeout: float) -> Event | None:
         try:
@@ -173,11 +183,7 @@ class Supervisor:
         if event is None:
             return
         if event.kind == "signal":
-            now = time.monotonic()
-            if now - self._last_signal > _SIGNAL_SECONDS:
-                self._signals += 1
-                self._last_signal = now
-            self._outcome.interrupted(event.content)
+            self._handle_signal(event.content, from_node=bool(event.node))
         elif event.kind == "stop":
             self._outcome.reached_limit(event.content)
         elif event.kind == "status":
@@ -192,12 +198,22 @@ class Supervisor:
             self._fail(*event.content)
         elif event.kind == "group" and not self._outcome.ended:
             self._restart_group(event.content)
+        elif event.kind == "monitor" and not self._outcome.ended:
+            self._fail_itself(event.content)
+
+    def _handle_signal(self, number: int, from_node: bool) -> None:
+        now = self._clock()
+        # Where all processes are signaled at once, a busy node may report it much later: it hurries nothing.
+        if not from_node and now - self._last_signal > _SIGNAL_SECONDS:
+            self._signals += 1
+            self._last_signal = now
+        self._outcome.interrupted(number)
 
     def _handle_exit(self, node: Supervised, how: Exit) -> None:
         node.worker = None
         if how.final:
             self._fail(node.name, how.error or how.description)
-        elif self._outcome.ended:
+        elif self._outcome.ended or self._ending:
             if not how.clean:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
                 if node.policy.keeps and how.error:
@@ -205,7 +221,7 @@ class Supervisor:
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
             self._start_group(node.policy.restart_group)
-        elif node.may_restart():
+        elif node.may_restart(self._clock()):
             self._monitor.say(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
                 f"within {node.policy.restart_window:.0f} s)"
@@ -214,14 +230,28 @@ class Supervisor:
                 self._others.group_died(node.policy.restart_group)
                 self._restart_group(node.policy.restart_group)
             else:
-                node.start()
+                self._start(node)
         else:
             self._fail(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
+
+    def _start(self, node: Supervised) -> None:
+        """Starts a node; where that is impossible the run has failed."""
+        if self._outcome.ended:
+            return
+        try:
+            node.start()
+        except Exception as error:
+            self._fail(node.name, error_text(error))
 
     def _fail(self, node: str, error: str) -> None:
         self._outcome.failed(node, error)
         if self._ending:
             self._others.ends(self._outcome)
+
+    def _fail_itself(self, error: BaseException) -> None:
+        """Ends the run because of an error that no node is to blame for."""
+        self._outcome.failed("launcher", error_text(error))
+        self._latest_end = min(self._latest_end, self._clock() + _FAILED_SECONDS)
 
     def _restart_group(self, group: str) -> None:
         """Kills the nodes of a restart group that live, and starts all once they have ended."""
@@ -246,12 +276,14 @@ class Supervisor:
             if self._others.may_start(group):
                 self._waiting_groups.discard(group)
                 for member in self._group(group):
-                    member.start()
+                    self._start(member)
 
     def _stop_in_order(self) -> None:
+        self._ending = True
+        self._others.ends(self._outcome)
         for order in range(1 + max((node.policy.stop_order for node in self._nodes.values()), default=-1)):
             signals = self._signals
-            while not self._others.may_stop(order) and self._signals == signals:
+            while not self._others.may_stop(order) and self._signals == signals and self._clock() < self._latest_end:
                 self._handle(self._next_event(0.1))
             self._stop([node for node in self._nodes.values() if node.policy.stop_order == order])
             self._others.have_stopped(order)
@@ -262,11 +294,15 @@ class Supervisor:
             if node.worker is not None:
                 node.worker.stop()
         signals = self._signals
-        deadline = time.monotonic() + max((node.policy.grace for node in nodes), default=0.0)
+        deadline = self._clock() + max((node.policy.grace for node in nodes), default=0.0)
         while any(node.worker is not None for node in nodes):
             self._handle(self._next_event(0.1))
-            if time.monotonic() > deadline or self._signals > signals:
+            if self._clock() > min(deadline, self._latest_end) or self._signals > signals:
                 self._kill(nodes)
+
+    def _kill_all(self) -> None:
+        self._ending = True
+        self._kill(list(self._nodes.values()))
 
     def _kill(self, nodes: Sequence[Supervised]) -> None:
         alive = [node for node in nodes if node.worker is not None]
@@ -274,6 +310,6 @@ class Supervisor:
             assert node.worker is not None
             self._monitor.say(f"{node.name}: did not end in time and is killed")
             node.worker.kill()
-        deadline = time.monotonic() + _KILL_SECONDS
-        while any(node.worker is not None for node in alive) and time.monotonic() < deadline:
+        deadline = self._clock() + _KILL_SECONDS
+        while any(node.worker is not None for node in alive) and self._clock() < deadline:
             self._handle(self._next_event(0.1))

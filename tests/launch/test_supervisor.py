@@ -1,0 +1,311 @@
+"""The supervisor's decisions, with workers that do nothing and a clock that moves only when the supervisor waits."""
+
+import errno
+import queue
+import signal
+
+import pytest
+
+from callboard.data import CallboardError
+from callboard.launch.launchers.supervisor import Event, Exit, Supervised, Supervisor
+from callboard.launch.role import NodePolicy
+
+KILLED = Exit(clean=False, description="killed by SIGKILL")
+ENDED = Exit(clean=True, description="ended")
+
+
+class Script:
+    """A queue of events, some of which come at a given time, and the clock that goes with it."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.told = []
+        """What the workers were told, with the time."""
+        self._events = []
+        self._number = 0
+
+    def clock(self):
+        return self.now
+
+    def put(self, event, at=None):
+        self._number += 1
+        self._events.append((self.now if at is None else at, self._number, event))
+        self._events.sort(key=lambda entry: entry[:2])
+
+    def get(self, timeout):
+        if self._events and self._events[0][0] <= self.now + timeout:
+            time, _, event = self._events.pop(0)
+            self.now = max(self.now, time)
+            return event() if callable(event) else event
+        self.now += timeout
+        assert self.now < 10_000, "the supervisor waits for ever"
+        raise queue.Empty
+
+    def signal(self, number, at, node=""):
+        self.put(Event(node, "signal", number), at)
+
+    def of(self, word):
+        """Names of the nodes that were told this, in order."""
+        return [name for name, told, _ in self.told if told == word]
+
+
+class FakeWorker:
+    """Ends when it is told to, after `seconds`; never by itself."""
+
+    def __init__(self, script, name, seconds=0.0, start_error=None):
+        self.script, self.name, self.seconds, self.start_error = script, name, seconds, start_error
+        self.dead = False
+
+    def start(self):
+        if self.start_error:
+            raise self.start_error
+        self._note("start")
+
+    def stop(self):
+        self._note("stop")
+        self.end(ENDED, self.script.now + self.seconds)
+
+    def kill(self):
+        self._note("kill")
+        self.end(KILLED)
+
+    def end(self, how, at=None):
+        def exit_once():
+            if self.dead:
+                return None
+            self.dead = True
+            return Event(self.name, "exit", how)
+
+        self.script.put(exit_once, at)
+
+    def _note(self, word):
+        self.script.told.append((self.name, word, self.script.now))
+
+
+class Screen:
+    """A monitor that may raise."""
+
+    def __init__(self, error=None):
+        self.lines, self.error = [], error
+
+    def say(self, text):
+        if self.error:
+            raise self.error
+        self.lines.append(text)
+
+    def status(self, status):
+        self.say(str(status))
+
+
+POLICIES = {
+    "coordinator": NodePolicy(stop_order=3, keeps=True),
+    "learner": NodePolicy(stop_order=2, keeps=True, restart_group="learner", grace=60.0),
+    "peer": NodePolicy(stop_order=2, restart_group="learner"),
+    "actor": NodePolicy(stop_order=1, grace=10.0, restarts=2, restart_window=60.0),
+}
+
+
+class Run:
+    """A supervisor of four nodes.  `seconds` is how long a node takes to end once it is told to."""
+
+    def __init__(self, screen=None, others=None, **seconds):
+        self.script = Script()
+        self.screen = screen or Screen()
+        self.workers = {}
+        self.seconds = seconds
+        self.start_errors = {}
+        nodes = [
+            Supervised(name, policy, lambda name=name: self._make_worker(name)) for name, policy in POLICIES.items()
+        ]
+        self.supervisor = Supervisor(nodes, self.script, self.screen, others, clock=self.script.clock)
+
+    def _make_worker(self, name):
+        error = self.start_errors.get(name)
+        self.workers[name] = FakeWorker(self.script, name, self.seconds.get(name, 0.0), error)
+        return self.workers[name]
+
+    def dies(self, name, at, how=KILLED):
+        """The node's worker of that time ends."""
+        self.script.put(lambda: self.workers[name].end(how), at)
+
+    def limit(self, at):
+        self.script.put(Event("coordinator", "stop", "enough"), at)
+
+    def run(self):
+        outcome = self.supervisor.run()
+        assert all(worker.dead or worker.start_error for worker in self.workers.values())
+        return outcome
+
+
+def test_nodes_start_in_the_given_order_and_end_by_their_stop_order():
+    run = Run(actor=3.0)
+    run.limit(at=5)
+    outcome = run.run()
+    assert (outcome.reason, outcome.exit_code) == ("enough", 0)
+    assert run.script.of("start") == list(POLICIES)
+    assert run.script.of("stop") == ["actor", "learner", "peer", "coordinator"]
+    times = {name: time for name, told, time in run.script.told if told == "stop"}
+    assert times["actor"] == 5 and times["learner"] == 8
+    assert run.script.of("kill") == [] and run.screen.lines == []
+
+
+def test_a_node_that_dies_is_started_again_until_it_has_died_too_often():
+    run = Run()
+    for time in (1, 2, 100, 101, 102):
+        run.dies("actor", time)
+    outcome = run.run()
+    assert run.script.of("start").count("actor") == 5
+    assert outcome.error == "killed by SIGKILL, 3 times in a row"
+    assert (outcome.failed_node, outcome.exit_code) == ("actor", 1)
+    assert run.script.now < 110
+    assert run.screen.lines[0] == "actor: killed by SIGKILL; started again (1 of 2 within 60 s)"
+
+
+def test_an_error_that_is_final_ends_the_run_at_once():
+    run = Run()
+    run.dies("actor", 1, Exit(clean=False, description="x", error="no such level", final=True))
+    outcome = run.run()
+    assert (outcome.failed_node, outcome.error) == ("actor", "no such level")
+    assert run.script.of("start").count("actor") == 1
+
+
+def test_the_nodes_of_a_restart_group_end_and_start_together():
+    run = Run()
+    run.dies("peer", 1)
+    run.limit(at=5)
+    assert run.run().exit_code == 0
+    assert run.script.of("kill") == ["learner"]
+    assert run.script.of("start") == [*POLICIES, "learner", "peer"]
+
+
+def test_a_restart_group_waits_for_other_hosts():
+    class Others:
+        def __init__(self):
+            self.calls = []
+
+        def may_start(self, group):
+            return run.script.now >= 20
+
+        def may_stop(self, order):
+            return True
+
+        def __getattr__(self, name):
+            return lambda *arguments: self.calls.append(name)
+
+    run = Run(others=Others())
+    run.dies("learner", 1)
+    run.limit(at=30)
+    run.run()
+    again = [time for name, told, time in run.script.told if (name, told) == ("peer", "start")]
+    assert again[0] == 0 and 20 <= again[1] <= 21
+
+
+def test_a_node_that_does_not_end_is_killed_after_its_grace():
+    run = Run(actor=1000.0)
+    run.limit(at=5)
+    outcome = run.run()
+    assert outcome.exit_code == 0
+    (killed,) = [time for name, told, time in run.script.told if told == "kill"]
+    assert 15 <= killed <= 15.3
+    assert run.screen.lines[0] == "actor: did not end in time and is killed"
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_run_in_order(number, code):
+    run = Run(actor=3.0)
+    run.script.signal(number, at=5)
+    outcome = run.run()
+    assert (outcome.exit_code, outcome.reason) == (code, f"stopped by {signal.Signals(number).name}")
+    assert run.script.of("kill") == []
+
+
+def test_a_second_signal_hurries_and_a_third_once_more():
+    run = Run(actor=9.0, learner=50.0)
+    run.script.signal(signal.SIGINT, at=5)
+    run.script.signal(signal.SIGINT, at=7)
+    assert run.run().exit_code == 130
+    assert run.script.of("kill") == ["actor"]
+    run = Run(actor=9.0, learner=50.0)
+    for time in (5, 7, 9):
+        run.script.signal(signal.SIGINT, at=time)
+    assert run.run().exit_code == 130
+    assert run.script.of("kill") == ["actor", "learner"]
+
+
+def test_signals_to_all_processes_at_once_are_one():
+    run = Run(actor=9.0)
+    for node, time in (("", 5), ("", 5.5), ("learner", 5.2), ("actor", 9.0), ("peer", 11.0)):
+        run.script.signal(signal.SIGTERM, time, node)
+    assert run.run().exit_code == 143
+    assert run.script.of("kill") == []
+
+
+def test_a_signal_that_only_a_node_was_sent_ends_the_run():
+    run = Run()
+    run.script.signal(signal.SIGHUP, 5, "actor")
+    assert run.run().exit_code == 129
+    assert run.script.of("start") == list(POLICIES)
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), ValueError("[/dev/video0]"), SystemExit(1)]
+)
+def test_a_screen_that_fails_ends_the_run_in_order_and_within_10_seconds(error):
+    run = Run(screen=Screen(error), actor=1000.0, learner=1.0)
+    run.script.put(Event("coordinator", "status", {}), at=5)
+    outcome = run.run()
+    assert (outcome.failed_node, outcome.exit_code) == ("launcher", 1)
+    assert str(error) in outcome.error
+    assert run.script.of("start") == list(POLICIES)
+    assert run.script.of("stop") == ["actor", "learner", "peer", "coordinator"]
+    assert run.script.now <= 15
+
+
+def test_a_screen_that_goes_away_with_a_signal_is_no_failure():
+    run = Run(screen=Screen(OSError(errno.EIO, "Input/output error")))
+    run.script.put(Event("coordinator", "status", {}), at=5)
+    run.script.signal(signal.SIGHUP, at=5)
+    outcome = run.run()
+    assert (outcome.failed_node, outcome.exit_code) == (None, 129)
+
+
+def test_an_error_of_the_supervisor_ends_the_run_and_restarts_nothing():
+    class Others:
+        def may_start(self, group):
+            raise RuntimeError("lost my mind")
+
+        def may_stop(self, order):
+            return order < 2
+
+        def __getattr__(self, name):
+            return lambda *arguments: None
+
+    run = Run(others=Others(), learner=3.0)
+    run.dies("peer", 1)
+    outcome = run.run()
+    assert (outcome.failed_node, outcome.exit_code) == ("launcher", 1)
+    assert outcome.error.startswith("Traceback") and outcome.error.endswith("lost my mind")
+    assert run.script.of("start") == list(POLICIES)
+    assert run.script.now <= 11
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files: raise the limit of open files"),
+        (CallboardError("no such thing"), "no such thing"),
+        (KeyError("what"), "Traceback"),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_node_that_cannot_be_started_ends_the_run(error, text, again):
+    run = Run()
+    if again:
+        run.dies("actor", 1)
+        run.script.put(lambda: run.start_errors.update(actor=error), at=0.5)
+    else:
+        run.start_errors["actor"] = error
+    outcome = run.run()
+    assert (outcome.failed_node, outcome.exit_code) == ("actor", 1)
+    assert outcome.error.startswith(text)
+    assert run.script.of("stop") == ["learner", "peer", "coordinator"]
