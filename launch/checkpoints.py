@@ -1,39 +1,71 @@
 """Checkpoints: the learner's state, the policy's weights and the counters, written in one atomic step.
 
-A checkpoint is a directory `checkpoints/<learner step>` that appears whole, by a rename, or not at all.
+A checkpoint is a directory `checkpoints/<learner step>` that appears whole, by a rename, or not at all.  The second one
+of the same step is `<learner step>.001`.  Its manifest says what its files hold, and is checked before they are used: a
+damaged checkpoint is renamed to `damaged-...`, and the one before it takes its place.
 """
 
 import json
-import os
+import logging
 import pathlib
-import shutil
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from ..atomic_files import directory_draft, file_draft, remove_directory, remove_drafts, set_aside, write_file
 from ..data import CallboardError
+from ..manifest import damage, write_manifest
 from .run_directory import RunDirectory
 
 _KEEP = 2
+_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
+_logger = logging.getLogger(__name__)
+
+
+class NotWritten(Exception):
+    """A checkpoint could not be written, for example because the disk is full; those before it are as they were."""
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run.
 
-    def __init__(self, run_directory: RunDirectory):
+    Args:
+      run_directory: of the run.
+      say: is given a line about every checkpoint that is damaged.
+    """
+
+    def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
         self._directory = run_directory.checkpoints
+        self._say = say
+        self._whole: set[tuple[str, int]] = set()
+        """Names and inodes of those that were checked."""
 
     def latest(self) -> pathlib.Path | None:
-        """The newest checkpoint; None if there is none."""
-        found = self._all()
-        return found[-1] if found else None
+        """The newest checkpoint that is not damaged; None if there never was one.
+
+        Raises:
+          CallboardError: all that there are, or were, are damaged.
+        """
+        newest = self._newest_whole()
+        if newest is None:
+            damaged = sorted(path.name for path in self._directory.glob("damaged-[0-9]*") if path.is_dir())
+            if damaged:
+                raise CallboardError(
+                    f"no checkpoint in {self._directory} can be used, {damaged[-1]} is damaged: replace it by a copy, "
+                    "or remove it to begin the training anew"
+                )
+        return newest
 
     def counter_sources(self) -> dict[str, dict[str, int]]:
-        """The counters in the newest checkpoint, by source."""
-        latest = self.latest()
-        return json.loads((latest / "counters.json").read_text()) if latest else {}
+        """The counters in the newest checkpoint that is not damaged, by source."""
+        newest = self._newest_whole()
+        return json.loads((newest / "counters.json").read_text()) if newest else {}
 
     def save(
         self,
@@ -49,22 +81,29 @@ class Checkpoints:
           modules: all that the learner needs to go on, by name.
           policy_variables: the weights to act with, see `load_policy`.
           counter_sources: the counters, by source.
+
+        Raises:
+          NotWritten: with the reason; nothing of it is left.
         """
-        final = self._directory / f"{step:012d}"
-        draft = self._directory / f"draft-{step:012d}"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        tf.train.Checkpoint(**modules).write(str(draft / "learner"))
-        save_policy(draft / "policy.npz", policy_variables)
-        (draft / "counters.json").write_text(json.dumps(counter_sources))
-        for path in draft.iterdir():
-            _sync(path)
-        shutil.rmtree(final, ignore_errors=True)
-        draft.rename(final)
-        _sync(self._directory)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            final = self._new_path(step)
+            with directory_draft(final) as draft:
+                tf.train.Checkpoint(**modules).write(str(draft / "learner"))
+                _write_weights(draft / "policy.npz", policy_variables)
+                (draft / "counters.json").write_text(json.dumps(counter_sources))
+                write_manifest(draft)
+        except (OSError, tf.errors.OpError) as error:
+            raise NotWritten(file_error(error)) from error
         for old in self._all()[:-_KEEP]:
-            shutil.rmtree(old, ignore_errors=True)
+            remove_directory(old)
+        remove_drafts(self._directory)
         return final
+
+    def remove_all(self) -> None:
+        """Removes all checkpoints, the damaged ones too."""
+        for path in [*self._all(), *self._directory.glob("damaged-[0-9]*")]:
+            remove_directory(path)
 
     def restore(
         self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]
@@ -82,42 +121,113 @@ class Checkpoints:
             raise CallboardError(
                 f"{path} was written by another kind of learner: {str(error).splitlines()[0]}"
             ) from error
-        return int(path.name)
+        return step_of(path)
 
     def next_incarnation(self) -> int:
         """Counts the starts of the learner in this run; the first is 0."""
         marker = self._directory / "incarnation"
-        number = int(marker.read_text()) + 1 if marker.exists() else 0
-        draft = marker.with_name("incarnation-draft")
-        draft.write_text(str(number))
-        draft.rename(marker)
+        try:
+            number = int(marker.read_text()) + 1
+        except FileNotFoundError:
+            number = 0
+        except ValueError:
+            # A damaged file.  The minutes since 1970 are more than all starts so far, and fit 32 bits.
+            number = int(time.time() / 60)
+        write_file(marker, str(number))
         return number
 
+    def _newest_whole(self) -> pathlib.Path | None:
+        """The newest checkpoint that is not damaged; those that are, are set aside."""
+        for path in reversed(self._all()):
+            try:
+                key = (path.name, path.stat().st_ino)
+                wrong = "" if key in self._whole else damage(path)
+                if not wrong:
+                    self._whole.add(key)
+                    return path
+                path.stat()
+            except FileNotFoundError:
+                continue  # The learner has removed it meanwhile.
+            kept = set_aside(path)
+            self._say(
+                f"the checkpoint {path.name} is damaged ({wrong}) and not used"
+                + (f"; it is kept as {kept.name}" if kept is not None else "")
+            )
+        return None
+
     def _all(self) -> list[pathlib.Path]:
-        return sorted(path for path in self._directory.glob("[0-9]*") if path.is_dir() and path.name.isdigit())
+        """All checkpoints, the newest last."""
+        return sorted(
+            (path for path in self._directory.glob("[0-9]*") if is_checkpoint_name(path.name) and path.is_dir()),
+            key=lambda path: path.name,
+        )
+
+    def _new_path(self, step: int) -> pathlib.Path:
+        """Where the next checkpoint of a step goes: none is replaced, since two renames would not be one step."""
+        numbers = [match for path in self._all() if (match := _NAME.fullmatch(path.name)) and int(match[1]) == step]
+        if not numbers:
+            return self._directory / f"{step:012d}"
+        return self._directory / f"{step:012d}.{max(int(match[2] or 0) for match in numbers) + 1:03d}"
+
+
+def is_checkpoint_name(name: str) -> bool:
+    """Whether a directory of this name in `checkpoints` is a checkpoint, and not a draft or a damaged one."""
+    return _NAME.fullmatch(name) is not None
+
+
+def step_of(checkpoint: pathlib.Path) -> int:
+    """The learner step of a checkpoint."""
+    return int(checkpoint.name.partition(".")[0])
+
+
+def file_error(error: Exception) -> str:
+    """Why a file could not be written, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+class SavedPolicy(NamedTuple):
+    """What a file of weights holds."""
+
+    names: list[str]
+    values: list[np.ndarray]
+    further: dict[str, Any]
+    """What else was given to `save_policy`."""
 
 
 def save_policy(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
     """Writes a policy's weights, in order, to an `.npz` file, in one atomic step."""
-    write_policy(path, [variable.name for variable in variables], [variable.numpy() for variable in variables], **also)
+    with file_draft(path) as draft:
+        _write_weights(draft, variables, **also)
 
 
-def write_policy(path: pathlib.Path, names: Sequence[str], values: Sequence[np.ndarray], **also: Any) -> None:
-    draft = path.with_name("draft-" + path.name)
-    weights = {f"weight_{index:04d}": value for index, value in enumerate(values)}
-    np.savez(draft, names=np.array(names), **weights, **also)
-    os.replace(draft, path)
+def read_policy(path: pathlib.Path) -> SavedPolicy:
+    """Reads a file that `save_policy` wrote.
+
+    Raises:
+      CallboardError: it is damaged.
+    """
+    try:
+        with np.load(path) as file:
+            content = {name: file[name] for name in file.files}
+        names = [str(name) for name in content.pop("names")]
+        values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise CallboardError(f"{path} is damaged: replace it by a copy, or take another checkpoint") from error
+    return SavedPolicy(names, values, content)
 
 
 def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
     """Loads a policy's weights into variables of the same shapes.
 
     Raises:
-      CallboardError: names the first weight whose shape differs.
+      CallboardError: the file is damaged, or names the first weight whose shape differs.
     """
-    with np.load(path) as file:
-        names = list(file["names"])
-        values = [file[f"weight_{index:04d}"] for index in range(len(names))]
+    names, values, _ = read_policy(path)
     for name, value, variable in zip(names, values, variables, strict=False):
         if value.shape != tuple(variable.shape):
             raise CallboardError(
@@ -133,9 +243,6 @@ def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
         variable.assign(value)
 
 
-def _sync(path: pathlib.Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _write_weights(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
+    weights = {f"weight_{index:04d}": variable.numpy() for index, variable in enumerate(variables)}
+    np.savez(path, names=np.array([variable.name for variable in variables]), **weights, **also)

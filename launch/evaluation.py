@@ -12,6 +12,7 @@ from ..agents.acting import CompiledPolicy, Episode, evaluate
 from ..data import CallboardError, EnvironmentOutput, Nest
 from ..environments import BatchedEnvironment
 from .actor import compile_policy, make_environments
+from .best_policy import BestPolicy
 from .checkpoints import Checkpoints, load_policy
 from .experiment import Experiment
 from .run_directory import RunDirectory
@@ -34,14 +35,18 @@ def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
     Raises:
       CallboardError: the run has none.
     """
-    latest = Checkpoints(run_directory).latest()
-    files = {"best": run_directory.best_policy, "latest": latest and latest / "policy.npz"}
-    wanted = files[checkpoint]
-    if wanted is None or not wanted.exists():
-        others = [name for name, file in files.items() if file is not None and file.exists()]
-        hint = f"there is --checkpoint {others[0]}" if others else "train it for longer"
+    finders = {"best": BestPolicy(run_directory).path, "latest": lambda: _latest_policy(run_directory)}
+    wanted = finders.pop(checkpoint)()
+    if wanted is None:
+        ((other, find_other),) = finders.items()
+        hint = f"there is --checkpoint {other}" if find_other() is not None else "train it for longer"
         raise CallboardError(f"{run_directory.path} has no {checkpoint} checkpoint yet: {hint}")
     return wanted
+
+
+def _latest_policy(run_directory: RunDirectory) -> pathlib.Path | None:
+    latest = Checkpoints(run_directory).latest()
+    return None if latest is None else latest / "policy.npz"
 
 
 def evaluate_run(

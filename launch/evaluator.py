@@ -1,5 +1,6 @@
 """The evaluator node: plays whole episodes with the policy as it is, and keeps the best one."""
 
+import functools
 import statistics
 import time
 
@@ -8,7 +9,8 @@ import numpy as np
 from ..agents.acting import evaluate
 from ..agents.weights import WeightClient
 from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
-from .checkpoints import save_policy
+from .best_policy import BestPolicy
+from .checkpoints import file_error
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
@@ -29,7 +31,8 @@ class EvaluatorRole(LinkedRole):
         super().__init__(context, coordinator)
         self._experiment = run.experiment
         self._layout = run.layout
-        self._best_policy = run.directory.best_policy
+        self._best_policy = BestPolicy(run.directory, functools.partial(context.tell, "say"))
+        self._best_written = True
         self._learner = learner
         self._evaluation: dict[str, float] | None = None
         self._next_steps = run.experiment.evaluate_every
@@ -37,9 +40,7 @@ class EvaluatorRole(LinkedRole):
 
     def setup(self) -> None:
         experiment = self._experiment
-        if self._best_policy.exists():
-            with np.load(self._best_policy) as file:
-                self._best = float(file["mean_return"])
+        self._best = self._best_policy.mean_return()
         self.begin_reports()
         self._environment = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
         networks = experiment.agent.make_networks(self._layout)
@@ -75,8 +76,7 @@ class EvaluatorRole(LinkedRole):
         assert version is not None
         mean = statistics.fmean(returns)
         if mean > self._best:
-            self._best = mean
-            save_policy(self._best_policy, self._policy.policy.variables, mean_return=mean, learner_step=version.step)
+            self._save_best(mean, version.step)
         self._evaluation = {
             "evaluator/return": mean,
             "evaluator/return_std": statistics.pstdev(returns),
@@ -88,6 +88,17 @@ class EvaluatorRole(LinkedRole):
             "evaluator/seconds": time.monotonic() - begun,
         }
         self.link.beat()
+
+    def _save_best(self, mean: float, learner_step: int) -> None:
+        """Keeps the weights at hand as the best; where the disk does not take them, the next best ones are tried."""
+        try:
+            self._best_policy.save(self._policy.policy.variables, mean, learner_step)
+        except OSError as error:
+            if self._best_written:
+                self.context.tell("say", f"the best policy could not be written: {file_error(error)}; training goes on")
+            self._best_written = False
+        else:
+            self._best, self._best_written = mean, True
 
     def finish(self) -> None:
         self.link.close()

@@ -1,10 +1,7 @@
 """The policy of a run as a SavedModel, which acts without Callboard."""
 
-import os
 import pathlib
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,6 +10,7 @@ import tree
 
 from .. import specs
 from ..agents.agent import Policy
+from ..atomic_files import directory_draft
 from ..data import CallboardError, EnvironmentOutput, Nest
 from .checkpoints import load_policy
 from .evaluation import policy_file
@@ -140,9 +138,5 @@ def _with_free_batch(leaf: Any) -> tf.TensorSpec:
 def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any]) -> None:
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = tempfile.mkdtemp(prefix="draft-", dir=path.parent)
-    try:
-        tf.saved_model.save(model, draft, signatures=signatures)
-        os.replace(draft, path)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with directory_draft(path) as draft:
+        tf.saved_model.save(model, str(draft), signatures=signatures)

@@ -1,5 +1,6 @@
 """The learner node: learns from replay, serves weights, writes checkpoints."""
 
+import functools
 import logging
 import os
 import threading
@@ -12,10 +13,10 @@ import tensorflow as tf
 
 from ..agents.acting import trace_layout
 from ..agents.weights import Snapshot
-from ..data import Priorities, Update, Version
+from ..data import CallboardError, Priorities, Update, Version
 from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from .batches import distributed_batches
-from .checkpoints import Checkpoints
+from .checkpoints import Checkpoints, NotWritten
 from .devices import device_names, make_strategy, share_first_learners_state
 from .experiment import Run
 from .link import LinkedRole, Report
@@ -26,6 +27,8 @@ _METRICS_SECONDS = 0.5
 _HOLD_SECONDS = 0.1
 """For which a question for weights may wait for its answer: short, since the node ends after the last one."""
 _PRIORITIES_SECONDS = 5.0
+_RETRY_SECONDS = 10.0
+"""Between tries to write a checkpoint, where the last one could not be written."""
 _INLINE_PATIENCE_SECONDS = 10.0
 _PEER_SECONDS = 20.0
 
@@ -53,7 +56,7 @@ class LearnerRole(LinkedRole):
         self._peers = peers
         self._experiment = run.experiment
         self._layout = run.layout
-        self._checkpoints = Checkpoints(run.directory)
+        self._checkpoints = Checkpoints(run.directory, functools.partial(context.tell, "say"))
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
@@ -62,6 +65,7 @@ class LearnerRole(LinkedRole):
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
+        self._unwritten = False
         self._last_update: Update | None = None
         self._modules: dict[str, Any] = {}
         self._priorities: PriorityUpdater | None = None
@@ -151,8 +155,7 @@ class LearnerRole(LinkedRole):
             self.take_metrics(update.metrics)
         self._last_update = update
         if now >= self._next_checkpoint and self._rank == 0:
-            self.save_checkpoint()
-            self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
+            self._try_to_save()
         return True
 
     def finish(self) -> None:
@@ -163,7 +166,10 @@ class LearnerRole(LinkedRole):
         self._values["learner_steps"] = self._steps
         self.link.close()
         if self._modules and self._rank == 0:
-            self.save_checkpoint()
+            try:
+                self.save_checkpoint()
+            except NotWritten as error:
+                raise CallboardError(f"the last checkpoint could not be written: {error}") from error
 
     def beat(self) -> None:
         if self._last_update is not None:
@@ -179,13 +185,36 @@ class LearnerRole(LinkedRole):
         self._values = values
 
     def save_checkpoint(self) -> None:
-        """Writes a checkpoint of everything as it is now."""
+        """Writes a checkpoint of everything as it is now.
+
+        Raises:
+          NotWritten: with the reason.
+        """
         try:
             sources = self._coordinator.client(5.0).counter_sources()
         except Unreachable:
             self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()
         self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
+
+    def _try_to_save(self) -> None:
+        """Writes a checkpoint; where the disk does not take it, training continues and it is tried again."""
+        every = self._experiment.checkpoint_every
+        try:
+            self.save_checkpoint()
+            if self._unwritten:
+                self.context.tell("say", "checkpoints are written again")
+            self._unwritten = False
+        except NotWritten as error:
+            every = min(every, _RETRY_SECONDS)
+            if not self._unwritten:
+                self.context.tell(
+                    "say",
+                    f"no checkpoint could be written: {error}; training goes on, and it is tried again every "
+                    f"{every:.0f} s",
+                )
+            self._unwritten = True
+        self._next_checkpoint = time.monotonic() + every
 
     def _make_strategy(self) -> tf.distribute.Strategy:
         if self._rank > 0:

@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+from ..atomic_files import remove_drafts, write_file
+
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
@@ -27,6 +29,11 @@ class RunDirectory:
     def best_policy(self) -> pathlib.Path:
         """The policy with the best evaluation so far."""
         return self.checkpoints / "best.npz"
+
+    @property
+    def best_policy_before(self) -> pathlib.Path:
+        """The policy that was the best before `best_policy`, in case that is damaged."""
+        return self.checkpoints / "best-before.npz"
 
     @property
     def metrics(self) -> pathlib.Path:
@@ -66,7 +73,7 @@ class RunDirectory:
 
     def write_end_of_run(self, reason: str) -> None:
         """Keeps other hosts from beginning the run again, until it is resumed."""
-        self._end_marker.write_text(f"{reason}\n")
+        write_file(self._end_marker, f"{reason}\n")
 
     def resume(self) -> None:
         """Lets the run go on."""
@@ -79,3 +86,5 @@ class RunDirectory:
     def create(self) -> None:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.log("any").parent.mkdir(exist_ok=True)
+        for directory in (self.path, self.checkpoints):
+            remove_drafts(directory)

@@ -9,7 +9,6 @@ import dataclasses
 import difflib
 import itertools
 import json
-import os
 import pathlib
 import re
 import tempfile
@@ -21,6 +20,7 @@ import yaml
 
 from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name
+from ..atomic_files import write_file
 from ..data import CallboardError
 from .experiment import Experiment
 from .run_directory import RunDirectory
@@ -116,10 +116,10 @@ def recipe_names() -> list[str]:
 
 def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
     """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment, in one atomic step."""
-    draft = path.with_name(f"draft-{os.getpid()}-{path.name}")
     run_dir = experiment.run_dir if is_url(experiment.run_dir) else str(path.parent)
-    draft.write_text(yaml.safe_dump({**experiment_settings(experiment), "run_dir": run_dir}, sort_keys=False))
-    draft.replace(path)
+    # Start and end are marked, so that a file that was cut is not taken for one with fewer settings.
+    settings = {**experiment_settings(experiment), "run_dir": run_dir}
+    write_file(path, yaml.safe_dump(settings, sort_keys=False, explicit_start=True, explicit_end=True))
 
 
 def settings_by_name(experiment: Experiment) -> dict[str, str]:
@@ -146,6 +146,9 @@ def read_experiment(run: str | pathlib.Path, options: Sequence[str] = ()) -> Exp
         if not directory.experiment.exists():
             raise CallboardError(f"there is no run in {run}: it has no experiment.yaml")
         recipe = read_recipe(str(directory.experiment))
+        text = directory.experiment.read_text()
+    if text.startswith("---") and not text.endswith("...\n"):
+        raise CallboardError(f"experiment.yaml of {run} was cut off: replace it by a copy, or start a new run")
     return parse_experiment(None, {**recipe, "run_dir": str(run)}, options)
 
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-FLOORS = {"data": 0, "specs": 0, "networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3}
-LIBRARY = [ROOT / name for name in ("data.py", "specs.py", "__init__.py")] + [
+FLOORS = {path.stem: 0 for path in ROOT.glob("*.py") if path.stem != "__init__"}
+FLOORS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3}
+LIBRARY = sorted(ROOT.glob("*.py")) + [
     path for room in FLOORS if (ROOT / room).is_dir() for path in sorted((ROOT / room).rglob("*.py"))
 ]
 SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc"}

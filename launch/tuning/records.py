@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import yaml
 from rich.table import Table
 
+from ...atomic_files import write_file
 from ..run_directory import RunDirectory
 from .search_space import Values
 
@@ -73,7 +73,7 @@ class TuneDirectory:
     def create(self, settings: dict[str, Any]) -> None:
         """Writes down what is searched."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self.settings.write_text(yaml.safe_dump(settings, sort_keys=False))
+        write_file(self.settings, yaml.safe_dump(settings, sort_keys=False))
 
     def run(self, number: int) -> RunDirectory:
         """The run directory of a trial."""
@@ -92,10 +92,8 @@ class TuneDirectory:
 
     def write_trials(self, trials: Iterable[Trial]) -> None:
         """Writes all trials, in one atomic step."""
-        draft = self.trials.with_name("draft-" + self.trials.name)
         rows = [json.dumps(dataclasses.asdict(trial)) for trial in trials]
-        draft.write_text("[\n" + ",\n".join(rows) + "\n]\n")
-        os.replace(draft, self.trials)
+        write_file(self.trials, "[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:

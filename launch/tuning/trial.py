@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import json
 import logging
-import os
 import pathlib
 import shutil
 import sys
@@ -18,8 +17,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from ray import tune as ray_tune
 
+from ...atomic_files import link_or_copy
 from ...data import CallboardError
-from ..checkpoints import Checkpoints
+from ..checkpoints import Checkpoints, step_of
 from ..run import run
 from ..run_directory import RunDirectory
 from .records import TuneDirectory
@@ -88,22 +88,13 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
 
 def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     """Puts a checkpoint, its own or another trial's, in place of those of a run, which can then be resumed."""
-    checkpoints = Checkpoints(run_directory)
-    while (old := checkpoints.latest()) is not None:
-        shutil.rmtree(old)
+    Checkpoints(run_directory).remove_all()
     run_directory.create()
     for step in source.iterdir():
         if step.is_dir():
             shutil.copytree(step, run_directory.checkpoints / step.name)
     # `run` resumes nothing that it has not written; here another machine, or nobody, may have.
     run_directory.experiment.touch()
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)  # Not every file system has links.
 
 
 class _Due(NamedTuple):
@@ -193,11 +184,11 @@ class TrialMonitor:
     def _copy_checkpoint(self, learner_step: int, folder: pathlib.Path) -> bool:
         """Takes the newest checkpoint; False if none of this step or later is there."""
         latest = self._checkpoints.latest()
-        if latest is None or int(latest.name) < learner_step:
+        if latest is None or step_of(latest) < learner_step:
             return False
         try:
             # Links, so that what is begun is soon done: the learner removes old checkpoints meanwhile.
-            shutil.copytree(latest, folder / latest.name, copy_function=_link)
+            shutil.copytree(latest, folder / latest.name, copy_function=link_or_copy)
         except (shutil.Error, FileNotFoundError):
             if latest.exists():
                 raise

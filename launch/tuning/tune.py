@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from ...agents.registry import agent_class
+from ...atomic_files import write_file
 from ...data import CallboardError
 from ..experiment import Experiment
 from ..program import default_run_directory
@@ -342,4 +343,4 @@ def _write_best(tuning: Tuning, directory: TuneDirectory, best: Trial) -> None:
     if best.takeovers:
         lines.append("# Its weights came from other trials with other settings: a run of its own may do less well.")
     settings = with_values(tuning.settings, best.best_values)
-    directory.best.write_text("\n".join(lines) + "\n" + yaml.safe_dump(settings, sort_keys=False))
+    write_file(directory.best, "\n".join(lines) + "\n" + yaml.safe_dump(settings, sort_keys=False))

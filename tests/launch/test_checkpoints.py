@@ -1,0 +1,229 @@
+"""Checkpoints: whatever happens to the newest one, the one before it is used; nothing that fails harms them."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard import atomic_files
+from callboard.data import CallboardError
+from callboard.launch.best_policy import BestPolicy
+from callboard.launch.checkpoints import Checkpoints, NotWritten, load_policy, step_of
+from callboard.launch.run_directory import RunDirectory
+
+FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
+
+
+def truncate(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+DAMAGES = {"truncated": truncate, "emptied": empty, "missing": pathlib.Path.unlink, "changed": flip}
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.create()
+    return directory
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def variables(value):
+    return [tf.Variable(np.full((2, 3), value, np.float32), name="weights")]
+
+
+def save(checkpoints, step):
+    weights = variables(step)
+    return checkpoints.save(
+        step, {"learner": tf.Module(), "networks": module(weights)}, weights, {"actor/0#a": {"steps": step}}
+    )
+
+
+def module(weights):
+    made = tf.Module()
+    made.weights = weights
+    return made
+
+
+def left(run):
+    return sorted(path.name for path in run.checkpoints.iterdir())
+
+
+def test_the_files_of_a_checkpoint_are_all_that_are_damaged_here(run):
+    assert sorted(path.name for path in save(Checkpoints(run), 1).iterdir()) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_one_before_a_damaged_checkpoint_is_used(run, said, name, how):
+    for step in (1, 2):
+        newest = save(Checkpoints(run), step)
+    DAMAGES[how](newest / name)
+    checkpoints = Checkpoints(run, said.append)
+    latest = checkpoints.latest()
+    assert step_of(latest) == 1 and checkpoints.counter_sources() == {"actor/0#a": {"steps": 1}}
+    (line,) = said
+    assert line.startswith(f"the checkpoint {newest.name} is damaged ({name} ") and "\n" not in line
+    assert line.endswith(f"; it is kept as damaged-{newest.name}")
+    assert left(run) == ["000000000001", "damaged-000000000002"]
+    weights = variables(0)
+    checkpoints.restore(latest, {"learner": tf.Module(), "networks": module(weights)}, weights)
+    assert (weights[0].numpy() == 1).all()
+    assert save(checkpoints, 2).name == "000000000002"
+
+
+def test_where_all_are_damaged_nothing_begins_anew_without_a_word(run, said):
+    empty(save(Checkpoints(run), 7) / "policy.npz")
+    for _ in range(2):
+        checkpoints = Checkpoints(run, said.append)
+        with pytest.raises(
+            CallboardError, match="no checkpoint in .* can be used, damaged-0.*7 is damaged: replace it"
+        ):
+            checkpoints.latest()
+        assert checkpoints.counter_sources() == {}
+    assert len(said) == 1
+    checkpoints.remove_all()
+    assert checkpoints.latest() is None
+
+
+def test_a_directory_that_cannot_be_written_to_is_read(run, said, monkeypatch):
+    for step in (1, 2):
+        newest = save(Checkpoints(run), step)
+    empty(newest / "policy.npz")
+
+    def refuse(source, target):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("os.rename", refuse)
+    assert step_of(Checkpoints(run, said.append).latest()) == 1
+    (line,) = said
+    assert line.startswith("the checkpoint 000000000002 is damaged (policy.npz ") and line.endswith(" and not used")
+
+
+def test_two_checkpoints_of_one_step(run):
+    checkpoints = Checkpoints(run)
+    for _ in range(4):
+        newest = save(checkpoints, 5)
+    assert checkpoints.latest() == newest and step_of(newest) == 5
+    assert left(run) == ["000000000005.002", "000000000005.003"]
+    save(checkpoints, 6)
+    assert left(run) == ["000000000005.003", "000000000006"]
+
+
+class Death(BaseException):
+    """The process ends here: what follows runs only because this is one process."""
+
+
+class Deadly:
+    """A function, at whose call number `survived` + 1 the process dies."""
+
+    def __init__(self, function, survived):
+        self._function = function
+        self._survived = survived
+        self.calls = 0
+
+    def __call__(self, *arguments, **options):
+        self.calls += 1
+        if self.calls > self._survived:
+            raise Death
+        return self._function(*arguments, **options)
+
+
+@pytest.mark.parametrize("module, name", [(os, "replace"), (os, "rename"), (os, "fsync"), (shutil, "rmtree")])
+def test_a_death_at_any_operation_leaves_a_good_checkpoint(run, monkeypatch, module, name):
+    """While the step is saved that has a checkpoint already."""
+    for survived in range(30):
+        directory = RunDirectory(run.path / str(survived))
+        directory.create()
+        for step in (4, 5):
+            save(Checkpoints(directory), step)
+        deadly = Deadly(getattr(module, name), survived)
+        with monkeypatch.context() as patch, contextlib.suppress(Death):
+            patch.setattr(module, name, deadly)
+            patch.setattr(atomic_files, "_remove", lambda path: None)
+            save(Checkpoints(directory), 5)
+        said = []
+        assert step_of(Checkpoints(directory, said.append).latest()) == 5 and not said
+        directory.create()
+        assert not list(directory.checkpoints.glob("draft-*"))
+        if deadly.calls <= survived:
+            return
+    raise AssertionError(f"more than 30 calls of {name}")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["numpy.savez", "callboard.launch.checkpoints.write_manifest", "os.fsync", "tensorflow.train.Checkpoint.write"],
+)
+def test_a_full_disk_harms_no_checkpoint(run, monkeypatch, target):
+    checkpoints = Checkpoints(run)
+    save(checkpoints, 1)
+
+    def fail(*arguments, **options):
+        if "tensorflow" in target:
+            raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, fail)
+        with pytest.raises(NotWritten, match="^No space left on device$"):
+            save(checkpoints, 2)
+    assert left(run) == ["000000000001"]
+    save(checkpoints, 2)
+    assert left(run) == ["000000000001", "000000000002"]
+
+
+@pytest.mark.parametrize("content", ["", "\0\0", "x"])
+def test_starts_are_counted_on_where_their_number_is_lost(run, content):
+    checkpoints = Checkpoints(run)
+    assert [checkpoints.next_incarnation() for _ in range(3)] == [0, 1, 2]
+    (run.checkpoints / "incarnation").write_text(content)
+    number = checkpoints.next_incarnation()
+    assert 2 < number < 2**31 and checkpoints.next_incarnation() == number + 1
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_best_policy_before_a_damaged_one_is_used(run, said, how):
+    best = BestPolicy(run, said.append)
+    assert best.path() is None and best.mean_return() == -np.inf
+    for value in (1.0, 2.0):
+        best.save(variables(value), value, learner_step=10)
+    assert best.mean_return() == 2.0
+    DAMAGES[how](run.best_policy)
+    assert best.mean_return() == 1.0
+    weights = variables(0)
+    load_policy(best.path(), weights)
+    assert (weights[0].numpy() == 1).all()
+    if how != "missing":
+        assert said == ["the best policy best.npz is damaged and not used; it is kept as damaged-best.npz"]
+    best.save(variables(3.0), 3.0, learner_step=11)
+    assert best.mean_return() == 3.0
+
+
+def test_a_damaged_file_of_weights_is_named(run):
+    BestPolicy(run).save(variables(1.0), 1.0, 1)
+    for damaging in (truncate, empty):
+        damaging(run.best_policy)
+        with pytest.raises(CallboardError, match="best.npz is damaged: replace it by a copy"):
+            load_policy(run.best_policy, variables(0))
