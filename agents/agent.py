@@ -1,13 +1,18 @@
 """The agent protocol: what an agent provides so that any launcher can train it."""
 
+from __future__ import annotations
+
 import abc
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
-
-import tensorflow as tf
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..data import EnvironmentOutput, Layout, Nest, Update
-from ..replay import Replay
+
+if TYPE_CHECKING:
+    # Settings are read and refused before TensorFlow is imported.
+    import tensorflow as tf
+
+    from ..replay import Replay
 
 Mode = Literal["train", "evaluate"]
 

@@ -1,10 +1,13 @@
 """Agents by name: those that ship, and the user's own as `package.module:Class`."""
 
+import dataclasses
 import difflib
 import importlib
+import sys
 
 from ..data import CallboardError
 from .agent import Agent
+from .declared_settings import declared_settings
 
 AGENTS = {
     "apex": "callboard.agents.apex:Apex",
@@ -21,12 +24,9 @@ def agent_class(name: str) -> type[Agent]:
     Raises:
       CallboardError: if there is none, with the nearest name that there is.
     """
-    path = AGENTS.get(name, name)
-    module_name, colon, class_name = path.partition(":")
-    if not colon:
-        near = difflib.get_close_matches(name, AGENTS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(AGENTS)}, or package.module:Class"
-        raise CallboardError(f"unknown agent {name!r}: {hint}")
+    module_name, _, class_name = _path(name).partition(":")
+    if module_name.partition(".")[0] in sys.stdlib_module_names:
+        raise CallboardError(f"agent {name!r} is in the standard library of Python, which has no agents")
     try:
         module = importlib.import_module(module_name)
     except (ImportError, ValueError, TypeError) as error:  # The last two: no module's name, such as ":A" or ".a:B".
@@ -37,7 +37,31 @@ def agent_class(name: str) -> type[Agent]:
     return found
 
 
+def agent_settings(name: str) -> type:
+    """A dataclass with the fields of the agent of that name, and their defaults.
+
+    For agents that ship it is not the agent's class itself: nothing is imported that imports TensorFlow.
+
+    Raises:
+      CallboardError: as `agent_class`, or the agent is no dataclass.
+    """
+    declared = declared_settings(_path(name)) if name in AGENTS else None
+    settings = declared or agent_class(name)
+    if not dataclasses.is_dataclass(settings):
+        raise CallboardError(f"the agent {name!r} must be a frozen dataclass")
+    return settings
+
+
 def agent_name(agent: Agent) -> str:
     """The name under which `agent_class` finds the class of `agent`."""
     path = f"{type(agent).__module__}:{type(agent).__qualname__}"
     return next((name for name, known in AGENTS.items() if known == path), path)
+
+
+def _path(name: str) -> str:
+    path = AGENTS.get(name, name)
+    if ":" not in path:
+        near = difflib.get_close_matches(name, AGENTS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(AGENTS)}, or package.module:Class"
+        raise CallboardError(f"unknown agent {name!r}: {hint}")
+    return path

@@ -334,12 +334,9 @@ def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:
     if agent is None:
         print("\nName an agent to see the options of the run and of that agent: callboard train impala --help")
         return 0
-    from ..agents.registry import agent_class
-    from .settings import make_parser
+    from .settings import format_help
 
-    lines = make_parser(agent_class(agent)).format_help().splitlines()
-    begin = next(index for index, line in enumerate(lines) if line.startswith("options") or line.startswith("All "))
-    print("\n" + "\n".join(lines[begin:]))
+    print(f"\n{format_help(agent)}")
     return 0
 
 

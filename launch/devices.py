@@ -1,13 +1,20 @@
-"""The devices that learners train on, and the strategy over them."""
+"""The devices that learners train on, and the strategy over them.
+
+TensorFlow is imported by the functions that need it: settings are read and refused before it is.
+"""
+
+from __future__ import annotations
 
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
 from ..data import CallboardError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def device_names(setting: int | str) -> list[str]:
@@ -20,6 +27,8 @@ def device_names(setting: int | str) -> list[str]:
     Raises:
       CallboardError: there are not so many.
     """
+    import tensorflow as tf
+
     gpus = len(tf.config.list_physical_devices("GPU"))
     if setting == "all":
         return _gpus(gpus) or ["CPU:0"]
@@ -60,6 +69,8 @@ def prepare_devices(names: Sequence[str]) -> None:
     Raises:
       CallboardError: TensorFlow has been used already, with fewer devices.
     """
+    import tensorflow as tf
+
     try:
         for gpu in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(gpu, True)
@@ -79,6 +90,8 @@ def prepare_devices(names: Sequence[str]) -> None:
 
 def hide_gpus() -> None:
     """Keeps TensorFlow in this process from taking memory of GPUs; must come before any TensorFlow operation."""
+    import tensorflow as tf
+
     tf.config.set_visible_devices([], "GPU")
 
 
@@ -90,6 +103,8 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
       workers: `host:port` of all learners, reserved for what they tell each other, if there are several.
       rank: this learner's index among them.
     """
+    import tensorflow as tf
+
     prepare_devices(names)
     if len(names) > 1 or len(workers) > 1:
         # Where a function runs on several devices this pass of TensorFlow 2.12 drops control edges from reads of
@@ -117,6 +132,8 @@ def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modu
       rank: of this one.
       modules: built alike by all.
     """
+    import tensorflow as tf
+
     checkpoint = tf.train.Checkpoint(**modules)  # A view alone would not keep it.
     parts = tf.train.TrackableView(checkpoint).descendants()
     variables = [part for part in parts if isinstance(part, tf.Variable)]

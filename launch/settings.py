@@ -1,41 +1,75 @@
 """Settings as a user writes them, in options and in YAML, and the experiment that they make.
 
 Every field of the agent and of the experiment is an option (`--agent.learning-rate 3e-4`, `--max-steps 1000`) and a
-YAML key (`agent: {learning_rate: 3e-4}`, `max_steps: 1000`), from the dataclasses themselves.
+YAML key (`agent: {learning_rate: 3e-4}`, `max_steps: 1000`), from the dataclasses themselves.  Nothing here imports
+TensorFlow before all settings have the right names and types.
 """
 
-import argparse
+import collections.abc
+import copy
 import dataclasses
 import difflib
-import itertools
+import enum
+import inspect
 import json
+import os
 import pathlib
 import re
 import tempfile
+import textwrap
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jsonargparse
-import yaml
-
-from ..agents.agent import Agent
-from ..agents.registry import agent_class, agent_name
+from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
 from ..data import CallboardError
 from .experiment import Experiment
 from .run_directory import RunDirectory
+from .setting_types import converted, converted_text, described, field_types, shown
 from .storage import Storage, is_url
+from .yaml_files import format_yaml, read_yaml
 
 RECIPES = pathlib.Path(__file__).parent / "recipes"
 _AGENT = "agent"
 _NAME = "name"
+_REMOVE = "no_"
+"""What options begin with that switch a flag off or remove an entry: `--no-evaluator`, `--no-env-options.size`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings with the right names and types, of which nothing was built yet.
+
+    Attributes:
+      agent: name of the agent.
+      of_agent: its hyperparameters; what is left out keeps its default.
+      of_run: fields of the experiment besides the agent, likewise.
+    """
+
+    agent: str
+    of_agent: Mapping[str, Any]
+    of_run: Mapping[str, Any]
+
+    def experiment(self) -> Experiment:
+        """The experiment, with the agent's class imported."""
+        try:
+            agent = agent_class(self.agent)(**self.of_agent)
+        except ValueError as error:
+            raise CallboardError(f"agent {self.agent!r}: {' '.join(str(error).split())}") from error
+        return Experiment(agent=agent, **self.of_run)
 
 
 def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Experiment:
-    """The experiment that a recipe and command-line options make together; options come before the recipe.
+    """The experiment that a recipe and command-line options make together, see `parse_settings`."""
+    return parse_settings(agent, recipe, options).experiment()
+
+
+def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Settings:
+    """The settings that a recipe and command-line options make together; options come before the recipe.
 
     Options are merged into nested settings: `--env-options.size 5` sets that one environment option and leaves the
-    others of the recipe as they are.
+    others of the recipe as they are, and `--no-env-options.size` removes it.
 
     Args:
       agent: name of the agent; None takes the recipe's.
@@ -46,41 +80,61 @@ def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequ
       CallboardError: an unknown option or key, with the nearest right one, or a value of the wrong type.
     """
     settings = {key: value for key, value in recipe.items() if key != _AGENT}
-    agent_settings = dict(recipe.get(_AGENT) or {})
-    recipe_agent = agent_settings.pop(_NAME, None)
+    of_agent = _agent_of(recipe)
+    recipe_agent = of_agent.pop(_NAME, None)
+    if not isinstance(recipe_agent, str | None):
+        raise CallboardError(f"agent.name must be the name of an agent, such as impala, not {shown(recipe_agent)}")
     name = agent or recipe_agent
     if name is None:
         raise CallboardError("name an agent (callboard train impala ...) or a recipe (--recipe impala-cartpole)")
     if recipe_agent not in (None, name):
-        agent_settings = {}
-    recipe_class = agent_class(name)
-    if not dataclasses.is_dataclass(recipe_class):
-        raise CallboardError(f"the agent {name!r} must be a frozen dataclass")
-    parser = make_parser(recipe_class)
-    known = [action.dest for action in parser._actions if action.dest != "help"]
-    _check_keys([*settings, *(f"{_AGENT}.{key}" for key in agent_settings)], known)
-    try:
-        config = parser.parse_object({**settings, _AGENT: agent_settings})
-        given = parser.parse_args(_normalised(options, parser), defaults=False)
-    except (argparse.ArgumentError, jsonargparse.ArgumentError) as error:
-        raise CallboardError(_one_line(str(error))) from error
-    values = _merged(config.as_dict(), given.as_dict())
-    agent_values = values.pop(_AGENT)
+        of_agent = {}
+    types = setting_types(name)
+    flat = {**settings, **{f"{_AGENT}.{key}": value for key, value in of_agent.items()}}
+    _check_keys(flat, list(types))
+    values = {key: converted(key, value, types[key]) for key, value in flat.items()}
+    _apply_options(values, options, types)
     if not values.get("env"):
         raise CallboardError("name an environment: --env CartPole-v1")
-    if isinstance(values["run_dir"], str) and not is_url(values["run_dir"]):
+    for key in _needed(agent_settings(name)):
+        if key not in values:
+            raise CallboardError(f"{key} has no default: give it by {_option(key)}")
+    if isinstance(values.get("run_dir"), str) and not is_url(values["run_dir"]):
         values["run_dir"] = pathlib.Path(values["run_dir"])
-    return Experiment(agent=recipe_class(**agent_values), **values)
+    prefix = f"{_AGENT}."
+    return Settings(
+        agent=name,
+        of_agent={key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)},
+        of_run={key: value for key, value in values.items() if not key.startswith(prefix)},
+    )
 
 
-def make_parser(agent: type[Agent]) -> jsonargparse.ArgumentParser:
-    """The options of an agent and an experiment."""
-    parser = jsonargparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
-    # A recipe may name the environment; `parse_experiment` asks for it when neither does.
-    parser.add_argument("--env", type=str, default="", help="name of the environment")
-    parser.add_class_arguments(Experiment, skip={_AGENT, "env"})
-    parser.add_class_arguments(agent, _AGENT)
-    return parser
+def setting_types(agent: str) -> dict[str, Any]:
+    """The annotations of all settings of a run with that agent, by name (`agent.learning_rate`, `max_steps`)."""
+    of_run = {name: hint for name, hint in field_types(Experiment).items() if name != _AGENT}
+    return {**of_run, **{f"{_AGENT}.{name}": hint for name, hint in field_types(agent_settings(agent)).items()}}
+
+
+def format_help(agent: str) -> str:
+    """All settings of a run with that agent as options, with what they are and their defaults."""
+    lines = []
+    for title, settings, prefix in (
+        ("the run", Experiment, ""),
+        (f"the agent {agent}", agent_settings(agent), f"{_AGENT}."),
+    ):
+        lines.append(f"options of {title}:")
+        texts = _attribute_texts(settings.__doc__ or "")
+        hints = field_types(settings)
+        for field in dataclasses.fields(settings):
+            if field.name == _AGENT and not prefix:
+                continue
+            lines.append(f"  {_option(prefix + field.name)}: {described(hints[field.name])}{_default_text(field)}")
+            if field.name in texts:
+                lines += textwrap.wrap(texts[field.name], 110, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines.append("")
+    lines.append("An entry of nested settings is set by its name (--env-options.size 5), and removed likewise")
+    lines.append("(--no-env-options.size); --no-NAME switches a flag off.")
+    return "\n".join(lines)
 
 
 def read_recipe(name: str) -> dict[str, Any]:
@@ -90,23 +144,19 @@ def read_recipe(name: str) -> dict[str, Any]:
       CallboardError: there is none, or it is not a YAML mapping.
     """
     path = pathlib.Path(name)
-    if not path.suffix:
+    if name in recipe_names():
         path = RECIPES / f"{name}.yaml"
-    if not path.exists():
-        near = difflib.get_close_matches(name, recipe_names(), n=1)
-        hint = (
-            f"did you mean {near[0]!r}?" if near else f"there are {', '.join(recipe_names())}, or a path to a YAML file"
-        )
-        raise CallboardError(f"unknown recipe {name!r}: {hint}")
-    try:
-        recipe = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise CallboardError(f"{path} is not valid YAML: {_one_line(str(error))}") from error
+    elif "\0" in name or not os.path.lexists(path):
+        near = difflib.get_close_matches(path.stem, recipe_names(), n=1)
+        known = f"there are {', '.join(recipe_names())}, or a path to a YAML file"
+        raise CallboardError(f"unknown recipe {name!r}: " + (f"did you mean {near[0]!r}?" if near else known))
+    recipe = read_yaml(path)
     if not isinstance(recipe, dict):
         raise CallboardError(f"{path} must hold settings, such as `env: CartPole-v1`")
-    agent = recipe.get(_AGENT)
-    if agent is not None and not isinstance(agent, dict):
-        raise CallboardError(f"{path}: agent must hold settings, such as `agent: {{name: {agent}}}`")
+    try:
+        _agent_of(recipe)
+    except CallboardError as error:
+        raise CallboardError(f"{path}: {error}") from error
     return recipe
 
 
@@ -118,8 +168,7 @@ def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
     """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment, in one atomic step."""
     run_dir = experiment.run_dir if is_url(experiment.run_dir) else str(path.parent)
     # Start and end are marked, so that a file that was cut is not taken for one with fewer settings.
-    settings = {**experiment_settings(experiment), "run_dir": run_dir}
-    write_file(path, yaml.safe_dump(settings, sort_keys=False, explicit_start=True, explicit_end=True))
+    write_file(path, format_yaml({**experiment_settings(experiment), "run_dir": run_dir}, marked=True))
 
 
 def settings_by_name(experiment: Experiment) -> dict[str, str]:
@@ -134,7 +183,12 @@ def settings_by_name(experiment: Experiment) -> dict[str, str]:
 
 
 def read_experiment(run: str | pathlib.Path, options: Sequence[str] = ()) -> Experiment:
-    """The experiment of a run directory, which may be a URL.
+    """The experiment of a run directory, with options merged into it, see `read_settings`."""
+    return read_settings(run, options).experiment()
+
+
+def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Settings:
+    """The settings of a run directory, which may be a URL, with options merged into them.
 
     Raises:
       CallboardError: there is no run in it.
@@ -143,13 +197,13 @@ def read_experiment(run: str | pathlib.Path, options: Sequence[str] = ()) -> Exp
         directory = RunDirectory(pathlib.Path(local if is_url(run) else run))
         if is_url(run):
             Storage(str(run)).fetch(directory.experiment.name, directory.path)
-        if not directory.experiment.exists():
-            raise CallboardError(f"there is no run in {run}: it has no experiment.yaml")
+        if not str(run) or not os.path.lexists(directory.experiment):
+            raise CallboardError(f"there is no run in {str(run) or repr('')}: it has no experiment.yaml")
         recipe = read_recipe(str(directory.experiment))
-        text = directory.experiment.read_text()
+        text = directory.experiment.read_text(encoding="utf-8")
     if text.startswith("---") and not text.endswith("...\n"):
         raise CallboardError(f"experiment.yaml of {run} was cut off: replace it by a copy, or start a new run")
-    return parse_experiment(None, {**recipe, "run_dir": str(run)}, options)
+    return parse_settings(None, {**recipe, "run_dir": str(run)}, options)
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
@@ -166,6 +220,126 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
     return _plain(settings)
 
 
+def _needed(settings: Any) -> list[str]:
+    """The settings of an agent that have no default."""
+    defaults = (dataclasses.MISSING, dataclasses.MISSING)
+    fields = dataclasses.fields(settings)
+    return [f"{_AGENT}.{f.name}" for f in fields if f.init and (f.default, f.default_factory) == defaults]
+
+
+def _agent_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    agent = recipe.get(_AGENT)
+    if agent is not None and not isinstance(agent, Mapping):
+        raise CallboardError(f"agent must hold settings, such as `agent: {{name: {shown(agent)}}}`")
+    return dict(agent or {})
+
+
+def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
+    for key in keys:
+        if key not in known:
+            near = nearest(str(key), known)
+            raise CallboardError(f"unknown key {key!r}" + (f": did you mean {near!r}?" if near else ""))
+
+
+def _apply_options(values: dict[str, Any], options: Sequence[str], types: Mapping[str, Any]) -> None:
+    """Sets what options say in `values`, which are flat but for what is nested in one setting."""
+    remaining = list(options)
+    while remaining:
+        option = remaining.pop(0)
+        name, equals, text = option[2:].partition("=")
+        if not option.startswith("--") or not name:
+            raise CallboardError(f"{shown(option)} is no option: options begin with --, as in --max-steps 1000")
+        path = name.replace("-", "_")
+        is_removal = path.startswith(_REMOVE) and _setting_of(path, types) is None
+        key = _setting_of(path.removeprefix(_REMOVE) if is_removal else path, types)
+        if key is None:
+            near = nearest(path, types)
+            hint = f"did you mean {_option(near)}?" if near else "see callboard train --help"
+            raise CallboardError(f"unknown option --{name}: {hint}")
+        entries = _entries(name, path.removeprefix(_REMOVE) if is_removal else path, key)
+        if is_removal:
+            if equals:
+                raise CallboardError(f"--{name} takes no value")
+            _remove(values, key, entries, name, types[key])
+            continue
+        alone = not remaining or remaining[0].startswith("--")
+        if not equals and not (alone and types[key] is bool):
+            if alone:
+                raise CallboardError(f"--{name} needs a value: {described(Any if entries else types[key])}")
+            text = remaining.pop(0)
+        elif not equals:
+            text = "true"
+        _set(values, key, entries, text, types)
+
+
+def _setting_of(path: str, types: Mapping[str, Any]) -> str | None:
+    """The setting that an option's name means, whether it names the setting or an entry of it."""
+    return next((key for key in types if path == key or (path.startswith(f"{key}.") and _is_nested(types[key]))), None)
+
+
+def _is_nested(hint: Any) -> bool:
+    return dataclasses.is_dataclass(hint) or hint is dict or typing.get_origin(hint) in (dict, collections.abc.Mapping)
+
+
+def _entries(name: str, path: str, key: str) -> list[str]:
+    """The names of an entry inside a setting, in order, as the user wrote them: those may hold dashes."""
+    rest = path[len(key) :]
+    entries = name[len(name) - len(rest) :].split(".")[1:] if rest else []
+    if not all(entries):
+        raise CallboardError(f"--{name} names no entry of {_option(key)}: write {_option(key)}.NAME VALUE")
+    return entries
+
+
+def _set(values: dict[str, Any], key: str, entries: list[str], text: str, types: Mapping[str, Any]) -> None:
+    hint = types[key]
+    value: Any
+    if dataclasses.is_dataclass(hint):
+        before: Any = dataclasses.asdict(values[key]) if key in values else {}
+        names = [entry.replace("-", "_") for entry in entries]
+        value = converted_text(".".join([key, *names]), text, _hint_at(hint, names, key) if names else dict)
+        values[key] = converted(key, _merged(before, _nested(names, value)), hint)
+    elif entries:
+        value = converted_text(".".join([key, *entries]), text, Any)
+        values[key] = _merged(values.get(key) or {}, _nested(entries, value))
+    else:
+        value = converted_text(key, text, hint)
+        before = values.get(key)
+        values[key] = _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+
+
+def _remove(values: dict[str, Any], key: str, entries: list[str], name: str, hint: Any) -> None:
+    if not entries:
+        if hint is not bool:
+            raise CallboardError(f"--{name} is no flag: {_option(key)} is {described(hint)}")
+        values[key] = False
+        return
+    within: Any = copy.deepcopy(values.get(key) or {})
+    whole = within
+    for entry in entries[:-1]:
+        within = within.get(entry) if isinstance(within, Mapping) else None
+    if not isinstance(within, dict) or entries[-1] not in within:
+        names = ", ".join(within) if isinstance(within, Mapping) and within else "none"
+        raise CallboardError(f"--{name} removes an entry that is not set: there are {names}")
+    del within[entries[-1]]
+    values[key] = whole
+
+
+def _hint_at(hint: Any, names: Sequence[str], key: str) -> Any:
+    """The annotation of a field inside a nested dataclass."""
+    for name in names:
+        hints = field_types(hint) if dataclasses.is_dataclass(hint) else {}
+        if name not in hints:
+            raise CallboardError(f"unknown option {_option(key)}.{name}: there are {', '.join(hints) or 'none'}")
+        hint = hints[name]
+    return hint
+
+
+def _nested(names: Sequence[str], value: Any) -> Any:
+    for name in reversed(names):
+        value = {name: value}
+    return value
+
+
 def _merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """`settings` with those of `given` in their place; mappings in both are merged, key by key, at any depth."""
     merged = dict(settings)
@@ -175,39 +349,35 @@ def _merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
-    for key in keys:
-        if key not in known:
-            near = nearest(key, known)
-            raise CallboardError(f"unknown key {key!r}" + (f": did you mean {near!r}?" if near else ""))
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
-def _normalised(options: Sequence[str], parser: jsonargparse.ArgumentParser) -> list[str]:
-    """Options with underscores for dashes in their names, which are checked, and `=true` after a flag alone."""
-    typed = {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
-    known = [name for name in typed if name != "help"]
-    result = []
-    for option, following in itertools.zip_longest(options, options[1:]):
-        if not option.startswith("--"):
-            result.append(option)
-            continue
-        name, equals, value = option[2:].partition("=")
-        key = name.replace("-", "_")
-        if key not in known and key.partition(".")[0] != "env_options":
-            near = nearest(key, known)
-            hint = f": did you mean --{near.replace('_', '-')}?" if near else ": see callboard train --help"
-            raise CallboardError(f"unknown option --{name}{hint}")
-        alone = not equals and (following is None or following.startswith("--"))
-        result.append(f"--{key}=true" if alone and typed.get(key) is bool else f"--{key}{equals}{value}")
-    return result
+def _default_text(field: Any) -> str:
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return " (needed)"
+    return f" ({json.dumps(_plain(value))})"
 
 
-def _one_line(message: str) -> str:
-    found = re.match(r'Parser key "(?P<key>[^"]+)":\s*(?P<problem>.*)', message, re.DOTALL)
-    if found:
-        message = f"{found['key']}: {found['problem']}"
-    message = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", message)
-    return " ".join(message.split())
+def _attribute_texts(docstring: str) -> dict[str, str]:
+    """What the section `Attributes:` of a docstring says about each of them."""
+    _, _, section = inspect.cleandoc(docstring).partition("Attributes:\n")
+    texts: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            break
+        found = re.match(r" {2,4}(\w+): (.*)", line)
+        if found:
+            name = found[1]
+            texts[name] = found[2]
+        elif name:
+            texts[name] += f" {line.strip()}"
+    return texts
 
 
 def _plain(value: Any) -> Any:
@@ -216,6 +386,10 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+    if isinstance(value, enum.Enum):
+        return value.name
     if callable(value):
         return f"{value.__module__}:{value.__qualname__}"
-    return str(value) if isinstance(value, pathlib.Path) else value
+    return str(value) if isinstance(value, pathlib.PurePath) else value

@@ -13,13 +13,12 @@ from typing import Any, Literal, get_args, get_type_hints
 import yaml
 from rich.console import Console
 
-from ...agents.registry import agent_class
 from ...atomic_files import write_file
 from ...data import CallboardError
 from ..experiment import Experiment
 from ..program import default_run_directory
 from ..run import check_launcher_can
-from ..settings import experiment_settings, make_parser, nearest, parse_experiment, read_recipe
+from ..settings import experiment_settings, nearest, parse_experiment, read_recipe, setting_types
 from ..storage import is_url
 from .records import Mode, Trial, TuneDirectory, best_trial, trials_table
 from .search_space import SearchSpace, Values, describe, parse_search, with_values
@@ -284,7 +283,7 @@ def _settings_of(experiment: Experiment) -> dict[str, Any]:
 def _check_option_names(agent: str | None, options: Sequence[str]) -> None:
     """Refuses what is no option of `train`, if it looks more like one of `tune`."""
     own = [option for action in _parser()._actions for option in action.option_strings]
-    theirs = [] if agent is None else [f"--{action.dest}" for action in make_parser(agent_class(agent))._actions]
+    theirs = [] if agent is None else [f"--{name}" for name in setting_types(agent)]
     for option in options:
         name = option.partition("=")[0]
         if name.startswith("--") and nearest(name, [*own, *(name.replace("_", "-") for name in theirs)]) in own:

@@ -43,7 +43,7 @@ from callboard.launch.command import main
             "needs its own: set learners",
         ),
         (["train", "--recipe", "impala-cartpole", "--learner-devices", "4"], "this machine has 0 GPU(s): set a number"),
-        (["train", "--recipe", "impala-cartpole", "--replay-shards", "2"], "impala reads from one queue"),
+        (["train", "--recipe", "impala-cartpole", "--replay-shards", "2"], "reads from one queue"),
         (["train", "--recipe", "impala-cartpole", "--replay-shards", "3"], "set replay_shards to at most 2"),
         (["train", "--recipe", "apex-cartpole", "--replay-shards", "2", "--launcher", "inline"], "one replay server"),
         (["train"], "name an agent"),
@@ -87,7 +87,7 @@ def test_doctor_finds_this_installation_healthy(capsys):
 def test_help_names_the_fields_of_agent_and_run(capsys):
     assert main(["train", "impala", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "--agent.unroll_length" in text and "--max_steps" in text and "--launcher" in text
+    assert "--agent.unroll-length" in text and "--max-steps" in text and "--launcher" in text
 
 
 def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys):

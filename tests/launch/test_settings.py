@@ -1,5 +1,10 @@
 """Settings: options and YAML to experiments and back, and one line for every mistake."""
 
+import dataclasses
+import pathlib
+import sys
+import types
+
 import pytest
 import yaml
 
@@ -47,6 +52,9 @@ def test_options_come_before_the_recipe():
         (["--env-options", "{size: 7}"], {"size": 7, "camera": {"width": 8, "height": 8}}),
         (["--env-options", "{camera: {width: 4}}"], {"size": 5, "camera": {"width": 4, "height": 8}}),
         (["--env-options.size=6", "--env-options.size=7"], {"size": 7, "camera": {"width": 8, "height": 8}}),
+        (["--env-options.camera.width", "1e1"], {"size": 5, "camera": {"width": 10.0, "height": 8}}),
+        (["--no-env-options.camera.width"], {"size": 5, "camera": {"height": 8}}),
+        (["--no-env-options.camera", "--env-options.size", "null"], {"size": None}),
     ],
 )
 def test_options_are_merged_into_nested_settings(tmp_path, options, expected):
@@ -78,10 +86,23 @@ def test_the_recipes_that_ship_are_right(name):
         ({}, ["--agent.learnin-rate", "1"], "unknown option --agent.learnin-rate: did you mean --agent.learning-rate?"),
         ({"max_stps": 5}, [], "unknown key 'max_stps': did you mean 'max_steps'?"),
         ({"agent": {"batchsize": 5}}, [], "unknown key 'agent.batchsize': did you mean 'agent.batch_size'?"),
-        ({}, ["--agent.learning-rate", "fast"], "agent.learning_rate: Expected a float. Got value: fast"),
-        ({"actors": "many"}, [], "actors: Expected a int. Got value: many"),
-        ({}, ["--env"], "argument --env: expected one argument"),
-        ({}, ["stray", "--env", "A"], "stray"),
+        ({}, ["--agent.learning-rate", "fast"], "agent.learning_rate must be a number, not 'fast'"),
+        ({}, ["--agent.optimizer", "sgd"], "agent.optimizer must be rmsprop or adam, not 'sgd'"),
+        ({}, ["--agent.hidden-sizes", "[a]"], "agent.hidden_sizes must be a list of whole numbers, such as [64, 64]"),
+        ({"actors": "many"}, [], "actors must be a whole number, not 'many'"),
+        ({"max_steps": None}, [], "max_steps must be a whole number, not None"),
+        ({"stop_return": float("nan")}, [], "stop_return must be a number or null, not nan"),
+        ({"evaluator": 1}, [], "evaluator must be true or false, not 1"),
+        ({"env_options": [1]}, [], "env_options must be settings by name, such as {size: 5}, not [1]"),
+        ({"agent": {"name": 5}}, [], "agent.name must be the name of an agent, such as impala, not 5"),
+        ({"agent": "impala"}, [], "agent must hold settings, such as `agent: {name: 'impala'}`"),
+        ({5: 5}, [], "unknown key 5"),
+        ({}, ["--env"], "--env needs a value: text"),
+        ({}, ["--seed", "--env", "A"], "--seed needs a value: a whole number"),
+        ({}, ["stray", "--env", "A"], "'stray' is no option"),
+        ({}, ["--no-seed"], "--no-seed is no flag: --seed is a whole number"),
+        ({"env_options": {"size": 5}}, ["--no-env-options.sise"], "entry that is not set: there are size"),
+        ({}, ["--env-options..x", "1"], "names no entry of --env-options: write --env-options.NAME VALUE"),
     ],
 )
 def test_mistakes_are_one_line(recipe, options, message):
@@ -89,6 +110,37 @@ def test_mistakes_are_one_line(recipe, options, message):
         parse_experiment("impala", {"env": "CartPole-v1", **recipe}, options)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_settings_are_converted_as_they_are_meant():
+    options = ["--env", "A", "--max-steps", "1e6", "--stop-return", "5", "--learner-devices", "CPU:0,CPU:1"]
+    experiment = parse_experiment("impala", {"run_dir": "x"}, [*options, "--no-evaluator", "--run-dir", "2024"])
+    assert (experiment.max_steps, experiment.stop_return, experiment.evaluator) == (1_000_000, 5.0, False)
+    assert (experiment.learner_devices, experiment.run_dir) == ("CPU:0,CPU:1", pathlib.Path("2024"))
+    assert parse_experiment("impala", {"env": "A"}, ["--learner-devices", "2"]).learner_devices == 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    name: str = "adam"
+    learning_rate: float = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Nested(Impala):
+    solver: Optimizer = Optimizer()
+
+
+def test_options_are_merged_into_nested_dataclasses(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nested_agents", types.SimpleNamespace(Nested=Nested))
+    recipe = {"agent": {"name": "nested_agents:Nested", "solver": {"name": "sgd"}}, "env": "A"}
+    agent = parse_experiment(None, recipe, ["--agent.solver.learning-rate", "0.1"]).agent
+    assert agent.solver == Optimizer("sgd", 0.1)
+    assert parse_experiment(None, recipe, ["--agent.solver", "{learning_rate: 1}"]).agent.solver == Optimizer(
+        "sgd", 1.0
+    )
+    with pytest.raises(CallboardError, match="unknown option --agent.solver.lerning_rate: there are name, learning"):
+        parse_experiment(None, recipe, ["--agent.solver.lerning-rate", "0.1"])
 
 
 def test_an_environment_must_be_named():

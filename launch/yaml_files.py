@@ -1,0 +1,172 @@
+"""YAML as settings are written in it: plain values alone, read within bounds and written so that they read alike.
+
+Nothing that is read can run code, name a Python object, or grow: there are no aliases (`*name`), no tags but YAML's own
+plain ones, and keys are text.
+"""
+
+import os
+import pathlib
+import re
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from ..data import CallboardError
+
+_MOST_BYTES = 2**20
+_PLAIN = (str, int, float, bool, type(None))
+_BOOL = "tag:yaml.org,2002:bool"
+_INT = "tag:yaml.org,2002:int"
+_FLOAT = "tag:yaml.org,2002:float"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+# YAML 1.1, which PyYAML reads, has 1:30 for 90, 010 for 8, and takes 1e-3 for text: none of this is what users mean.
+_INT_TEXT = re.compile(r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+")
+_FLOAT_TEXT = re.compile(
+    r"[-+]?(([0-9][0-9_]*\.[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain values."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.constructor.ConstructorError(
+                None, None, f"*{event.anchor}: aliases are not read, write the value once more", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if isinstance(key_node, yaml.ScalarNode):
+                if key_node.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key_node.value!r} stands here twice", key_node.start_mark
+                    )
+                seen.add(key_node.value)
+                if key_node.tag == "tag:yaml.org,2002:null" or key_node.tag == _BOOL:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key_node.value!r} is not text: put it in quotes", key_node.start_mark
+                    )
+        return super().construct_mapping(node, deep)
+
+    def construct_float(self, node: Any) -> float:
+        return float(self.construct_scalar(node).replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads as the same."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _with_own_numbers(resolvers: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {
+        first: [pair for pair in pairs if pair[0] not in (_INT, _FLOAT, _TIMESTAMP)]
+        for first, pairs in resolvers.items()
+    }
+    for first in "-+0123456789.":
+        kept[first] = [*kept.get(first, ()), (_INT, _Whole(_INT_TEXT)), (_FLOAT, _Whole(_FLOAT_TEXT))]
+    return kept
+
+
+class _Whole:
+    """A pattern that must match the whole text; PyYAML calls `match`."""
+
+    def __init__(self, pattern: re.Pattern[str]):
+        self.match = pattern.fullmatch
+
+
+_Loader.yaml_implicit_resolvers = _with_own_numbers(yaml.SafeLoader.yaml_implicit_resolvers)
+_Dumper.yaml_implicit_resolvers = {
+    first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()), *pairs]
+    for first, pairs in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def read_yaml(path: pathlib.Path) -> Any:
+    """The plain values in a YAML file.
+
+    Raises:
+      CallboardError: there is no such file, it is not a regular one, too large, not UTF-8, or not plain YAML.
+    """
+    try:
+        # Without waiting: a named pipe would have this process wait for who writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                what = "a directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "no regular file"
+                raise CallboardError(f"{path} is {what}: name a YAML file")
+            content = file.read(_MOST_BYTES + 1)
+    except IsADirectoryError as error:
+        raise CallboardError(f"{path} is a directory: name a YAML file") from error
+    except (OSError, ValueError) as error:  # The second: a path with a null character.
+        raise CallboardError(f"{str(path)!r} cannot be read: {_reason(error)}") from error
+    if len(content) > _MOST_BYTES:
+        raise CallboardError(f"{path} has more than {_MOST_BYTES:,} bytes: that is not a file of settings")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CallboardError(f"{path} is not UTF-8 text: save it as UTF-8") from error
+    try:
+        return parse_yaml(text)
+    except ValueError as error:
+        raise CallboardError(f"{path} is not valid YAML: {error}") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """The plain values in a text.
+
+    Raises:
+      ValueError: it is not plain YAML; the message is one line.
+    """
+    try:
+        value = yaml.load(text, _Loader)
+        _check_plain(value)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = " ".join(str(error.problem or error.context).split())
+        raise ValueError(f"line {mark.line + 1}: {problem}" if mark else problem) from error
+    except yaml.reader.ReaderError as error:
+        raise ValueError(f"{error.reason}: {chr(int(error.character))!a}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+        # What constructors of PyYAML raise for values that do not fit their tags, such as `!!int x`.
+        raise ValueError(" ".join(str(error).split()) or "a value does not fit its tag") from error
+    return value
+
+
+def format_yaml(value: Any, marked: bool = False) -> str:
+    """Plain values as YAML that `parse_yaml` reads as the same; with `marked`, between marks of start and end.
+
+    Raises:
+      ValueError: something in it is not plain.
+    """
+    try:
+        _check_plain(value)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, explicit_start=marked, explicit_end=marked)
+
+
+def _check_plain(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"the key {key!r} is not text: put it in quotes")
+            _check_plain(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_plain(item)
+    elif type(value) not in _PLAIN:
+        raise ValueError(f"{value!r} is a {type(value).__name__}: write text, a number, true, false, a list or a map")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
