@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from .actor_writer import ActorWriter, act_once
 from .experiment import Experiment, Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle, Unreachable
+from .step_budget import StepLease
 
 _CALL_SECONDS = 5.0
 _QUESTION_SECONDS = 1.0
@@ -25,6 +27,9 @@ _FETCHES_A_SECOND = 1000
 """Of all who ask the learner together, so that it has time to learn."""
 HOLD_SECONDS = 0.005
 """Between two looks at whether an actor that is held back may go on."""
+_LEASE_SECONDS = 0.02
+_LEASES_A_SECOND = 1000
+"""That all actors together ask for, where they wait for steps."""
 
 
 class SteppingRole(LinkedRole):
@@ -39,6 +44,10 @@ class SteppingRole(LinkedRole):
         self._stepper: Stepper | None = None
         self._episodes: list[tuple[float, int]] = []
         self._episodes_done = 0
+        # Where roles share a thread the launcher keeps the limit.
+        self._lease = None if context.cooperative else StepLease()
+        self._lease_pause = min(0.5, max(_LEASE_SECONDS, run.experiment.actors / _LEASES_A_SECOND))
+        self._next_request = 0.0
 
     @property
     def first_slot(self) -> int:
@@ -61,6 +70,24 @@ class SteppingRole(LinkedRole):
         self._environment = make_environments(self._experiment, "actor", self.first_slot, count)
         return self._environment
 
+    def may_step(self) -> bool:
+        """Whether the run's limit leaves the actor another timestep, which it then must do.
+
+        Where it does not, this waits a moment, and asks the coordinator for more now and then.
+        """
+        if self._lease is None or self._lease.take(self.environment_steps):
+            return True
+        now = time.monotonic()
+        if now >= self._next_request:
+            self._next_request = now + self._lease_pause
+            self.link.report_now()
+        self.context.stop.wait(HOLD_SECONDS)
+        return False
+
+    def renew_lease(self, limit: int) -> None:
+        if self._lease is not None:
+            self._lease.renew(limit)
+
     def tell_episodes(self, episodes: Sequence[Episode]) -> None:
         """Keeps episodes that have ended for the next report."""
         for episode in episodes:
@@ -81,7 +108,8 @@ class SteppingRole(LinkedRole):
             "ignored_ticks": self._stepper.ignored_ticks,
             "episodes": self._episodes_done,
         }
-        return Report(counts=counts, episodes=episodes)
+        lease = None if self._lease is None else self._lease.request()
+        return Report(counts=counts, episodes=episodes, lease=lease)
 
 
 class ActorRole(SteppingRole):
@@ -130,13 +158,13 @@ class ActorRole(SteppingRole):
             fetch_in_background(self._weights, self._learner, self._experiment.actors, self.context.stop)
 
     def step(self) -> None:
-        """One tick, once replay and the agent's pace allow it."""
+        """One tick, once replay, the agent's pace and the run's limit allow it."""
         if self._actor is None or self._writer is None:
             return
         cooperative, stop = self.context.cooperative, self.context.stop
         if cooperative:
             self._weights.fetch()
-        episodes = act_once(self._actor, self._writer, self._weights)
+        episodes = act_once(self._actor, self._writer, self._weights, self.may_step)
         if episodes is not None:
             self.tell_episodes(episodes)
             if cooperative:

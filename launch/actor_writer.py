@@ -15,13 +15,18 @@ _READY_SECONDS = 0.5
 _QUESTION_SECONDS = 1.0
 
 
-def act_once(actor: Actor, writer: "ActorWriter", weights: WeightClient) -> list[Episode] | None:
-    """One tick with the newest weights; gives the episodes that it ended, or None if the actor is held back."""
+def act_once(
+    actor: Actor, writer: "ActorWriter", weights: WeightClient, may_step: Callable[[], bool] = lambda: True
+) -> list[Episode] | None:
+    """One tick with the newest weights; gives the episodes that it ended, or None if the actor is held back.
+
+    `may_step` is asked last: once it is true there is a tick.
+    """
     if not writer.caught_up():
         return None
     weights.apply()
     assert weights.version is not None
-    if not writer.may_act(weights.version):
+    if not writer.may_act(weights.version) or not may_step():
         return None
     actor.version = weights.version
     episodes = actor.step()
@@ -93,7 +98,7 @@ class ActorWriter:
     def may_act(self, version: Version) -> bool:
         """Whether the actor may act with weights of this version; once it may, a sequence has begun."""
         pacer = self._pacer
-        if pacer is None or not pacer.between_sequences:
+        if pacer is None or not pacer.waits_to_begin:
             return True
         if not self._may_begin(pacer, version):
             return False

@@ -57,7 +57,7 @@ class CentralActorRole(SteppingRole):
             self._lives += 1
             self._number = 0
             self._packed = self._ticks.pack(stepper.tick)
-        elif action is not None:
+        elif action is not None and self.may_step():
             episodes = stepper.step(tree.unflatten_as(self._layout.spec.action, action))
             self._number += 1
             self._packed = self._ticks.pack(stepper.tick)

@@ -11,6 +11,7 @@ from .checkpoints import Checkpoints
 from .experiment import Run
 from .metrics import MetricsWriter
 from .role import NodeContext, Role
+from .step_budget import LeaseRequest, StepBudget
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
@@ -46,6 +47,9 @@ class Coordinator(Role):
         self._experiment = run.experiment
         self._lock = threading.Lock()
         self._counters = Counters(Checkpoints(run.directory).counter_sources())
+        self._budget = StepBudget(
+            run.experiment.max_steps, run.experiment.actors, bool(self._counters.sources), time.monotonic()
+        )
         self._sequences: dict[str, int] = {}
         self._identities: dict[str, str] = {}
         self._values: dict[str, float] = {}
@@ -68,7 +72,8 @@ class Coordinator(Role):
         values: dict[str, float],
         episodes: list[list[float]],
         evaluation: dict[str, float] | None,
-    ) -> tuple[bool, int, int, dict[str, str]]:
+        lease: list[Any] | None = None,
+    ) -> tuple[bool, int, int, dict[str, str], int | None]:
         """Takes a `link.Report`, and answers with the fields of `link.RunState`."""
         with self._lock:
             source = f"{name}#{identity}"
@@ -84,12 +89,24 @@ class Coordinator(Role):
                     # The next evaluation may come before the next status would be due.
                     self._next_status = 0.0
             self._decide()
+            step_limit = None
+            if lease is not None:
+                done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
+                request, now = LeaseRequest(*lease), time.monotonic()
+                step_limit = self._budget.renew(name, identity, sequence, done, request, all_done, now)
             return (
                 self._stop_reason is not None,
                 self._counters.total("environment_steps"),
                 int(self._values.get("learner_steps", 0)),
                 dict(self._identities),
+                step_limit,
             )
+
+    @property
+    def steps_left(self) -> int:
+        """Environment steps up to the limit, by the newest reports."""
+        with self._lock:
+            return max(0, self._experiment.max_steps - self._counters.total("environment_steps"))
 
     def counter_sources(self) -> dict[str, dict[str, int]]:
         """The counts by source, for the learner's checkpoint."""

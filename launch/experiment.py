@@ -35,7 +35,7 @@ class Experiment:
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
       evaluation_envs: environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
-      max_steps: environment steps after which the run ends.
+      max_steps: environment steps after which the run ends; it does less than one more timestep of every actor.
       stop_return: the run ends once an evaluation's mean return reaches this; None never.
       checkpoint_every: seconds between two checkpoints of the learner.
       checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`; not for agents

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..replay import ReplayHandle
 from .role import NodeContext, Role, RoleHandle, Unreachable
+from .step_budget import LeaseRequest
 
 _BEAT_SECONDS = 0.5
 _CALL_SECONDS = 5.0
@@ -23,6 +24,8 @@ class Report(NamedTuple):
     """Return and length of the training episodes that ended since the last report."""
     evaluation: dict[str, float] | None = None
     """The result of an evaluation."""
+    lease: LeaseRequest | None = None
+    """What an actor says about its lease of environment steps."""
 
 
 class RunState(NamedTuple):
@@ -33,6 +36,8 @@ class RunState(NamedTuple):
     learner_steps: int
     identities: dict[str, str]
     """The identity of every node that has reported, by name."""
+    step_limit: int | None = None
+    """The renewed limit of the lease, where the report had one."""
 
 
 class Link:
@@ -42,13 +47,21 @@ class Link:
       context: of the node.
       coordinator: its handle.
       collect: makes the next report; what it hands out is not handed out again.
+      renew_lease: takes the renewed limit of the lease, where reports have one.
     """
 
-    def __init__(self, context: NodeContext, coordinator: RoleHandle, collect: Callable[[], Report]):
+    def __init__(
+        self,
+        context: NodeContext,
+        coordinator: RoleHandle,
+        collect: Callable[[], Report],
+        renew_lease: Callable[[int], None] = lambda limit: None,
+    ):
         self._context = context
         self._coordinator = coordinator
         self._client = coordinator.client(_CALL_SECONDS)
         self._collect = collect
+        self._renew_lease = renew_lease
         self._sequence = 0
         self._unsent: Report | None = None
         self._lock = threading.Lock()
@@ -77,9 +90,15 @@ class Link:
                 return False
             self._unsent = None
             state = RunState(*answer)
+            if state.step_limit is not None:
+                self._renew_lease(state.step_limit)
             # A coordinator that was restarted does not know yet who is there.
             self.state = state._replace(identities={**self.state.identities, **state.identities})
         return True
+
+    def report_now(self) -> None:
+        """Has the thread of `start` report at once."""
+        self._wake.set()
 
     def wait_for(self, *names: str) -> bool:
         """Waits until those nodes have reported; False if the run stops before."""
@@ -103,8 +122,10 @@ class Link:
 
     def _beat_for_ever(self) -> None:
         while not self._closed:
+            self._wake.clear()
             self.beat()
-            self._wake.wait(_BEAT_SECONDS)
+            if not self._closed:
+                self._wake.wait(_BEAT_SECONDS)
 
 
 class LinkedRole(Role):
@@ -112,11 +133,14 @@ class LinkedRole(Role):
 
     def __init__(self, context: NodeContext, coordinator: RoleHandle):
         super().__init__(context)
-        self.link = Link(context, coordinator, self.collect)
+        self.link = Link(context, coordinator, self.collect, self.renew_lease)
 
     def collect(self) -> Report:
         """What there is to report; called from the link's thread."""
         return Report()
+
+    def renew_lease(self, limit: int) -> None:
+        """Takes the renewed limit of a lease of environment steps; called from the link's thread."""
 
     def replay_handle(self, replay: Sequence[RoleHandle]) -> ReplayHandle:
         """The shards as this node knows them from the coordinator's last answer."""
@@ -147,4 +171,6 @@ class LinkedRole(Role):
 
 def _plain(value: Any) -> Any:
     """A part of a report as Courier can send it."""
+    if isinstance(value, LeaseRequest):
+        return list(value)
     return [list(item) for item in value] if isinstance(value, list) else value

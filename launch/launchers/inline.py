@@ -116,18 +116,22 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
     (learner,) = [role for role in roles if isinstance(role, LearnerRole)]
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
     (replay,) = [role for role in roles if isinstance(role, ReplayRole)]
-    limit = _LearningLimit(learner, replay)
-    next_beat = _BEAT_STEPS
+    learning = _LearningLimit(learner, replay)
+    done, limit, next_beat = 0, coordinator.steps_left, _BEAT_STEPS
     while not stop.is_set():
         for actor in actors:
+            if done >= limit:
+                break
             yield actor.context.name
+            done -= actor.environment_steps
             actor.step()
+            done += actor.environment_steps
             yield learner.context.name
-            while not stop.is_set() and limit.takes_batch(sum(actor.items_written for actor in actors)):
+            while not stop.is_set() and learning.takes_batch(sum(actor.items_written for actor in actors)):
                 if not learner.learn():
-                    limit.gives_back()
+                    learning.gives_back()
                     break
-        if sum(actor.environment_steps for actor in actors) >= next_beat:
+        if done >= min(next_beat, limit):
             next_beat += _BEAT_STEPS
             for role in (replay, learner, *inference, *actors):
                 yield role.context.name

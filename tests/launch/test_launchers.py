@@ -55,7 +55,7 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         assert run.wait() == 0, run.text()
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         steps = rows[-1]["environment_steps"]
-        assert steps >= 4000
+        assert 4000 <= steps < 4000 + 16  # One timestep of an actor.
         assert run.text().splitlines()[-1] == f"The run is over: {steps:,} environment steps are done."
         assert (run_dir / "checkpoints" / "best.npz").exists()
         assert run.leftovers() == [] == list((run_dir / "tmp").glob("*"))
