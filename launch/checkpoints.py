@@ -18,9 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..atomic_files import directory_draft, file_draft, remove_directory, remove_drafts, set_aside, write_file
+from ..atomic_files import (
+    directory_draft,
+    file_draft,
+    link_or_copy,
+    remove_directory,
+    remove_drafts,
+    set_aside,
+    write_file,
+)
 from ..data import CallboardError
-from ..manifest import damage, write_manifest
+from ..manifest import MANIFEST, damage, write_manifest
 from .run_directory import RunDirectory
 
 _KEEP = 2
@@ -67,6 +75,11 @@ class Checkpoints:
         newest = self._newest_whole()
         return json.loads((newest / "counters.json").read_text()) if newest else {}
 
+    def newest_step(self) -> int:
+        """The learner step of the newest checkpoint that is not damaged; 0 if there is none."""
+        newest = self._newest_whole()
+        return step_of(newest) if newest else 0
+
     def save(
         self,
         step: int,
@@ -104,6 +117,28 @@ class Checkpoints:
         """Removes all checkpoints, the damaged ones too."""
         for path in [*self._all(), *self._directory.glob("damaged-[0-9]*")]:
             remove_directory(path)
+
+    def replace_counters(self, counter_sources: Mapping[str, Mapping[str, int]]) -> None:
+        """Puts a checkpoint with other counters, those at the end of the run, in place of the newest one.
+
+        Does nothing where there is no checkpoint.
+
+        Raises:
+          NotWritten: with the reason; the checkpoint is as it was.
+        """
+        newest = self._newest_whole()
+        if newest is None or not (newest / "policy.npz").exists():
+            return
+        try:
+            with directory_draft(self._new_path(step_of(newest))) as draft:
+                for path in newest.iterdir():
+                    if path.name not in ("counters.json", MANIFEST):
+                        link_or_copy(path, draft / path.name)
+                (draft / "counters.json").write_text(json.dumps(counter_sources))
+                write_manifest(draft)
+        except OSError as error:
+            raise NotWritten(file_error(error)) from error
+        remove_directory(newest)
 
     def restore(
         self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]

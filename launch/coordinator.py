@@ -1,13 +1,16 @@
 """The coordinator: it alone owns the live counters, the metrics and the decision to stop."""
 
 import collections
+import logging
 import statistics
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..environments import has_unseen_levels
-from .checkpoints import Checkpoints
+from .checkpoints import Checkpoints, NotWritten
+from .counters import CounterFile, Counters
 from .experiment import Run
 from .metrics import MetricsWriter
 from .role import NodeContext, Role
@@ -15,26 +18,11 @@ from .step_budget import LeaseRequest, StepBudget
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
+_COUNTERS_SECONDS = 1.0
 _EPISODES = 100
-
-
-class Counters:
-    """Counts by source, added up.
-
-    A source is one life of one node.  It reports totals since it began, so a report that comes twice changes nothing,
-    and a coordinator that was restarted is told the totals again by all who live.
-    """
-
-    def __init__(self, sources: dict[str, dict[str, int]] | None = None):
-        self.sources = sources or {}
-
-    def update(self, source: str, counts: dict[str, int]) -> None:
-        known = self.sources.setdefault(source, {})
-        for name, count in counts.items():
-            known[name] = max(count, known.get(name, 0))
-
-    def total(self, name: str) -> int:
-        return sum(counts.get(name, 0) for counts in self.sources.values())
+_REPORT_SECONDS = 0.5
+_REPORTS_A_SECOND = 500
+"""Of all nodes together."""
 
 
 class Coordinator(Role):
@@ -42,25 +30,28 @@ class Coordinator(Role):
 
     served = ("report", "counter_sources", "status")
 
-    def __init__(self, context: NodeContext, run: Run):
+    def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
         super().__init__(context)
         self._experiment = run.experiment
+        self._clock = clock
         self._lock = threading.Lock()
-        self._counters = Counters(Checkpoints(run.directory).counter_sources())
+        self._checkpoints = Checkpoints(run.directory)
+        self._counter_file = CounterFile(run.directory)
+        self._counters = self._counter_file.load()
+        self._counters_failed = False
         self._budget = StepBudget(
-            run.experiment.max_steps, run.experiment.actors, bool(self._counters.sources), time.monotonic()
+            run.experiment.max_steps, run.experiment.actors, bool(self._counters.sources), clock()
         )
-        self._sequences: dict[str, int] = {}
-        self._identities: dict[str, str] = {}
+        self._sequences: dict[str, tuple[str, int]] = {}
+        self._nodes = NodeIdentities(context.identity)
         self._values: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
         self._stop_reason: str | None = None
         self._rates = _Rates()
-        self._begun = time.time()
+        self._begun = clock()
         self._written_steps = (-1, -1)
-        self._next_row = 0.0
-        self._next_status = 0.0
+        self._next_row = self._next_status = self._next_counters = clock()
         self._metrics = MetricsWriter(run.directory)
 
     def report(
@@ -73,32 +64,40 @@ class Coordinator(Role):
         episodes: list[list[float]],
         evaluation: dict[str, float] | None,
         lease: list[Any] | None = None,
-    ) -> tuple[bool, int, int, dict[str, str], int | None]:
-        """Takes a `link.Report`, and answers with the fields of `link.RunState`."""
+        known: list[Any] | None = None,
+    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None]:
+        """Takes a `link.Report`, and answers with the fields of `link.RunState`.
+
+        Args:
+          name: of the node.
+          identity: of its incarnation.
+          sequence: number of the report, from 1 on in every incarnation.
+          counts: see `link.Report`, as the next four.
+          values: as above.
+          episodes: as above.
+          evaluation: as above.
+          lease: as above.
+          known: `identities_known` of the last answer; None gets all identities.
+        """
         with self._lock:
-            source = f"{name}#{identity}"
-            self._identities[name] = identity
-            self._counters.update(source, counts)
-            if sequence > self._sequences.get(source, 0):
-                self._sequences[source] = sequence
-                self._values.update(values)
-                self._episodes.extend((float(value), int(length)) for value, length in episodes)
-                if evaluation is not None:
-                    self._evaluation = self._with_gap(evaluation)
-                    self._write_row(self._evaluation)
-                    # The next evaluation may come before the next status would be due.
-                    self._next_status = 0.0
+            newest = self._counters.update(f"{name}#{identity}", counts)
+            if newest:
+                self._nodes.update(name, identity)
+                if sequence > self._last_sequence(name, identity):
+                    self._sequences[name] = identity, sequence
+                    self._take(values, episodes, evaluation)
             self._decide()
             step_limit = None
-            if lease is not None:
+            if lease is not None and newest:
                 done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
-                request, now = LeaseRequest(*lease), time.monotonic()
+                request, now = LeaseRequest(*lease), self._clock()
                 step_limit = self._budget.renew(name, identity, sequence, done, request, all_done, now)
             return (
                 self._stop_reason is not None,
                 self._counters.total("environment_steps"),
-                int(self._values.get("learner_steps", 0)),
-                dict(self._identities),
+                self._nodes.changed_since(known),
+                self._nodes.version,
+                max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
             )
 
@@ -111,7 +110,7 @@ class Coordinator(Role):
     def counter_sources(self) -> dict[str, dict[str, int]]:
         """The counts by source, for the learner's checkpoint."""
         with self._lock:
-            return {source: dict(counts) for source, counts in self._counters.sources.items()}
+            return self._counters.sources
 
     def status(self) -> dict[str, Any]:
         """The state of the run, for displays."""
@@ -121,17 +120,20 @@ class Coordinator(Role):
                 **self._evaluation,
                 "max_steps": self._experiment.max_steps,
                 "stop_return": self._experiment.stop_return,
-                "nodes": sorted(self._identities),
+                "nodes": sorted(self._nodes),
             }
 
     def step(self) -> None:
-        now = time.time()
+        now = self._clock()
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS
             self.context.tell("status", self.status())
         if now >= self._next_row and not self.context.cooperative:
             self._next_row = now + _ROW_SECONDS
             self.write_metrics()
+        if now >= self._next_counters:
+            self._next_counters = now + _COUNTERS_SECONDS
+            self._save_counters()
         if not self.context.cooperative:
             self.context.stop.wait(0.1)
 
@@ -140,15 +142,48 @@ class Coordinator(Role):
         with self._lock:
             # The nodes that ended last have reported without a step more being done.
             self._write_row()
+            sources = self._counters.sources
         self._metrics.close()
+        self._save_counters()
+        # Of several learners the first ends before the actors: its last checkpoint lacks what those did after it.
+        try:
+            if sources != self._checkpoints.counter_sources():
+                self._checkpoints.replace_counters(sources)
+        except NotWritten as error:
+            self.context.tell("say", f"could not write the last counters into the checkpoint: {error}")
 
     def write_metrics(self) -> None:
         """Writes one row of all metrics, if anything has been done since the last one."""
         with self._lock:
-            steps = (self._counters.total("environment_steps"), int(self._values.get("learner_steps", 0)))
+            steps = (self._counters.total("environment_steps"), self._counters.total("learner_steps"))
             if steps != self._written_steps:
                 self._written_steps = steps
                 self._write_row()
+
+    def _last_sequence(self, name: str, identity: str) -> int:
+        of, sequence = self._sequences.get(name, ("", 0))
+        return sequence if of == identity else 0
+
+    def _take(self, values: dict[str, float], episodes: list[list[float]], evaluation: dict[str, float] | None) -> None:
+        self._values.update(values)
+        self._episodes.extend((float(value), int(length)) for value, length in episodes)
+        if evaluation is not None:
+            self._evaluation = self._with_gap(evaluation)
+            self._write_row(self._evaluation)
+            # The next evaluation may come before the next status would be due.
+            self._next_status = self._clock()
+
+    def _save_counters(self) -> None:
+        with self._lock:
+            counters = Counters(self._counters.sources)
+        try:
+            self._counter_file.save(counters)
+            self._counters_failed = False
+        except OSError as error:
+            logging.warning("the counters were not written: %s", error)
+            if not self._counters_failed:
+                self._counters_failed = True
+                self.context.tell("say", f"could not write the counters, and tries again: {error}")
 
     def _decide(self) -> None:
         if self._stop_reason is not None:
@@ -176,10 +211,10 @@ class Coordinator(Role):
 
     def _row(self) -> dict[str, Any]:
         environment_steps = self._counters.total("environment_steps")
-        learner_steps = int(self._values.get("learner_steps", 0))
-        now = time.time()
+        learner_steps = self._counters.total("learner_steps")
+        now = self._clock()
         row: dict[str, Any] = {
-            "time": now,
+            "time": time.time(),
             "elapsed_seconds": now - self._begun,
             "environment_steps": environment_steps,
             "learner_steps": learner_steps,
@@ -191,7 +226,7 @@ class Coordinator(Role):
         if self._episodes:
             row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
-        row.update((name, value) for name, value in sorted(self._values.items()) if name != "learner_steps")
+        row.update(sorted(self._values.items()))
         return row
 
 
@@ -210,5 +245,51 @@ class _Rates:
         seconds = max(now - since, 1e-3)
         return {
             "actor/steps_per_second": (environment_steps - environment_before) / seconds,
-            "learner/steps_per_second": max(0.0, (learner_steps - learner_before) / seconds),
+            "learner/steps_per_second": (learner_steps - learner_before) / seconds,
         }
+
+
+class NodeIdentities:
+    """The identity of every node that has reported, and what has changed since somebody was told.
+
+    Args:
+      incarnation: of the coordinator: what another one has told is told again.
+    """
+
+    def __init__(self, incarnation: str):
+        self._incarnation = incarnation
+        self._number = 0
+        # In the order of their last change.
+        self._nodes: dict[str, tuple[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    @property
+    def version(self) -> list[Any]:
+        """What `changed_since` takes, as plain Python."""
+        return [self._incarnation, self._number]
+
+    def update(self, name: str, identity: str) -> None:
+        """A node has reported."""
+        known = self._nodes.get(name)
+        if known is None or known[0] != identity:
+            self._number += 1
+            self._nodes.pop(name, None)
+            self._nodes[name] = identity, self._number
+
+    def changed_since(self, version: list[Any] | None) -> dict[str, str]:
+        """The identities that are new since a version."""
+        incarnation, number = version or ("", 0)
+        if incarnation != self._incarnation:
+            number = 0
+        changed: dict[str, str] = {}
+        for name in reversed(self._nodes):
+            identity, at = self._nodes[name]
+            if at <= number:
+                break
+            changed[name] = identity
+        return changed

@@ -62,6 +62,7 @@ class LearnerRole(LinkedRole):
         self._replay_handle = self.replay_handle(replay)
         self._weights = PublishedWeights()
         self._steps = 0
+        self._first_step = 0
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
@@ -109,7 +110,7 @@ class LearnerRole(LinkedRole):
             share_first_learners_state(strategy, self._rank, self._modules)
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
-        self._values = {"learner_steps": self._steps}
+        self._first_step = self._steps
         self.begin_reports()
         if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
@@ -163,7 +164,6 @@ class LearnerRole(LinkedRole):
             self._reader.close()
         if self._priorities is not None:
             self._priorities.close()
-        self._values["learner_steps"] = self._steps
         self.link.close()
         if self._modules and self._rank == 0:
             try:
@@ -181,7 +181,6 @@ class LearnerRole(LinkedRole):
         values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behaviour_step"}
         if "behaviour_step" in metrics:
             values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behaviour_step"]))
-        values["learner_steps"] = self._steps
         self._values = values
 
     def save_checkpoint(self) -> None:
@@ -190,6 +189,8 @@ class LearnerRole(LinkedRole):
         Raises:
           NotWritten: with the reason.
         """
+        # With the step of these weights among the counters.
+        self.link.beat()
         try:
             sources = self._coordinator.client(5.0).counter_sources()
         except Unreachable:
@@ -242,7 +243,8 @@ class LearnerRole(LinkedRole):
         counts = {"duplicates": self._replay_handle.received.dropped()}
         if self._rank > 0:
             return Report(counts=counts)
-        values = {**self._values, "learner_steps": self._steps}
+        counts["learner_steps"] = self._steps - self._first_step
+        values = {**self._values, "learner/step": self._steps}
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped
         return Report(counts=counts, values=values)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,6 @@ from ..replay import ReplayHandle
 from .role import NodeContext, Role, RoleHandle, Unreachable
 from .step_budget import LeaseRequest
 
-_BEAT_SECONDS = 0.5
 _CALL_SECONDS = 5.0
 
 
@@ -33,9 +33,12 @@ class RunState(NamedTuple):
 
     stopping: bool
     environment_steps: int
-    learner_steps: int
     identities: dict[str, str]
-    """The identity of every node that has reported, by name."""
+    """The identity of every node that has reported, by name; in an answer those that are new to the node."""
+    identities_known: list[Any] | None
+    """The version of those identities, which goes back to the coordinator with the next report."""
+    report_seconds: float
+    """Seconds between two reports."""
     step_limit: int | None = None
     """The renewed limit of the lease, where the report had one."""
 
@@ -67,10 +70,11 @@ class Link:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closed = False
-        self.state = RunState(False, 0, 0, {})
+        self.state = RunState(False, 0, {}, None, 0.5)
+        self._answered = time.monotonic()
 
     def start(self) -> None:
-        """Reports twice a second until `close`."""
+        """Reports about twice a second until `close`, less often where there are many nodes."""
         threading.Thread(target=self._beat_for_ever, name="link", daemon=True).start()
 
     def beat(self) -> bool:
@@ -82,13 +86,18 @@ class Link:
             report = self._unsent
             try:
                 answer = self._client.report(
-                    self._context.name, self._context.identity, self._sequence, *map(_plain, report)
+                    self._context.name,
+                    self._context.identity,
+                    self._sequence,
+                    *map(_plain, report),
+                    self.state.identities_known,
                 )
             except Unreachable as error:
                 logging.warning("the coordinator does not answer: %s", error)
                 self._client = self._coordinator.client(_CALL_SECONDS)
                 return False
             self._unsent = None
+            self._answered = time.monotonic()
             state = RunState(*answer)
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
@@ -99,6 +108,11 @@ class Link:
     def report_now(self) -> None:
         """Has the thread of `start` report at once."""
         self._wake.set()
+
+    @property
+    def seconds_unanswered(self) -> float:
+        """Since the coordinator has answered, or since the node began."""
+        return time.monotonic() - self._answered
 
     def wait_for(self, *names: str) -> bool:
         """Waits until those nodes have reported; False if the run stops before."""
@@ -125,7 +139,7 @@ class Link:
             self._wake.clear()
             self.beat()
             if not self._closed:
-                self._wake.wait(_BEAT_SECONDS)
+                self._wake.wait(self.state.report_seconds)
 
 
 class LinkedRole(Role):

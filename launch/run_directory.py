@@ -40,6 +40,11 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def counters(self) -> pathlib.Path:
+        """The counters of the whole run, as the coordinator last wrote them."""
+        return self.path / "counters.json"
+
+    @property
     def tensorboard(self) -> pathlib.Path:
         return self.path / "tensorboard"
 

@@ -187,7 +187,7 @@ class Mirror:
             storage.fetch("checkpoints/best.npz", path)
         elif self._label == "coordinator":
             storage.fetch("metrics.jsonl", path)
-            storage.fetch_newest("checkpoints", path, only=["counters.json"])
+            storage.fetch("counters.json", path)
         elif self._label == "replay":
             storage.fetch(f"replay/{self._number}/settings.json", path)
             storage.fetch_newest(f"replay/{self._number}/checkpoints", path)
@@ -250,7 +250,7 @@ class Mirror:
         named = {
             "learner": ["checkpoints/incarnation"] if self._number == "0" else [],
             "evaluator": ["checkpoints/best.npz"],
-            "coordinator": ["metrics.jsonl"],
+            "coordinator": ["metrics.jsonl", "counters.json"],
             "replay": [f"replay/{self._number}/settings.json"],
         }
         path = self._directory.path

@@ -89,6 +89,8 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
 def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     """Puts a checkpoint, its own or another trial's, in place of those of a run, which can then be resumed."""
     Checkpoints(run_directory).remove_all()
+    # The counters are those of the checkpoint.
+    run_directory.counters.unlink(missing_ok=True)
     run_directory.create()
     for step in source.iterdir():
         if step.is_dir():
@@ -161,7 +163,7 @@ class TrialMonitor:
             steps, learner_step = status["evaluator/at_environment_steps"], status["evaluator/learner_step"]
             new = steps != self._seen_steps
         else:
-            steps, learner_step = status[STEPS], status["learner_steps"]
+            steps, learner_step = status[STEPS], status.get("learner/step", status["learner_steps"])
             every = self._tuning.evaluate_every
             new = steps // every > max(self._seen_steps, 0) // every
         if new:

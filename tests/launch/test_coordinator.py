@@ -2,14 +2,17 @@
 
 import json
 import threading
+import time
 
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.coordinator import Coordinator, Counters
+from callboard.launch.coordinator import Coordinator, NodeIdentities
+from callboard.launch.counters import CounterFile, Counters
 from callboard.launch.experiment import Experiment, Run
 from callboard.launch.role import NodeContext
 from callboard.launch.run_directory import RunDirectory
+from callboard.manifest import write_manifest
 
 
 @pytest.fixture
@@ -19,29 +22,46 @@ def told():
 
 @pytest.fixture
 def make_coordinator(tmp_path, told):
-    def make(**settings):
+    def make(clock=time.monotonic, **settings):
         directory = RunDirectory(tmp_path)
         directory.create()
         context = NodeContext(
             "coordinator/0", "c", threading.Event(), lambda kind, content: told.append((kind, content)), None
         )
         experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
-        return Coordinator(context, Run(experiment, experiment.layout(), directory))
+        return Coordinator(context, Run(experiment, experiment.layout(), directory), clock)
 
     return make
 
 
-def report(coordinator, name="actor/0", identity="a", sequence=1, steps=0, values=None, episodes=(), evaluation=None):
-    answer = coordinator.report(
-        name, identity, sequence, {"environment_steps": steps}, values or {}, list(episodes), evaluation
+def report(
+    coordinator,
+    name="actor/0",
+    identity="a",
+    sequence=1,
+    steps=0,
+    values=None,
+    episodes=(),
+    evaluation=None,
+    known=None,
+    **counts,
+):
+    return coordinator.report(
+        name,
+        identity,
+        sequence,
+        {"environment_steps": steps, **counts},
+        values or {},
+        list(episodes),
+        evaluation,
+        known=known,
     )
-    return answer[:4]
 
 
 def test_a_report_that_comes_twice_counts_once(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, steps=100, episodes=[[10.0, 10]])
-    _, steps, _, _ = report(coordinator, steps=100, episodes=[[10.0, 10]])
+    _, steps, *_ = report(coordinator, steps=100, episodes=[[10.0, 10]])
     assert steps == 100
     report(coordinator, sequence=2, steps=150, episodes=[[30.0, 30]])
     status = coordinator.status()
@@ -52,15 +72,105 @@ def test_a_report_that_comes_twice_counts_once(make_coordinator):
 def test_a_node_that_was_restarted_counts_from_where_it_died(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, identity="first life", steps=100)
-    _, steps, _, identities = report(coordinator, identity="second life", steps=7)
+    _, steps, identities, *_ = report(coordinator, identity="second life", steps=7)
     assert steps == 107
     assert identities == {"actor/0": "second life"}
 
 
-def test_a_coordinator_that_was_restarted_is_told_again(make_coordinator):
+def test_a_late_report_of_the_incarnation_before_is_counted_but_changes_nothing_else(make_coordinator):
+    coordinator = make_coordinator()
+    report(coordinator, identity="first", steps=100)
+    report(coordinator, identity="second", steps=7)
+    _, steps, identities, *_ = report(coordinator, identity="first", sequence=2, steps=120, values={"x": 1.0})
+    assert steps == 127
+    assert identities == {"actor/0": "second"}
+    assert "x" not in coordinator.status()
+
+
+def test_a_coordinator_that_was_restarted_gets_the_totals_again():
     counters = Counters({"actor/0#a": {"environment_steps": 80}, "actor/1#b": {"environment_steps": 50}})
     counters.update("actor/0#a", {"environment_steps": 120})
     assert counters.total("environment_steps") == 170
+
+
+def test_the_size_of_counters_does_not_grow_with_restarts():
+    counters = Counters()
+    for incarnation in range(1000):
+        counters.update(f"actor/0#{incarnation}", {"environment_steps": 1, "episodes": 2})
+    assert counters.totals == {"environment_steps": 1000, "episodes": 2000}
+    assert len(counters.sources) == 3
+    assert Counters(counters.sources).totals == counters.totals
+
+
+def test_an_answer_holds_only_what_is_new():
+    nodes = NodeIdentities("first coordinator")
+    for index in range(100):
+        nodes.update(f"actor/{index}", "a")
+    known = nodes.version
+    assert len(nodes.changed_since(None)) == 100 and nodes.changed_since(known) == {}
+    nodes.update("actor/7", "b")
+    nodes.update("actor/8", "a")
+    assert nodes.changed_since(known) == {"actor/7": "b"}
+    again = NodeIdentities("second coordinator")
+    again.update("actor/7", "b")
+    assert again.changed_since(nodes.version) == {"actor/7": "b"}
+
+
+def test_many_nodes_report_less_often(make_coordinator):
+    coordinator = make_coordinator()
+    assert report(coordinator)[-2] == 0.5
+    for index in range(1000):
+        *_, pause, _ = report(coordinator, name=f"actor/{index}")
+    assert pause == 2.0
+
+
+def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
+    """No checkpoint was written since; the nodes that live report their totals again, the others are not forgotten."""
+    now = 0.0
+    coordinator = make_coordinator(lambda: now, max_steps=200)
+    report(coordinator, "actor/0", steps=100)
+    report(coordinator, "actor/1", steps=50)
+    report(coordinator, "learner/0", learner_steps=9)
+    coordinator.step()
+    report(coordinator, "actor/0", sequence=2, steps=110)
+    another = make_coordinator(max_steps=200)
+    assert another.status()["environment_steps"] == 150 and another.status()["learner_steps"] == 9
+    assert report(another, "actor/0", sequence=3, steps=130)[:2] == (False, 180)
+    assert report(another, "actor/1", identity="new", steps=20)[:2] == (True, 200)
+    another.finish()
+    assert CounterFile(RunDirectory(tmp_path)).load().total("environment_steps") == 200
+
+
+def test_learner_steps_never_go_back(make_coordinator):
+    coordinator = make_coordinator()
+    report(coordinator, "learner/0", learner_steps=219, values={"learner/step": 219})
+    report(coordinator, "learner/0", identity="new", learner_steps=3, values={"learner/step": 203})
+    status = coordinator.status()
+    assert status["learner_steps"] == 222 and status["learner/step"] == 203
+
+
+def test_schedules_do_not_depend_on_the_time_of_day(make_coordinator, tmp_path, monkeypatch):
+    now = 100.0
+    coordinator = make_coordinator(lambda: now)
+    coordinator.context.stop.set()  # `step` would wait otherwise.
+    report(coordinator, steps=10)
+    coordinator.step()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    now = 110.0
+    report(coordinator, sequence=2, steps=30)
+    coordinator.step()
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["elapsed_seconds"] for row in rows] == [0.0, 10.0]
+    assert rows[1]["actor/steps_per_second"] == 2.0
+
+
+def test_a_counter_file_that_was_cut_is_not_read(make_coordinator, tmp_path):
+    coordinator = make_coordinator()
+    report(coordinator, steps=10)
+    coordinator.finish()
+    path = RunDirectory(tmp_path).counters
+    path.write_bytes(path.read_bytes()[:-3])
+    assert make_coordinator().status()["environment_steps"] == 0
 
 
 def test_a_late_report_does_not_turn_the_counter_back():
@@ -74,8 +184,10 @@ def test_counters_come_from_the_last_checkpoint(make_coordinator, tmp_path):
     checkpoint = tmp_path / "checkpoints" / "000000000005"
     checkpoint.mkdir(parents=True)
     (checkpoint / "counters.json").write_text(json.dumps({"actor/0#old": {"environment_steps": 1000}}))
+    write_manifest(checkpoint)
     coordinator = make_coordinator()
     assert report(coordinator, steps=5)[1] == 1005
+    assert coordinator.status()["learner_steps"] == 5
 
 
 def test_stops_at_the_step_limit(make_coordinator, told):
@@ -98,7 +210,7 @@ def test_stops_at_the_return_and_says_so_once(make_coordinator, told):
 
 def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path):
     coordinator = make_coordinator()
-    report(coordinator, steps=10, values={"learner/loss": float("nan"), "learner_steps": 3})
+    report(coordinator, steps=10, values={"learner/loss": float("nan")}, learner_steps=3)
     coordinator.write_metrics()
     coordinator.write_metrics()  # Nothing new: no row.
     report(coordinator, "evaluator/0", evaluation={"evaluator/return": 12.0})

@@ -38,11 +38,9 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
     assert run.pid_of(node) != killed
     after = run.rows()[-1]
     assert after["environment_steps"] > before["environment_steps"]
-    # The counters never go back by more than a checkpoint interval's worth of work: two seconds, and slack for a
-    # busy machine.
-    steps = [row["environment_steps"] for row in run.rows()]
-    drops = [earlier - later for earlier, later in zip(steps, steps[1:], strict=False)]
-    assert max(drops) <= 6 * max(row["actor/steps_per_second"] for row in run.rows())
+    for counter in ("environment_steps", "learner_steps"):
+        counts = [row[counter] for row in run.rows()]
+        assert counts == sorted(counts)
     if node == "learner/0":
         assert "learner/0: goes on from learner step" in run.text()
     assert run.leftovers() == []

@@ -1,11 +1,13 @@
 """Learners over several devices and in several processes."""
 
+import json
 import os
 import signal
 
 import pytest
 
 from callboard.data import CallboardError
+from callboard.launch.checkpoints import step_of
 from callboard.launch.devices import device_names
 from callboard.launch.program import learner_policy
 from callboard.launch.settings import parse_experiment
@@ -76,7 +78,7 @@ def test_it_trains_and_leaves_nothing(train, options):
     # A step of all learners counts once: its batch is 16 sequences of 10 ticks, some of which are not acted on.
     assert last["learner_steps"] * 160 <= 1.1 * last["environment_steps"]
     assert last["learner_steps"] >= 50
-    assert int(max((run.run_dir / "checkpoints").glob("0*")).name) == last["learner_steps"]
+    assert step_of(max((run.run_dir / "checkpoints").glob("0*"))) == last["learner_steps"]
     assert run.leftovers() == []
 
 
@@ -95,7 +97,7 @@ def test_several_updates_in_a_call(train, recipe, steps, options):
     assert last["learner_steps"] % 4 == 0
     if "learner/dropped_priorities" in last:
         assert last["learner/dropped_priorities"] == 0
-    assert int(max((run.run_dir / "checkpoints").glob("0*")).name) == last["learner_steps"]
+    assert step_of(max((run.run_dir / "checkpoints").glob("0*"))) == last["learner_steps"]
     assert run.leftovers() == []
 
 
@@ -105,7 +107,13 @@ def test_every_agent_has_two_learners(train, recipe):
     run.wait_for_steps(3, "learner_steps")
     run.interrupt()
     assert run.wait() == 130, run.text()
-    assert list((run.run_dir / "checkpoints").glob("0*"))
+    checkpoint = max((run.run_dir / "checkpoints").glob("0*"))
+    last = run.rows()[-1]
+    assert step_of(checkpoint) == last["learner_steps"] == last["learner/step"]
+    # The actors went on for a moment after the learners had ended.
+    for path in (checkpoint / "counters.json", run.run_dir / "counters.json"):
+        sources = json.loads(path.read_text()).values()
+        assert sum(counts.get("environment_steps", 0) for counts in sources) == last["environment_steps"]
     assert run.leftovers() == []
 
 

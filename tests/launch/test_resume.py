@@ -79,7 +79,7 @@ def test_everything_goes_on(interrupted, start):
         assert ("replay/0", "say", f"goes on with {items:,} items") in said
         for _ in range(3):
             learner.step()
-        assert learner.collect().values["learner_steps"] == steps + 3
+        assert learner.collect().values["learner/step"] == steps + 3
     replay.stop_server()
 
     limit = before["environment_steps"] + STEPS
