@@ -18,6 +18,45 @@ class EnvironmentSpec(NamedTuple):
     """`dm_env.specs.DiscreteArray`, `dm_env.specs.BoundedArray`, or a nest of them."""
 
 
+class MultiDiscreteArray(specs.BoundedArray):
+    """An array of discrete choices, each numbered from 0: what `dm_env.specs.DiscreteArray` is for a single one."""
+
+    __slots__ = ("_num_values",)
+
+    def __init__(self, num_values: Any, dtype: Any = np.int32, name: str | None = None) -> None:
+        """Choices among `num_values`, an int array of any shape with elements of at least 1."""
+        self._num_values = np.array(num_values, np.int64)
+        self._num_values.setflags(write=False)
+        super().__init__(self._num_values.shape, dtype, 0, self._num_values - 1, name)
+
+    @property
+    def num_values(self) -> np.ndarray:
+        """int64 array of the spec's shape: the number of values of each choice."""
+        return self._num_values
+
+    def __reduce__(self) -> Any:
+        return MultiDiscreteArray, (self._num_values, self.dtype, self.name)
+
+
+def is_image(spec: specs.Array) -> bool:
+    """Whether an observed array is an image: height, width and channels."""
+    return len(spec.shape) == 3 and not isinstance(spec, MultiDiscreteArray)
+
+
+def has_channels_first(shape: tuple[int, ...]) -> bool | None:
+    """Whether an array of rank 3 is channels x height x width, and not height x width x channels.
+
+    Most images are square, and their channels are far fewer than their pixels are high or wide: (4, 84, 84) and
+    (3, 210, 160) have their channels first.  None where both readings make sense, as for (16, 8, 8) or (5, 9, 20).
+    """
+    first, second, third = shape
+    if third <= min(first, second, 4) or first == second:
+        return False
+    if first < min(second, third):
+        return True if second == third or 4 * first <= min(second, third) else None
+    return None if second == third else False
+
+
 def tensor_spec(spec: Nest, leading: tuple[int | None, ...] = ()) -> Nest:
     """A nest of dm_env specs as `tf.TensorSpec`, with the axes `leading` put in front."""
     import tensorflow as tf  # Checking a spec must not cost the import of TensorFlow.

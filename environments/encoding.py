@@ -1,10 +1,13 @@
 """How the values that an environment uses itself correspond to those that agents see.
 
-Agents see float32 for every floating-point number and int32 for every choice, counted from 0.  An *encoding* is a nest
-of `Leaf`, of dictionaries and tuples; it holds what is needed to go both ways, for one environment.
+Agents see float32 for every floating-point number, int32 for every choice, counted from 0, and images as height x width
+x channels.  An *encoding* is a nest of `Leaf`, of dictionaries and tuples; it holds what is needed to go both ways, for
+one environment.
 """
 
 import dataclasses
+import functools
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +16,7 @@ import tree
 from dm_env import specs
 
 from ..data import CallboardError, Nest
+from ..specs import MultiDiscreteArray, has_channels_first
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,6 +29,8 @@ class Leaf:
     """What the environment uses itself."""
     start: Any = None
     """The environment's value, or array of values, for our 0; None where it is 0 too."""
+    channels_first: bool = False
+    """Whether the environment's images are channels x height x width."""
 
 
 def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
@@ -34,20 +40,24 @@ def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
 
 def choices(num_values: np.ndarray, dtype: Any, start: Any = 0) -> Leaf:
     """Several choices at once: int array `num_values` of any shape, counted from `start` (an int or an array)."""
-    maximum = np.asarray(num_values, np.int32) - 1
-    leaf_spec = specs.BoundedArray(maximum.shape, np.int32, 0, maximum)
-    return Leaf(leaf_spec, np.dtype(dtype), start if np.any(start) else None)
+    return Leaf(MultiDiscreteArray(num_values), np.dtype(dtype), start if np.any(start) else None)
 
 
 def numbers(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: Any = np.inf) -> Leaf:
     """An observed array of numbers: a `BoundedArray` where any of its bounds is finite, else an `Array`."""
-    dtype = np.dtype(dtype)
+    dtype, shape = np.dtype(dtype), tuple(shape)
     seen = _seen_dtype(dtype)
+    channels_first = len(shape) == 3 and has_channels_first(shape) is True
+    if channels_first:
+        _report_channels_first(shape)
+    seen_shape = (*shape[1:], shape[0]) if channels_first else shape
     if not (np.any(np.isfinite(minimum)) or np.any(np.isfinite(maximum))):
-        return Leaf(specs.Array(tuple(shape), seen), dtype)
+        return Leaf(specs.Array(seen_shape, seen), dtype, channels_first=channels_first)
     with np.errstate(over="ignore"):
-        minimum, maximum = np.asarray(minimum).astype(seen), np.asarray(maximum).astype(seen)
-    return Leaf(specs.BoundedArray(tuple(shape), seen, minimum, maximum), dtype)
+        bounds = [np.asarray(bound).astype(seen) for bound in (minimum, maximum)]
+    if channels_first:
+        bounds = [np.moveaxis(np.broadcast_to(bound, shape), 0, -1) for bound in bounds]
+    return Leaf(specs.BoundedArray(seen_shape, seen, *bounds), dtype, channels_first=channels_first)
 
 
 def controls(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: Any = np.inf) -> Leaf:
@@ -118,6 +128,8 @@ def _rows(encoding: Nest, batch: Nest) -> list[Any]:
 
 def _encode_leaf(leaf: Leaf, values: Any) -> np.ndarray:
     array = np.array(values, leaf.spec.dtype)
+    if leaf.channels_first and array.ndim == 4:
+        array = np.ascontiguousarray(np.moveaxis(array, 1, -1))
     if array.shape[1:] != leaf.spec.shape:
         raise CallboardError(
             f"the environment gives an observation of shape {array.shape[1:]} where its spec says {leaf.spec.shape}"
@@ -129,3 +141,12 @@ def _encode_leaf(leaf: Leaf, values: Any) -> np.ndarray:
 
 def _seen_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else dtype
+
+
+@functools.lru_cache(maxsize=64)
+def _report_channels_first(shape: tuple[int, ...]) -> None:
+    """Logs a line, once in a process."""
+    channels, height, width = shape
+    logging.warning(
+        "observations of shape %s have their channels first: agents see %s", shape, (height, width, channels)
+    )

@@ -23,6 +23,8 @@ def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
     if isinstance(space, spaces.MultiDiscrete):
         return encoding.choices(space.nvec, space.dtype, space.start)
     if isinstance(space, spaces.MultiBinary):
+        if role == "observation":
+            return encoding.numbers(space.shape, space.dtype, 0, 1)
         return encoding.choices(np.full(space.shape, 2), space.dtype)
     if isinstance(space, spaces.Box):
         make_leaf = encoding.controls if role == "action" else encoding.numbers

@@ -18,7 +18,7 @@ from .network import Network
 from .normalization import RunningNormalizer
 from .recurrent import Core, FeedForwardCore, LSTMCore
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
-from .torsos import MLPTorso, NatureTorso, ObservationTorso, is_image
+from .torsos import MLPTorso, NatureTorso, ObservationTorso
 
 TORSOS = ("auto", "mlp", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 CORES = ("none", "lstm")
@@ -61,13 +61,14 @@ def policy_value_network(
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"A categorical policy needs one discrete action, not {specs.describe(spec.action)}.")
+    normalizer, torso_spec = _make_normalizer(spec) if normalize_observations else (None, spec)
     return Network(
         spec,
-        torso=make_torso(spec, torso, hidden_sizes, activation),
+        torso=make_torso(torso_spec, torso, hidden_sizes, activation),
         core=make_core(core, lstm_size),
         head=PolicyValueHead(spec.action.num_values, head_sizes, activation),
         previous_inputs=previous_inputs,
-        normalizer=RunningNormalizer(spec.observation) if normalize_observations else None,
+        normalizer=normalizer,
     )
 
 
@@ -101,12 +102,13 @@ def gaussian_value_network(
       CallboardError: if a name is wrong, or the action is not one array of floats with bounds.
     """
     action_size = ActionBounds(spec.action, unbounded=True).size
+    normalizer, torso_spec = _make_normalizer(spec) if normalize_observations else (None, spec)
     return Network(
         spec,
-        torso=make_torso(spec, torso, hidden_sizes, activation),
+        torso=make_torso(torso_spec, torso, hidden_sizes, activation),
         core=make_core(core, lstm_size),
         head=GaussianValueHead(action_size, head_sizes, activation, initial_log_std, std_from_features),
-        normalizer=RunningNormalizer(spec.observation) if normalize_observations else None,
+        normalizer=normalizer,
     )
 
 
@@ -174,7 +176,7 @@ def make_torso(
         return _made_by_user(torso, spec, getattr(torso, "__name__", repr(torso)))
     if ":" in torso:
         return _made_by_user(_load(torso), spec, torso)
-    check_torso(spec, torso)
+    _check_torso_name(spec, torso)
     name, width = _name_and_width(torso)
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
@@ -193,19 +195,26 @@ def make_torso(
 
 
 def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
-    """Refuses a name that no torso has, or one for images where there are none.  Makes nothing.
+    """Refuses a torso that does not fit the observations of an environment.  Makes nothing.
+
+    Args:
+      spec: the environment's spec, with frames as the environment gives them, not stacked.
+      torso: see `make_torso`.
 
     Raises:
-      CallboardError: as `make_torso`; what a factory gives is seen there.
+      CallboardError: as `make_torso`, except for what a factory gives; and where a torso for images may take an image's
+        channels for its height.
     """
     if not isinstance(torso, str) or ":" in torso:
         return
-    name, _ = _name_and_width(torso)
-    _check_name("torso", name, TORSOS, or_else=" or package.module:factory")
-    if name not in ("auto", "mlp") and not _has_images(spec):
-        raise CallboardError(
-            f"The torso {torso!r} is for images; the observation is {specs.describe(spec.observation)}: use 'mlp'."
-        )
+    _check_torso_name(spec, torso)
+    for leaf in tree.flatten(spec.observation):
+        if torso != "mlp" and specs.is_image(leaf) and specs.has_channels_first(leaf.shape) is not False:
+            raise CallboardError(
+                f"torso {torso!r} needs images of height x width x channels, and the first axis of an observation "
+                f"{tuple(leaf.shape)} may be its channels: move them last, or swap height and width where they are "
+                "last, or use torso 'mlp'"
+            )
 
 
 def make_core(core: str = "none", lstm_size: int = 256) -> Core:
@@ -218,13 +227,28 @@ def make_core(core: str = "none", lstm_size: int = 256) -> Core:
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
 
 
+def _make_normalizer(spec: specs.EnvironmentSpec) -> tuple[RunningNormalizer, specs.EnvironmentSpec]:
+    """A normalizer of observations, and the spec of what it gives."""
+    observation = spec.observation
+    return RunningNormalizer(observation), spec._replace(observation=RunningNormalizer.normalized_spec(observation))
+
+
+def _check_torso_name(spec: specs.EnvironmentSpec, torso: str) -> None:
+    name, _ = _name_and_width(torso)
+    _check_name("torso", name, TORSOS, or_else=" or package.module:factory")
+    if name not in ("auto", "mlp") and not _has_images(spec):
+        raise CallboardError(
+            f"The torso {torso!r} is for images; the observation is {specs.describe(spec.observation)}: use 'mlp'."
+        )
+
+
 def _name_and_width(torso: str) -> tuple[str, int]:
     widened = _WIDENED.fullmatch(torso)
     return (widened[1], int(widened[2])) if widened else (torso, 1)
 
 
 def _has_images(spec: specs.EnvironmentSpec) -> bool:
-    return any(is_image(leaf) for leaf in tree.flatten(spec.observation))
+    return any(specs.is_image(leaf) for leaf in tree.flatten(spec.observation))
 
 
 def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name: str) -> tf.keras.layers.Layer:

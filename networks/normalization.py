@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 import tree
+from dm_env import specs
 
 from ..data import Nest
 
@@ -54,6 +55,14 @@ class RunningNormalizer(tf.Module):
             rest = tf.cast(mean - tf.cast(rounded, mean.dtype), self._dtype)
             leaves[index] = tf.clip_by_value((leaf - rounded - rest) * self._scale(variance), -_CLIP, _CLIP)
         return tree.unflatten_as(observation, leaves)
+
+    @staticmethod
+    def normalized_spec(observation: Nest) -> Nest:
+        """The nest of dm_env specs of normalized observations: the bounds of floats no longer hold."""
+        return tree.map_structure(
+            lambda leaf: specs.Array(leaf.shape, leaf.dtype, leaf.name) if leaf.dtype.kind == "f" else leaf,
+            observation,
+        )
 
     def divide_by_deviation(self, observation: Nest) -> Nest:
         """Observations `[..., *shape]`, brought to unit variance but not to zero mean, and not clipped."""

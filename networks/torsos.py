@@ -8,7 +8,8 @@ import tensorflow as tf
 import tree
 
 from ..data import CallboardError, Nest
-from .features import flat_features, scale
+from ..specs import is_image
+from .features import flat_features, scale, scale_by_bounds
 
 _NATURE_SMALLEST = 36
 """Height and width below which the convolutions of `NatureTorso` have nothing left to look at."""
@@ -86,12 +87,12 @@ class ObservationTorso(tf.keras.layers.Layer):
 
         Args:
           spec: of the observation.
-          make_image_torso: called for each image, an array of rank 3.
+          make_image_torso: called for each image (`specs.is_image`), whose pixels the torso is given as floats of 0..1.
           make_vector_torso: called with the list of all other specs, if there are any.
           name: of the layer.
         """
         super().__init__(name=name)
-        leaves = tree.flatten(spec)
+        leaves = self._leaves = tree.flatten(spec)
         self._images = [index for index, leaf in enumerate(leaves) if is_image(leaf)]
         self._vectors = [index for index, leaf in enumerate(leaves) if not is_image(leaf)]
         self._image_torsos = [make_image_torso() for _ in self._images]
@@ -100,12 +101,10 @@ class ObservationTorso(tf.keras.layers.Layer):
     def call(self, observation: Nest) -> tf.Tensor:
         """Nest of `[N, ...]` -> `[N, F]`."""
         leaves = tree.flatten(observation)
-        features = [torso(leaves[self._images[number]]) for number, torso in enumerate(self._image_torsos)]
+        features = [
+            torso(scale_by_bounds(self._leaves[index], tf.convert_to_tensor(leaves[index]), self.compute_dtype))
+            for index, torso in zip(self._images, self._image_torsos, strict=True)
+        ]
         if self._vector_torso is not None:
             features.append(self._vector_torso([leaves[index] for index in self._vectors]))
         return features[0] if len(features) == 1 else tf.concat(features, axis=-1)
-
-
-def is_image(spec: Any) -> bool:
-    """Whether an array is an image: height, width and channels."""
-    return len(spec.shape) == 3

@@ -13,7 +13,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from ..data import CallboardError, EnvironmentOutput, Nest
-from ..specs import EnvironmentSpec, describe
+from ..specs import EnvironmentSpec, MultiDiscreteArray, describe, has_channels_first
 
 
 def is_frame(spec: Any) -> bool:
@@ -23,12 +23,19 @@ def is_frame(spec: Any) -> bool:
 
 def check_stack(spec: EnvironmentSpec, stack: int) -> None:
     """Raises `CallboardError` where observations of an environment cannot be stacked."""
+    frames = [leaf.shape for leaf in tree.flatten(spec.observation) if is_frame(leaf)]
     if stack < 1:
         raise CallboardError(f"agent.frame_stack must be at least 1, not {stack}")
-    if stack > 1 and not any(is_frame(leaf) for leaf in tree.flatten(spec.observation)):
+    if stack > 1 and not frames:
         raise CallboardError(
             f"only images are stacked, and the observation is {describe(spec.observation)}: set agent.frame_stack to 1"
         )
+    for shape in frames:
+        if stack > 1 and has_channels_first(shape) is not False:
+            raise CallboardError(
+                f"agent.frame_stack needs images of height x width x channels, and the first axis of an observation "
+                f"{tuple(shape)} may be its channels: move them last, or set agent.frame_stack to 1"
+            )
 
 
 def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
@@ -38,6 +45,8 @@ def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
         if not is_frame(leaf):
             return leaf
         shape = (*leaf.shape[:2], leaf.shape[2] * stack)
+        if isinstance(leaf, MultiDiscreteArray):
+            return MultiDiscreteArray(np.tile(leaf.num_values, stack), leaf.dtype, leaf.name)
         if not isinstance(leaf, dm_specs.BoundedArray):
             return dm_specs.Array(shape, leaf.dtype, leaf.name)
         low, high = (

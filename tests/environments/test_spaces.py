@@ -13,6 +13,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from callboard.data import CallboardError
 from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+from callboard.specs import MultiDiscreteArray
 
 
 class Mirror(gymnasium.Env):
@@ -64,8 +65,10 @@ def test_nested_observations():
             "camera": ("uint8", (4, 4, 3)),
             "arm": (("float32", (2,)), ("int32", ())),
             "doors": ("int32", (2,)),
-            "lamps": ("int32", (3,)),
+            "lamps": ("int8", (3,)),
         }
+        assert observed["doors"].num_values.tolist() == [3, 4]
+        assert not isinstance(observed["lamps"], MultiDiscreteArray) and observed["lamps"].maximum.max() == 1
         assert observed["arm"][1].num_values == 5
         assert observed["camera"].maximum.max() == 255
         for number, tick in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
@@ -134,6 +137,33 @@ def test_bounds_are_kept_where_they_are_finite():
         assert isinstance(acted, specs.BoundedArray) and not np.isfinite(acted.maximum).any()
     for _, batch in batches(spaces.Box(-np.inf, np.inf, (1,)), spaces.Discrete(2)):
         assert type(batch.spec.observation) is specs.Array
+
+
+def test_images_with_their_channels_first_are_turned(caplog):
+    high = np.full((3, 12, 16), 255, np.uint8)
+    high[1] = 7
+    space = spaces.Dict(
+        {"camera": spaces.Box(np.zeros_like(high), high), "stack": spaces.Box(-1, 1, (4, 20, 20), np.float64)}
+    )
+    for singles, batch in batches(space, spaces.Discrete(2)):
+        camera, stack = batch.spec.observation["camera"], batch.spec.observation["stack"]
+        assert camera.shape == (12, 16, 3) and stack.shape == (20, 20, 4)
+        assert camera.maximum[0, 0].tolist() == [255, 7, 255]
+        for number, tick in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
+            for slot in range(2):
+                shown = singles[slot].shown[number]
+                assert tick.observation["camera"].flags.c_contiguous
+                np.testing.assert_array_equal(tick.observation["camera"][slot], shown["camera"].transpose(1, 2, 0))
+                np.testing.assert_array_equal(
+                    tick.observation["stack"][slot], shown["stack"].transpose(1, 2, 0).astype(np.float32)
+                )
+    dm_batch = DmEnvBatch([DmMirror(specs.BoundedArray((3, 12, 16), np.uint8, 0, 255), specs.DiscreteArray(2))])
+    assert dm_batch.reset().observation.shape == (1, *dm_batch.spec.observation.shape) == (1, 12, 16, 3)
+    # One line for each shape.
+    assert sorted(record.args for record in caplog.records) == [
+        ((3, 12, 16), (12, 16, 3)),
+        ((4, 20, 20), (20, 20, 4)),
+    ]
 
 
 @pytest.mark.parametrize(

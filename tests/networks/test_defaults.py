@@ -9,7 +9,7 @@ import tree
 from dm_env import specs
 
 from callboard.data import CallboardError
-from callboard.networks.defaults import make_torso, policy_value_network
+from callboard.networks.defaults import check_torso, make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import ImpalaResNet
 from callboard.networks.torsos import MLPTorso, NatureTorso
@@ -74,13 +74,32 @@ def test_choice_of_torso():
     assert kinds({"eye": IMAGE, "body": VECTOR}, "auto") == {MLPTorso, ImpalaResNet}
 
 
-@pytest.mark.parametrize("torso", ["impala", "nature", "mlp"])
-def test_bytes_are_scaled(torso):
-    """Bytes and the same picture in floats from 0 to 1 are one picture."""
-    rng = np.random.default_rng(0)
-    image = rng.integers(0, 256, (2, 40, 40, 3)).astype(np.uint8)
-    layer = make_torso(spec_of(IMAGE), torso)
-    np.testing.assert_allclose(layer(image), layer((image / 255).astype(np.float32)), atol=1e-5)
+@pytest.mark.parametrize(
+    "torso, dtype, high",
+    [(torso, *kind) for torso in ("impala", "nature", "mlp") for kind in ((np.uint8, 255), (np.uint8, 1))]
+    + [("nature", np.int32, 255), ("nature", np.float32, 255)],
+)
+def test_images_are_scaled_by_their_bounds(torso, dtype, high):
+    """Pixels between the bounds of their spec and the same picture in floats from 0 to 1 are one picture."""
+    image = np.random.default_rng(0).integers(0, high + 1, (2, 40, 40, 3)).astype(dtype)
+    layers = [
+        make_torso(spec_of(spec), torso)
+        for spec in (specs.BoundedArray((40, 40, 3), dtype, 0, high), specs.BoundedArray((40, 40, 3), np.float32, 0, 1))
+    ]
+    floats = (image / high).astype(np.float32)
+    layers[0](image), layers[1](floats)
+    layers[1].set_weights(layers[0].get_weights())
+    np.testing.assert_allclose(layers[0](image), layers[1](floats), atol=1e-5)
+
+
+def test_images_whose_channels_may_be_first_are_refused():
+    for shape in ((16, 8, 8), (5, 9, 20), (4, 84, 84)):
+        spec = spec_of({"map": specs.Array(shape, np.float32)})
+        with pytest.raises(CallboardError, match=r"may be its channels: move them last") as caught:
+            check_torso(spec, "auto")
+        assert "\n" not in str(caught.value)
+        check_torso(spec, "mlp")
+    check_torso(spec_of(IMAGE), "auto")
 
 
 @pytest.mark.parametrize("torso", ["mlp", "nature", "impala"])

@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
+from callboard.networks.defaults import make_torso, policy_value_network
 from callboard.networks.normalization import RunningNormalizer
+from callboard.specs import EnvironmentSpec
 
 
 def test_statistics_are_those_of_all_batches_together():
@@ -139,3 +141,15 @@ def test_rewards_of_returns_that_do_not_vary_stay_finite():
 
 def test_two_replicas_have_the_statistics_of_all(on_two_devices):
     on_two_devices(pathlib.Path(__file__).with_name("normalization_replicas.py"), "check_all")
+
+
+def test_normalized_images_are_not_scaled_by_bounds_that_they_had():
+    spec = EnvironmentSpec(specs.BoundedArray((40, 40, 3), np.float32, 0, 255), specs.DiscreteArray(2))
+    seen = []
+
+    def torso(spec):
+        seen.append(spec.observation)
+        return make_torso(spec, "nature")
+
+    policy_value_network(spec, torso, normalize_observations=True)
+    assert seen == [specs.Array((40, 40, 3), np.float32)]

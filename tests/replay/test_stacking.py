@@ -8,7 +8,7 @@ from dm_env import specs as dm_specs
 
 from callboard.data import CallboardError, EnvironmentOutput
 from callboard.replay import check_stack, initial_frames, push_frames, stacked_spec
-from callboard.specs import EnvironmentSpec
+from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
 
 @pytest.mark.parametrize("stack", [1, 2, 4])
@@ -30,16 +30,19 @@ def test_the_spec_of_a_stack():
             "eye": dm_specs.BoundedArray((4, 4, 2), np.uint8, [0, 1], [255, 7]),
             "map": dm_specs.Array((3, 3, 1), np.float32),
             "body": dm_specs.Array((5,), np.float32),
+            "tiles": MultiDiscreteArray(np.full((2, 2, 1), 7)),
         },
         dm_specs.DiscreteArray(2),
     )
     stacked = stacked_spec(spec, 3).observation
+    tiles = stacked.pop("tiles")
+    assert tiles.shape == (2, 2, 3) and (tiles.num_values == 7).all()
     assert tree.map_structure(lambda leaf: leaf.shape, stacked) == {"eye": (4, 4, 6), "map": (3, 3, 3), "body": (5,)}
     np.testing.assert_array_equal(stacked["eye"].maximum, [255, 7] * 3)
     assert stacked_spec(spec, 1) == spec
 
 
-@pytest.mark.parametrize(("shape", "stack"), [((4,), 2), ((4, 4, 1), 0)])
+@pytest.mark.parametrize(("shape", "stack"), [((4,), 2), ((4, 4, 1), 0), ((3, 84, 84), 2)])
 def test_what_cannot_be_stacked_is_refused(shape, stack):
     spec = EnvironmentSpec(dm_specs.Array(shape, np.float32), dm_specs.DiscreteArray(2))
     with pytest.raises(CallboardError, match="agent.frame_stack"):
