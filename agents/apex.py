@@ -65,7 +65,12 @@ class ApexPolicy(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Apex(Agent):
-    """The recipe of Ape-X DQN.  Defaults are the paper's for Atari (appendix D) where it names one.
+    """The agent Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
+
+    The paper's, for 360 actors and billions of frames, learn nothing within a million steps.  Batches are smaller
+    here, each transition is learned from more often, by Adam with a larger learning rate, and the target network is
+    renewed more often.  What the paper says of returns, priorities, discount and exploration stays.  docs/defaults.md
+    shows all defaults beside the papers'.
 
     Attributes:
       n_step: transitions in a window (n).
@@ -78,29 +83,31 @@ class Apex(Agent):
       priority_exponent: α, windows are drawn in proportion to priority^α; 0 draws them evenly.
       importance_exponent: β, how much of the bias of the priorities is undone.
       discount: γ.
-      epsilon: rate of exploration of the first environment.
+      epsilon: rate of exploration of the first environment, for good.  One environment alone explores at this rate, so
+        that it needs a lower one.
       epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
       target_update_period: learner steps after which the target network is renewed.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
-      huber: TD error beyond which the loss is linear; None for squares everywhere.
-      optimizer: rmsprop or adam.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.  The paper clips
+        those of Atari to [-1, 1].
+      huber: TD error beyond which the loss is linear; None for squares everywhere, as in the paper.
+      optimizer: rmsprop, which is not centered as the paper's is, or adam.
       learning_rate: at the beginning.
       learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
-      rmsprop_decay: of the moving average of squared gradients.
-      optimizer_epsilon: added to the denominator of the update.
-      max_gradient_norm: global norm to which gradients are clipped.
-      frame_stack: newest images that the network sees at a time; replay holds each of them once.
+      rmsprop_decay: of the moving average of squared gradients, which begins at 1, as in TensorFlow 1.
+      optimizer_epsilon: added to the denominator of the update by Adam, and under its root by RMSProp.
+      max_gradient_norm: global norm to which gradients of the loss, a mean over the batch, are clipped.
+      frame_stack: newest images that the network sees at a time; replay holds each of them once.  The paper's is 4.
       torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
       hidden_sizes: layers of the MLP for vector observations.
       duelling: whether value and advantages have streams of their own.
-      stream_size: units of a hidden layer in each stream; 0 for none.
+      stream_size: units of a hidden layer in each stream; 0 for none, with which duelling is without effect.
     """
 
     n_step: int = 3
-    batch_size: int = 512
+    batch_size: int = 128
     updates_per_call: int = 1
-    replay_size: int = 1_000_000
-    min_replay_size: int = 50_000
+    replay_size: int = 200_000
+    min_replay_size: int = 5000
     samples_per_insert: float = 8.0
     error_buffer: float | None = None
     priority_exponent: float = 0.6
@@ -108,20 +115,20 @@ class Apex(Agent):
     discount: float = 0.99
     epsilon: float = 0.4
     epsilon_alpha: float = 7.0
-    target_update_period: int = 2500
+    target_update_period: int = 200
     reward_clip: float | None = None
-    huber: float | None = None
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    learning_rate: float = 6.25e-5
-    learning_rate_decay: bool = False
+    huber: float | None = 1.0
+    optimizer: Literal["rmsprop", "adam"] = "adam"
+    learning_rate: float = 5e-4
+    learning_rate_decay: bool = True
     rmsprop_decay: float = 0.95
-    optimizer_epsilon: float = 1.5e-7
+    optimizer_epsilon: float = 1e-5
     max_gradient_norm: float = 40.0
     frame_stack: int = 1
     torso: str = "auto"
-    hidden_sizes: tuple[int, ...] = (128, 128)
+    hidden_sizes: tuple[int, ...] = (256, 256)
     duelling: bool = True
-    stream_size: int = 0
+    stream_size: int = 128
 
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)

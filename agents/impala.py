@@ -81,7 +81,8 @@ class Impala(Agent):
       max_gradient_norm: global norm to which gradients are clipped.
       normalize_observations: whether the network sees observations of zero mean and unit variance, by running
         statistics of what the learner has seen.  Images of bytes are left as they are.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.  It
+        sees one frame at a time; the paper stacks 4 of Atari.
       core: none or lstm.  The LSTM sees the features alone; the paper's also sees the previous action and reward.
       hidden_sizes: layers of the MLP for vector observations, of which the paper has none.
       lstm_size: units of the LSTM core.

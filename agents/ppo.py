@@ -71,7 +71,10 @@ class Minibatch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Ppo(Agent):
-    """The recipe of PPO.  Defaults are the paper's for MuJoCo (table 3) where it names one.
+    """The agent PPO.  Defaults are the paper's for MuJoCo (table 3) where it names one.
+
+    Normalized observations and rewards, the falling learning rate and the clipped gradient are those of its authors'
+    code (OpenAI Baselines).  docs/defaults.md shows all defaults beside the papers'.
 
     Attributes:
       unroll_length: transitions in a sequence (T).
@@ -87,13 +90,15 @@ class Ppo(Agent):
       clip_value: whether the value may move no further than ε, too, before its loss stops to pull.
       entropy_cost: weight of the entropy bonus.
       value_cost: weight of the value loss.
-      normalize_advantages: whether advantages are brought to zero mean and unit variance over the batch.
+      normalize_advantages: whether advantages are brought to zero mean and unit variance over the whole batch.  Other
+        implementations do it in each minibatch.
       normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, and clipped to
         ten of them.
       normalize_observations: whether the network sees observations of zero mean and unit variance, by running
         statistics of what the learner has seen.
       target_kl: KL divergence from the policy that acted, a mean over an epoch, after which no further epoch follows;
-        None for no limit.
+        None for no limit.  The mean holds the epoch's first minibatches, whose divergence is small: the same number
+        is a looser limit here than where each minibatch is looked at (Stable-Baselines3).
       learning_rate: of Adam, at the beginning.
       learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
         include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
@@ -103,7 +108,8 @@ class Ppo(Agent):
       initial_log_std: logarithm of the Gaussian policy's standard deviation at the beginning, in units of half the
         range of an action.  It stays between -10 and 2.
       std_from_observation: whether that standard deviation depends on the observation.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.  It
+        sees one frame at a time; the paper stacks 4 of Atari.
       core: none or lstm.
       hidden_sizes: layers of the MLP for vector observations, which policy and value share.
       head_sizes: layers after torso and core that policy and value have of their own.

@@ -77,7 +77,13 @@ class R2D2Policy(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class R2D2(Agent):
-    """The recipe of R2D2.  Defaults are the paper's (section 2.3 and table 2) where it names one.
+    """The agent R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (section 2.3, table 2).
+
+    The paper's, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and learn nothing
+    within a million steps: its target network is renewed for the first time after millions.  Sequences, batches and
+    layers are smaller here, the learning rate is larger, and the target network is renewed more often.  What the paper
+    says of returns, priorities, discount, exploration and value rescaling stays.  docs/defaults.md shows all defaults
+    beside the papers'.
 
     A sequence holds `burn_in + trace_length` transitions of one environment, and may reach over the end of an episode:
     there the network forgets, and nothing is learnt from the step to the next one.  In the paper sequences end with
@@ -98,7 +104,8 @@ class R2D2(Agent):
       priority_eta: η, the part of the largest TD error in a priority, against that of their mean.
       importance_exponent: β, how much of the bias of the priorities is undone.
       discount: γ.
-      epsilon: rate of exploration of the first environment.
+      epsilon: rate of exploration of the first environment, for good.  One environment alone explores at this rate, so
+        that it needs a lower one.
       epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
       target_update_period: learner steps after which the target network is renewed.
       rescale_values: whether the network learns h(Q), squashed values, in place of Q.
@@ -116,20 +123,21 @@ class R2D2(Agent):
       core: lstm, or none for a network without memory.
       hidden_sizes: layers of the MLP for vector observations.
       lstm_size: units of the LSTM core.
-      previous_inputs: whether the core also sees the previous action and reward.
+      previous_inputs: whether the core also sees the previous action and reward, the reward as the environment gives
+        it, without `reward_clip`.
       duelling: whether value and advantages have streams of their own.
       stream_size: units of a hidden layer in each stream; 0 for none.
     """
 
-    burn_in: int = 40
-    trace_length: int = 80
-    period: int = 40
+    burn_in: int = 20
+    trace_length: int = 40
+    period: int = 20
     n_step: int = 5
-    batch_size: int = 64
+    batch_size: int = 32
     updates_per_call: int = 1
-    replay_size: int = 100_000
-    min_replay_size: int = 1000
-    samples_per_insert: float = 4.0
+    replay_size: int = 20_000
+    min_replay_size: int = 200
+    samples_per_insert: float = 8.0
     error_buffer: float | None = None
     priority_exponent: float = 0.9
     priority_eta: float = 0.9
@@ -137,10 +145,10 @@ class R2D2(Agent):
     discount: float = 0.997
     epsilon: float = 0.4
     epsilon_alpha: float = 7.0
-    target_update_period: int = 2500
+    target_update_period: int = 200
     rescale_values: bool = True
     reward_clip: float | None = None
-    learning_rate: float = 1e-4
+    learning_rate: float = 5e-4
     learning_rate_decay: bool = False
     optimizer_epsilon: float = 1e-3
     max_gradient_norm: float = 40.0
@@ -148,10 +156,10 @@ class R2D2(Agent):
     torso: str = "auto"
     core: Literal["none", "lstm"] = "lstm"
     hidden_sizes: tuple[int, ...] = (128, 128)
-    lstm_size: int = 512
+    lstm_size: int = 128
     previous_inputs: bool = True
     duelling: bool = True
-    stream_size: int = 512
+    stream_size: int = 128
 
     @property
     def _length(self) -> int:

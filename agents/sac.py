@@ -174,7 +174,10 @@ class SacLearner(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Sac(Agent):
-    """The recipe of SAC.  Defaults are the paper's (appendix D) where it names one.
+    """The agent SAC.  Defaults are the paper's (appendix D) where it names one.
+
+    The gradients of critics, policy and temperature are taken at the same weights; other implementations update one
+    after the other.  docs/defaults.md shows all defaults beside the papers'.
 
     Attributes:
       batch_size: transitions in a learner step, over all replicas.

@@ -203,7 +203,16 @@ def work(quick: bool) -> dict[str, Work]:
     updates = 2 if quick else _UPDATES_PER_CALL
     mlp = QueuedImpala(torso="mlp", hidden_sizes=(64, 64), normalize_observations=False, updates_per_call=updates)
     one = dataclasses.replace(mlp, updates_per_call=1)
-    apex = UnlimitedApex(batch_size=256, updates_per_call=updates, replay_size=size, min_replay_size=size // 2)
+    apex = UnlimitedApex(
+        batch_size=256,
+        updates_per_call=updates,
+        replay_size=size,
+        min_replay_size=size // 2,
+        optimizer="rmsprop",
+        huber=None,
+        hidden_sizes=(128, 128),
+        stream_size=0,
+    )
     return {
         "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
         "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),

@@ -29,7 +29,14 @@ from callboard.specs import EnvironmentSpec, zeros
 ACTIONS = 3
 SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
 SMALL: dict[str, Any] = dict(
-    batch_size=8, replay_size=500, min_replay_size=20, hidden_sizes=(16,), optimizer="adam", learning_rate=1e-3
+    batch_size=8,
+    replay_size=500,
+    min_replay_size=20,
+    hidden_sizes=(16,),
+    stream_size=0,
+    huber=None,
+    learning_rate=1e-3,
+    learning_rate_decay=False,
 )
 
 
@@ -204,6 +211,7 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
         discount=0.9,
         hidden_sizes=(),
         duelling=False,
+        stream_size=0,
     )
     networks = agent.make_networks(layout_of())
     rng = np.random.default_rng(1)
@@ -411,8 +419,10 @@ MIRRORED = Apex(
     n_step=3,
     batch_size=8,
     hidden_sizes=(4,),
-    optimizer="adam",
+    stream_size=0,
+    huber=None,
     learning_rate=1.0,
+    learning_rate_decay=False,
     optimizer_epsilon=1.0,
     max_gradient_norm=0.1,
     target_update_period=2,

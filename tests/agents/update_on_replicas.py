@@ -56,7 +56,15 @@ AGENTS = {
         5,
     ),
     "apex": (
-        Apex(**SMALL, n_step=3, learning_rate=0.1, max_gradient_norm=CLIPPED_TO, target_update_period=1),
+        Apex(
+            **SMALL,
+            n_step=3,
+            stream_size=0,
+            learning_rate=0.1,
+            learning_rate_decay=False,
+            max_gradient_norm=CLIPPED_TO,
+            target_update_period=1,
+        ),
         DISCRETE,
         3,
     ),
