@@ -50,11 +50,21 @@ def directory_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """
     with _locked_draft(path, directory=True) as draft:
         yield draft
-        for inner in sorted(draft.rglob("*")):
-            sync(inner)
-        sync(draft)
-        os.replace(draft, path)
-        sync(path.parent)
+        publish_directory(draft, path)
+
+
+def publish_directory(draft: pathlib.Path, path: pathlib.Path) -> None:
+    """Brings a directory that is complete to the disk, and renames it to `path`, on the same file system.
+
+    Args:
+      draft: the directory.
+      path: is not there yet, or an empty directory.
+    """
+    for inner in sorted(draft.rglob("*")):
+        sync(inner)
+    sync(draft)
+    os.replace(draft, path)
+    sync(path.parent)
 
 
 def write_file(path: pathlib.Path, content: str | bytes) -> None:

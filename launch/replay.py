@@ -1,18 +1,23 @@
 """The replay node: one shard of the Reverb server."""
 
+import functools
 import time
 from typing import Any
 
 import reverb
 
 from ..agents.acting import trace_layout
-from ..replay import ReplayHandle, save_shard, start_server, use_one_arena
+from ..data import CallboardError
+from ..replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0
+"""Without any progress, until a checkpoint is given up."""
+_RETRY_SECONDS = 30.0
+"""Between tries to write a checkpoint, where the last one could not be written."""
 _START_SECONDS = 60.0
 
 
@@ -37,6 +42,7 @@ class ReplayRole(LinkedRole):
         self.tables_at_start: dict[str, Any] = {}
         """What `tables` gave before anybody else came."""
         self._next_checkpoint = 0.0
+        self._unwritten = False
 
     def setup(self) -> None:
         if not self.context.one_process:
@@ -44,7 +50,10 @@ class ReplayRole(LinkedRole):
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()
-        self._server = start_server(tables, self.context.port, self._directory, restore=self._keeps)
+        say = functools.partial(self.context.tell, "say")
+        self._server = start_server(tables, self.context.port, self._directory, self._keeps, say)
+        port = self._server.port
+        self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
         self._client = self._server.localhost_client()
         self.tables_at_start = self._first_tables()
         items = sum(info.current_size for info in self.tables_at_start.values())
@@ -58,14 +67,17 @@ class ReplayRole(LinkedRole):
         if not self.context.cooperative:
             self.context.stop.wait(0.5)
         if self._keeps and time.monotonic() >= self._next_checkpoint:
-            self._save()
-            self._next_checkpoint = time.monotonic() + self._experiment.replay_checkpoint_every
+            self._try_to_save()
 
     def finish(self) -> None:
         self.link.close()
-        if self._keeps:
-            self._save()
-        self.stop_server()
+        try:
+            if self._keeps:
+                self._saver.save(_SAVE_SECONDS)
+        except ReplayNotSaved as error:
+            raise CallboardError(f"the last checkpoint of replay could not be written: {error}") from error
+        finally:
+            self.stop_server()
 
     def stop_server(self) -> None:
         if self._server is not None:
@@ -100,8 +112,21 @@ class ReplayRole(LinkedRole):
         }
         return Report(values={f"replay/{name}_{self._shard}": value for name, value in values.items()})
 
-    def _save(self) -> None:
-        assert self._server is not None
-        port = self._server.port
-        if not save_shard(ReplayHandle(lambda: [f"localhost:{port}"]), timeout=_SAVE_SECONDS):
-            self.context.tell("say", f"the checkpoint of replay was not written within {_SAVE_SECONDS:.0f} s")
+    def _try_to_save(self) -> None:
+        """Writes a checkpoint; where the disk does not take it, the run continues and it is tried again."""
+        every = self._experiment.replay_checkpoint_every
+        try:
+            self._saver.save(_SAVE_SECONDS)
+            if self._unwritten:
+                self.context.tell("say", "checkpoints of replay are written again")
+            self._unwritten = False
+        except ReplayNotSaved as error:
+            every = min(every, _RETRY_SECONDS)
+            if not self._unwritten:
+                self.context.tell(
+                    "say",
+                    f"no checkpoint of replay could be written: {error}; the run continues, and it is tried again "
+                    f"every {every:.0f} s",
+                )
+            self._unwritten = True
+        self._next_checkpoint = time.monotonic() + every

@@ -16,7 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..atomic_files import file_draft
 from ..data import CallboardError
+from ..manifest import MANIFEST, file_damage, read_manifest, write_manifest
+from .checkpoints import is_checkpoint_name
 from .run_directory import RunDirectory
 
 _STORE_SECONDS = 5.0
@@ -26,6 +29,9 @@ _TRIES = 3
 _RETRY_SECONDS = 1.0
 _KEEP = 2
 _DONE = "DONE"
+_TRIES_FOR_NEWEST = 10
+_BEST_POLICIES = ["checkpoints/best.npz", "checkpoints/best-before.npz"]
+_logger = logging.getLogger(__name__)
 
 
 def is_url(path: str | os.PathLike[str] | None) -> bool:
@@ -66,30 +72,72 @@ class Storage:
         self._files.get_file(self._at(name), str(directory / name))
         return True
 
-    def fetch_newest(self, folder: str, directory: pathlib.Path, only: Sequence[str] | None = None) -> None:
-        """Brings the newest whole directory in a folder, if there is one.
+    def fetch_newest(
+        self,
+        folder: str,
+        directory: pathlib.Path,
+        only: Sequence[str] | None = None,
+        say: Callable[[str], None] = _logger.warning,
+    ) -> None:
+        """Brings the newest whole directory in a folder, if there is one, that is as its manifest says.
+
+        A damaged one is renamed to `damaged-...`, and the one before it is taken.
 
         Args:
           folder: for example `checkpoints`.
           directory: the local run directory.
-          only: names of the files that are wanted; None brings all.
+          only: names of the files that are wanted; the manifest is then one of those.  None brings all.
+          say: is given a line about every directory that is damaged.
         """
-        for attempt in range(_TRIES):
-            whole = self._whole(folder)
-            if not whole:
+        tried: set[str] = set()
+        for _ in range(_TRIES_FOR_NEWEST):
+            candidates = [name for name in self._whole(folder) if name not in tried]
+            if not candidates:
+                break
+            name = f"{folder}/{candidates[-1]}"
+            wrong = self._fetch_whole(name, directory, only)
+            if not wrong:
                 return
-            name = f"{folder}/{whole[-1]}"
-            try:
-                for path in self._files.find(self._at(name)):
-                    inner = path[len(self._at(name)) + 1 :]
-                    if only is None or inner in only or inner == _DONE:
-                        self.fetch(f"{name}/{inner}", directory)
-                return
-            except FileNotFoundError:
-                # A newer one has taken its place meanwhile.
-                shutil.rmtree(directory / name, ignore_errors=True)
-                if attempt == _TRIES - 1:
-                    raise
+            shutil.rmtree(directory / name, ignore_errors=True)
+            if self.exists(f"{name}/{_DONE}"):
+                tried.add(candidates[-1])
+                self._set_aside(name, wrong, say)
+            # Otherwise a newer one has taken its place meanwhile.
+        for damaged in self._files.glob(self._at(f"{folder}/damaged-*")):
+            # Those who look here shall not believe that there never was one.
+            (directory / folder / damaged.rsplit("/", 1)[1]).mkdir(parents=True, exist_ok=True)
+
+    def _fetch_whole(self, name: str, directory: pathlib.Path, only: Sequence[str] | None) -> str:
+        """Brings a directory, or some files of it; gives what is wrong with it, if anything."""
+        try:
+            if not self.fetch(f"{name}/{MANIFEST}", directory):
+                return f"{MANIFEST} is missing"
+            entries = read_manifest(directory / name / MANIFEST)
+            found = self._files.find(self._at(name), detail=True)
+            sizes = {path[len(self._at(name)) + 1 :]: details["size"] for path, details in found.items()}
+            for file, expected in entries.items():
+                if sizes.get(file) != expected.size:
+                    return f"{file} has {sizes.get(file, 0):,} bytes instead of {expected.size:,}"
+                if only is None or file in only:
+                    self.fetch(f"{name}/{file}", directory)
+                    wrong = file_damage(directory / name / file, expected)
+                    if wrong:
+                        return f"{file} {wrong}"
+        except (ValueError, FileNotFoundError) as error:
+            return str(error)
+        if only is not None:
+            write_manifest(directory / name, only)
+        return ""
+
+    def _set_aside(self, name: str, wrong: str, say: Callable[[str], None]) -> None:
+        folder, _, last = name.rpartition("/")
+        kept = f"{folder}/damaged-{last}"
+        say(f"{self.url}/{name} is damaged ({wrong}) and not used; it is kept as {kept}")
+        try:
+            self._remove(f"{name}/{_DONE}")
+            self._files.mv(self._at(name), self._at(kept), recursive=True)
+        except Exception as error:  # Every kind of storage raises its own errors; it may be one that is only read.
+            _logger.warning("%s/%s could not be renamed: %s", self.url, name, error)
 
     def store(self, name: str, directory: pathlib.Path) -> None:
         """Stores a local file; others see the old one or the new one, never a part."""
@@ -122,7 +170,7 @@ class Storage:
     def shards(self) -> list[int]:
         """The replay shards that have kept something."""
         self._files.invalidate_cache()
-        found = (path.rsplit("/", 2)[1] for path in self._files.glob(self._at("replay/*/settings.json")))
+        found = {path.rsplit("/", 4)[1] for path in self._files.glob(self._at(f"replay/*/checkpoints/*/{_DONE}"))}
         return sorted(int(name) for name in found if name.isdigit())
 
     def _whole(self, folder: str) -> list[str]:
@@ -135,8 +183,8 @@ class Storage:
         self._files.makedirs(folder, exist_ok=True)
         if "file" in self._protocols():
             # fsspec's transactions would copy it from the temporary files, so that others could see a part.
-            shutil.copyfile(path, f"{folder}/draft-{last}")
-            os.replace(f"{folder}/draft-{last}", f"{folder}/{last}")
+            with file_draft(pathlib.Path(folder) / last) as draft:
+                shutil.copyfile(path, draft)
             return
         with path.open("rb") as local, self._files.transaction, self._files.open(self._at(name), "wb") as remote:
             shutil.copyfileobj(local, remote, 2**20)
@@ -182,15 +230,15 @@ class Mirror:
         storage.fetch(self._log, path)
         if self._label == "learner":
             storage.fetch("checkpoints/incarnation", path)
-            storage.fetch_newest("checkpoints", path)
+            storage.fetch_newest("checkpoints", path, say=self._say)
         elif self._label == "evaluator":
-            storage.fetch("checkpoints/best.npz", path)
+            for name in _BEST_POLICIES:
+                storage.fetch(name, path)
         elif self._label == "coordinator":
             storage.fetch("metrics.jsonl", path)
             storage.fetch("counters.json", path)
         elif self._label == "replay":
-            storage.fetch(f"replay/{self._number}/settings.json", path)
-            storage.fetch_newest(f"replay/{self._number}/checkpoints", path)
+            storage.fetch_newest(f"replay/{self._number}/checkpoints", path, say=self._say)
         self._stored = {name: self._state(name) for name in [*self._owned_files(), *self._owned_wholes()]}
 
     def start(self) -> None:
@@ -249,9 +297,8 @@ class Mirror:
     def _owned_files(self) -> list[str]:
         named = {
             "learner": ["checkpoints/incarnation"] if self._number == "0" else [],
-            "evaluator": ["checkpoints/best.npz"],
+            "evaluator": _BEST_POLICIES,
             "coordinator": ["metrics.jsonl", "counters.json"],
-            "replay": [f"replay/{self._number}/settings.json"],
         }
         path = self._directory.path
         owned = [*named.get(self._label, []), self._log]
@@ -263,13 +310,14 @@ class Mirror:
         """Whole directories that the node owns, the newest last."""
         path = self._directory.path
         if self._label == "learner" and self._number == "0":
-            # These appear whole; a draft has another name.
-            found = [folder for folder in self._directory.checkpoints.glob("[0-9]*") if folder.name.isdigit()]
+            folder = self._directory.checkpoints
         elif self._label == "replay":
-            found = [mark.parent for mark in self._directory.replay(int(self._number)).glob(f"checkpoints/*/{_DONE}")]
+            folder = self._directory.replay(int(self._number)) / "checkpoints"
         else:
-            found = []
-        return sorted(str(folder.relative_to(path)) for folder in found)
+            return []
+        # These appear whole; a draft has another name.
+        found = [entry for entry in folder.glob("[0-9]*") if is_checkpoint_name(entry.name)]
+        return sorted(str(entry.relative_to(path)) for entry in found)
 
     def _state(self, name: str) -> Any:
         """Changes when a file, or a directory that was written anew, is another one; None if there is none."""
@@ -303,8 +351,8 @@ def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
 def fetch_run(storage: Storage, directory: RunDirectory) -> None:
     """Brings the experiment, its policies, and how its replay was made: enough to evaluate it and to check a resume."""
     storage.fetch("experiment.yaml", directory.path)
-    storage.fetch("checkpoints/best.npz", directory.path)
+    for name in _BEST_POLICIES:
+        storage.fetch(name, directory.path)
     storage.fetch_newest("checkpoints", directory.path, only=["policy.npz"])
     for shard in storage.shards():
-        storage.fetch(f"replay/{shard}/settings.json", directory.path)
-        storage.fetch_newest(f"replay/{shard}/checkpoints", directory.path, only=[])
+        storage.fetch_newest(f"replay/{shard}/checkpoints", directory.path, only=["settings.json"])

@@ -3,7 +3,7 @@
 Every tick is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
 """
 
-from .checkpoints import check_settings, latest_checkpoint, save_shard
+from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
 from .datasets import queue_dataset
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
@@ -36,6 +36,7 @@ __all__ = [
     "ReplayHandle",
     "ReplayItem",
     "ReplayLimits",
+    "ReplayNotSaved",
     "SampledReplay",
     "SequenceItem",
     "SequenceQueue",
@@ -45,6 +46,7 @@ __all__ = [
     "UpdateCounts",
     "WindowWriter",
     "Writer",
+    "ShardSaver",
     "check_settings",
     "check_stack",
     "drawn_dataset",
@@ -58,7 +60,6 @@ __all__ = [
     "read_sequences",
     "read_windows",
     "replay_table",
-    "save_shard",
     "sequence_signature",
     "sequence_spec",
     "stacked_spec",

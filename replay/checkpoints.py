@@ -1,89 +1,196 @@
 """Checkpoints of replay shards: what is in the tables outlives the server.
 
-A shard keeps its newest checkpoint in a directory of its own, beside a description of the settings it was made with.
-Reverb restores a table with the settings of the checkpoint, whatever the new ones are, so others are refused.
+A shard keeps its newest two checkpoints in a directory of its own.  Each holds a description of the settings it was
+made with, because Reverb restores a table with the settings of the checkpoint, whatever the new ones are: others are
+refused.  Each has a manifest, because Reverb ends the process where a file is damaged: a checkpoint is compared with
+its manifest first, and set aside as `damaged-...` if it differs.
 
-    <shard's directory>/settings.json
-    <shard's directory>/checkpoints/<time>/    of these Reverb removes all but the last by name, whatever they are
+    <shard's directory>/checkpoints/<number>/    the newest has the highest number
+    <shard's directory>/written/<time>/          where Reverb writes; of all in there it keeps the last by local time
+    <shard's directory>/settings.json            of the server that runs
+    <shard's directory>/restored/                what the server reads when it starts
 """
 
 import json
+import logging
 import pathlib
 import shutil
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import reverb
 import tensorflow as tf
 from reverb.cc.checkpointing import checkpoint_pb2
 
+from ..atomic_files import link_or_copy, publish_directory, remove_directory, remove_drafts, set_aside, write_file
 from ..data import CallboardError
+from ..manifest import damage, write_manifest
 from .handle import ReplayHandle
 
+_KEEP = 2
 _CHECKPOINTS = "checkpoints"
+_WRITTEN = "written"
+_RESTORED = "restored"
 _SETTINGS = "settings.json"
 _TABLES = "tables.tfrecord"
 _COMPRESSION = "ZLIB"
+_POLL_SECONDS = 0.5
+_logger = logging.getLogger(__name__)
 
 
-def save_shard(replay: ReplayHandle, shard: int = 0, timeout: float = 300.0) -> bool:
-    """Writes a checkpoint of one shard into its directory, and removes the one before.
+class ReplayNotSaved(Exception):
+    """A checkpoint of a shard could not be written, for example because the disk is full."""
 
-    Writers and readers go on meanwhile, with short stalls.
 
-    Returns:
-      Whether it was written within `timeout` seconds.  The server may still write it afterwards.
+class ShardSaver:
+    """Writes the checkpoints of one shard.
+
+    Args:
+      replay: where the shard is; its server runs on this machine.
+      directory: of the shard, the one that its server was started with.
+      shard: its number.
     """
-    client = replay.client(shard)
-    written = threading.Event()
 
-    def save() -> None:
+    def __init__(self, replay: ReplayHandle, directory: pathlib.Path, shard: int = 0):
+        self._replay = replay
+        self._directory = directory
+        self._shard = shard
+        self._thread: threading.Thread | None = None
+        self._saved: pathlib.Path | None = None
+        self._error: Exception | None = None
+
+    def save(self, timeout: float = 300.0) -> pathlib.Path:
+        """Writes a checkpoint, and removes all but the newest two.
+
+        Writers and readers go on meanwhile, with short stalls.
+
+        Args:
+          timeout: seconds without any progress.
+
+        Returns:
+          The checkpoint.
+
+        Raises:
+          ReplayNotSaved: with the reason.  After a timeout the server may still write it.
+        """
+        self._wait(timeout)
+        # The call has no timeout and blocks through an outage, so it gets a thread that can be left behind.
+        self._saved = self._error = None
+        _remove_written(self._directory)
+        self._thread = threading.Thread(target=self._save, name="replay-checkpoint", daemon=True)
+        self._thread.start()
+        self._wait(timeout)
+        if self._saved is None:
+            raise ReplayNotSaved(" ".join(str(self._error).split())) from self._error
+        return self._saved
+
+    def _wait(self, timeout: float) -> None:
+        """Waits for the thread."""
+        if self._thread is None:
+            return
+        written, deadline = self._bytes_written(), time.monotonic() + timeout
+        while self._thread.is_alive():
+            self._thread.join(_POLL_SECONDS)
+            if written != (written := self._bytes_written()):
+                deadline = time.monotonic() + timeout
+            elif time.monotonic() > deadline and self._thread.is_alive():
+                raise ReplayNotSaved(f"nothing was written for {timeout:.0f} s")
+
+    def _bytes_written(self) -> int:
+        total = 0
+        for path in (self._directory / _WRITTEN).rglob("*"):
+            try:
+                total += path.stat().st_size
+            except OSError:
+                continue
+        return total
+
+    def _save(self) -> None:
         try:
-            client.checkpoint()
-            written.set()
-        except Exception:  # Reverb raises its own errors and RuntimeError; each means that the shard is away.
-            pass
-
-    # The call has no timeout and blocks through an outage, so it gets a thread that can be left behind.
-    thread = threading.Thread(target=save, name="replay-checkpoint", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    return written.is_set()
-
-
-def latest_checkpoint(directory: pathlib.Path) -> pathlib.Path | None:
-    """The checkpoint that a server in a shard's directory would restore; None if there is none."""
-    whole = sorted(path.parent for path in (directory / _CHECKPOINTS).glob("*/DONE"))
-    return whole[-1] if whole else None
+            written = pathlib.Path(self._replay.client(self._shard).checkpoint())
+            shutil.copyfile(self._directory / _SETTINGS, written / _SETTINGS)
+            write_manifest(written)
+            saved = _next_path(self._directory)
+            publish_directory(written, saved)
+            for old in _all(self._directory)[:-_KEEP]:
+                remove_directory(old)
+            self._saved = saved
+        except Exception as error:  # Reverb raises its own errors, RuntimeError and IndexError (a full disk).
+            self._error = error
+            _remove_written(self._directory)
 
 
-def prepare_directory(directory: pathlib.Path, tables: Sequence[reverb.Table], restore: bool) -> pathlib.Path:
+def latest_checkpoint(
+    directory: pathlib.Path, say: Callable[[str], None] = _logger.warning, sizes_only: bool = False
+) -> pathlib.Path | None:
+    """The newest checkpoint in a shard's directory that is not damaged; None if there is none.
+
+    Args:
+      directory: of the shard.
+      say: is given a line about every checkpoint that is damaged.
+      sizes_only: whether to leave out what takes long: to compare the content of the files with the manifest.
+    """
+    for path in reversed(_all(directory)):
+        wrong = damage(path, sizes_only)
+        if not wrong:
+            return path
+        if not path.exists():
+            continue  # The server's node has removed it meanwhile.
+        kept = set_aside(path)
+        say(
+            f"the checkpoint {path.name} of replay shard {directory.name} is damaged ({wrong}) and not used"
+            + (f"; it is kept as {kept.name}" if kept is not None else "")
+        )
+    return None
+
+
+def prepare_directory(
+    directory: pathlib.Path,
+    tables: Sequence[reverb.Table],
+    restore: bool,
+    say: Callable[[str], None] = _logger.warning,
+) -> tuple[pathlib.Path, pathlib.Path | None]:
     """Makes a shard's directory ready for a server with those tables.
 
     Args:
       directory: of the shard.
       tables: of the server.
       restore: whether the server shall go on with the newest checkpoint; otherwise those there are removed.
+      say: is given a line about every checkpoint that is damaged.
 
     Returns:
-      Where the server shall keep its checkpoints.
+      Where the server shall write its checkpoints, and what it shall restore, if anything; see `remove_restored`.
 
     Raises:
       CallboardError: if the checkpoint was made with other settings, naming one that differs.
     """
-    checkpoints = directory / _CHECKPOINTS
+    checkpoints, written = directory / _CHECKPOINTS, directory / _WRITTEN
     if not restore:
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(parents=True, exist_ok=True)
-    check_settings(directory, tables)
-    latest, path = latest_checkpoint(directory), directory / _SETTINGS
+    for place in (directory, checkpoints):
+        remove_drafts(place)
+    remove_restored(directory)
+    latest = latest_checkpoint(directory, say)
     if latest is not None:
-        _let_sample(latest)
-    draft = path.with_name("draft-" + _SETTINGS)
-    draft.write_text(json.dumps({table.name: _describe(table) for table in tables}, indent=1))
-    draft.replace(path)
-    return checkpoints
+        _check_settings_of(latest, tables)
+    shutil.rmtree(written, ignore_errors=True)
+    written.mkdir()
+    write_file(directory / _SETTINGS, json.dumps({table.name: _describe(table) for table in tables}, indent=1))
+    if latest is None:
+        return written, None
+    restored = directory / _RESTORED
+    # Links: the checkpoint itself stays as its manifest says.
+    shutil.copytree(latest, restored, copy_function=link_or_copy)
+    _let_sample(restored)
+    return written, restored
+
+
+def remove_restored(directory: pathlib.Path) -> None:
+    """Removes what a shard's server has restored."""
+    shutil.rmtree(directory / _RESTORED, ignore_errors=True)
 
 
 def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
@@ -92,9 +199,34 @@ def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> N
     Raises:
       CallboardError: names a setting that differs.
     """
-    path = directory / _SETTINGS
-    if latest_checkpoint(directory) is not None and path.exists():
-        _refuse_others(directory, json.loads(path.read_text()), {table.name: _describe(table) for table in tables})
+    latest = latest_checkpoint(directory, sizes_only=True)
+    if latest is not None:
+        _check_settings_of(latest, tables)
+
+
+def _check_settings_of(checkpoint: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
+    before = json.loads((checkpoint / _SETTINGS).read_text())
+    _refuse_others(checkpoint.parents[1], before, {table.name: _describe(table) for table in tables})
+
+
+def _all(directory: pathlib.Path) -> list[pathlib.Path]:
+    """The checkpoints of a shard, the newest last."""
+    found = [path for path in (directory / _CHECKPOINTS).glob("[0-9]*") if path.name.isdigit()]
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def _next_path(directory: pathlib.Path) -> pathlib.Path:
+    """Where the next checkpoint of a shard goes."""
+    names = [path.name for path in (directory / _CHECKPOINTS).iterdir()]
+    # Also after those that are damaged, so that what is newer has the higher number.
+    numbers = [int(part) for name in names for part in name.removeprefix("damaged-").split(".")[:1] if part.isdigit()]
+    return directory / _CHECKPOINTS / f"{max(numbers, default=0) + 1:012d}"
+
+
+def _remove_written(directory: pathlib.Path) -> None:
+    """Removes what Reverb has begun to write; only while it writes nothing."""
+    for path in (directory / _WRITTEN).glob("*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _describe(table: reverb.Table) -> dict[str, str]:
@@ -146,8 +278,7 @@ def _let_sample(checkpoint: pathlib.Path) -> None:
         if not read_once and limiter.insert_count >= limiter.min_size_to_sample:
             limiter.sample_count = max(0, round(limiter.insert_count * limiter.samples_per_insert - first_samples))
         tables.append(table.SerializeToString())
-    draft = path.with_name("draft-" + _TABLES)
-    with tf.io.TFRecordWriter(str(draft), _COMPRESSION) as writer:
+    path.unlink()  # It may be a link.
+    with tf.io.TFRecordWriter(str(path), _COMPRESSION) as writer:
         for table in tables:
             writer.write(table)
-    draft.replace(path)

@@ -1,16 +1,23 @@
 """Starting a Reverb server that leaves nothing behind outside its own directory."""
 
+import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import reverb
 from reverb.platform.default import checkpointers
 
-from .checkpoints import prepare_directory
+from .checkpoints import prepare_directory, remove_restored
+
+_logger = logging.getLogger(__name__)
 
 
 def start_server(
-    tables: Sequence[reverb.Table], port: int | None, directory: pathlib.Path, restore: bool = True
+    tables: Sequence[reverb.Table],
+    port: int | None,
+    directory: pathlib.Path,
+    restore: bool = True,
+    say: Callable[[str], None] = _logger.warning,
 ) -> reverb.Server:
     """Starts a Reverb server on `port` (None: any free one) that keeps its checkpoints in `directory`.
 
@@ -21,10 +28,16 @@ def start_server(
       port: where.
       directory: of this shard alone.
       restore: whether to go on with the newest checkpoint in the directory, if there is one.
+      say: is given a line about every checkpoint that is damaged.
 
     Raises:
       CallboardError: the checkpoint was made with other settings than `tables` have.
     """
-    checkpoints = prepare_directory(directory, tables, restore)
-    checkpointer = checkpointers.DefaultCheckpointer(path=str(checkpoints))
-    return reverb.Server(tables, port=port, checkpointer=checkpointer)
+    written, restored = prepare_directory(directory, tables, restore, say)
+    checkpointer = checkpointers.DefaultCheckpointer(
+        path=str(written), fallback_checkpoint_path=None if restored is None else str(restored)
+    )
+    try:
+        return reverb.Server(tables, port=port, checkpointer=checkpointer)
+    finally:
+        remove_restored(directory)

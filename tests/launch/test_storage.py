@@ -6,8 +6,10 @@ import pathlib
 import pytest
 
 from callboard.data import CallboardError
+from callboard.launch.checkpoints import Checkpoints
 from callboard.launch.run_directory import RunDirectory
 from callboard.launch.storage import Mirror, Storage, fetch_run, is_url, local_copy
+from callboard.manifest import write_manifest
 
 
 @pytest.fixture
@@ -32,6 +34,7 @@ def write_checkpoint(directory, step, content="weights"):
     folder.mkdir(parents=True)
     (folder / "policy.npz").write_text(f"{content} {step}")
     (folder / "counters.json").write_text("{}")
+    write_manifest(folder)
     return folder
 
 
@@ -48,7 +51,9 @@ def test_a_learner_on_another_machine_goes_on_from_the_newest_whole_checkpoint(t
         (first.checkpoints / "draft-000000000400").mkdir(exist_ok=True)
         assert mirror.close()
     names = [
-        f"checkpoints/{step:012d}/{name}" for step in (200, 300) for name in ("DONE", "counters.json", "policy.npz")
+        f"checkpoints/{step:012d}/{name}"
+        for step in (200, 300)
+        for name in ("DONE", "counters.json", "manifest.json", "policy.npz")
     ]
     assert stored_in(bucket) == [*names, "checkpoints/incarnation", "logs/learner-0.log"]
     # A machine died while it stored this one.
@@ -70,8 +75,7 @@ def test_nodes_store_what_is_theirs_and_nothing_else(tmp_path, bucket, storage):
         "coordinator/0": ["logs/coordinator-0.log", "metrics.jsonl", "tensorboard/events"],
         "evaluator/0": ["checkpoints/best.npz", "logs/evaluator-0.log"],
         "learner/1": ["logs/learner-1.log"],
-        "replay/2": ["logs/replay-2.log", "replay/2/checkpoints/7/DONE", "replay/2/checkpoints/7/tables.tfrecord"]
-        + ["replay/2/settings.json"],
+        "replay/2": ["logs/replay-2.log", "replay/2/checkpoints/7/DONE", "replay/2/checkpoints/7/tables.tfrecord"],
     }
     for node, expected in owned.items():
         directory = directory_of(tmp_path, node)
@@ -80,12 +84,11 @@ def test_nodes_store_what_is_theirs_and_nothing_else(tmp_path, bucket, storage):
         directory.metrics.write_text("{}\n")
         directory.tensorboard.mkdir()
         (directory.tensorboard / "events").write_text("events")
-        for time in ("7", "8"):
-            folder = directory.replay(2) / "checkpoints" / time
+        for name in ("7", "draft-8"):
+            folder = directory.replay(2) / "checkpoints" / name
             folder.mkdir(parents=True)
             (folder / "tables.tfrecord").write_text("items")
         (directory.replay(2) / "checkpoints" / "7" / "DONE").touch()
-        (directory.replay(2) / "settings.json").write_text("{}")
         before = stored_in(bucket)
         assert Mirror(storage, node, directory).close()
         assert sorted(set(stored_in(bucket)) - set(before)) == expected
@@ -111,6 +114,36 @@ def test_what_has_not_changed_is_not_stored_again(tmp_path, bucket, storage):
     write_checkpoint(later, 100, "others")
     mirror.close()
     assert (bucket / "checkpoints" / folder.name / "policy.npz").read_text() == "others 100"
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damaging", [empty, pathlib.Path.unlink])
+@pytest.mark.parametrize("name", ["counters.json", "manifest.json", "policy.npz"])
+@pytest.mark.parametrize("only", [None, ["policy.npz"]])
+def test_the_one_before_a_damaged_checkpoint_is_fetched(tmp_path, bucket, storage, name, damaging, only):
+    directory = directory_of(tmp_path, "learner/0")
+    mirror = Mirror(storage, "learner/0", directory)
+    for step in (100, 200):
+        write_checkpoint(directory, step)
+        assert mirror.close()
+    damaging(bucket / "checkpoints" / f"{200:012d}" / name)
+    copy, said = RunDirectory(tmp_path / "copy"), []
+    storage.fetch_newest("checkpoints", copy.path, only, said.append)
+    (line,) = said
+    assert line.startswith(f"{storage.url}/checkpoints/{200:012d} is damaged ({name} ") and "\n" not in line
+    latest = Checkpoints(copy).latest()
+    assert latest.name == f"{100:012d}" and (latest / "policy.npz").read_text() == "weights 100"
+    kept = sorted(path.name for path in (bucket / "checkpoints").iterdir())
+    assert kept == [f"{100:012d}", f"damaged-{200:012d}"]
+    # Without one that is whole there is a word about it, too.
+    empty(bucket / "checkpoints" / f"{100:012d}" / name)
+    copy = RunDirectory(tmp_path / "another")
+    storage.fetch_newest("checkpoints", copy.path, only, said.append)
+    with pytest.raises(CallboardError, match="no checkpoint in .* can be used"):
+        Checkpoints(copy).latest()
 
 
 def test_a_run_is_copied_to_be_evaluated(tmp_path, bucket, storage):

@@ -1,5 +1,10 @@
 """What replay holds outlives its server."""
 
+import errno
+import pathlib
+import shutil
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,11 +15,12 @@ from callboard.data import CallboardError
 from callboard.replay import (
     ReplayHandle,
     ReplayLimits,
+    ReplayNotSaved,
+    ShardSaver,
     WindowWriter,
     latest_checkpoint,
     queue_table,
     replay_table,
-    save_shard,
     start_server,
     window_signature,
 )
@@ -26,15 +32,19 @@ OTHER_LAYOUT = LAYOUT._replace(record=LAYOUT.record._replace(action=tf.TensorSpe
 LIMITS = ReplayLimits(size=500, min_size=20, samples_per_insert=2.0, error_buffer=40.0)
 
 
-def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT):
+def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, say=print):
     tables = [replay_table("replay", window_signature(layout, steps), layout, limits, BATCH, 0.6)]
-    server = start_server(tables, None, directory, restore)
+    server = start_server(tables, None, directory, restore, say)
     return server, ReplayHandle(lambda: [f"localhost:{server.port}"]), tables[0]
 
 
 def info_of(replay):
     """As the server has it: the tables that it was given are others than those that it restores."""
     return replay.client().server_info()["replay"]
+
+
+def left(directory):
+    return sorted(path.name for path in (directory / "checkpoints").iterdir())
 
 
 def error_of(replay):
@@ -64,7 +74,7 @@ def test_a_restored_shard_holds_what_it_held(tmp_path):
     write(replay, ticks=9)
     before = priorities(replay, 30)
     size = info_of(replay).current_size
-    assert size > 20 and save_shard(replay)
+    assert size > 20 and ShardSaver(replay, tmp_path).save()
     server.stop()
 
     server, replay, table = start(tmp_path)
@@ -84,7 +94,7 @@ def test_learning_goes_on_after_a_restore_without_new_inserts(tmp_path):
         priorities(replay, 1)
     error, lowest, _ = error_of(replay)
     assert error < lowest + 1
-    assert save_shard(replay)
+    assert ShardSaver(replay, tmp_path).save()
     server.stop()
 
     server, replay, _ = start(tmp_path)
@@ -102,11 +112,14 @@ def test_a_queue_comes_back_as_it_was(tmp_path):
     replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
     write(replay, ticks=6)
     read_batches(shard_dataset(replay, "replay", signature, 0, 1, 0.0), 3)
-    assert save_shard(replay)
-    limits = replay.client().server_info()["replay"].rate_limiter_info
+    # The reader may take some more meanwhile.
+    before = info_of(replay).rate_limiter_info
+    assert ShardSaver(replay, tmp_path).save()
+    after = info_of(replay).rate_limiter_info
     server.stop()
     server = start_server([queue_table("replay", signature, 20)], None, tmp_path)
-    assert info_of(replay).rate_limiter_info.sample_stats.completed == limits.sample_stats.completed
+    limits = info_of(replay).rate_limiter_info
+    assert before.sample_stats.completed <= limits.sample_stats.completed <= after.sample_stats.completed
     left = limits.insert_stats.completed - limits.sample_stats.completed
     assert info_of(replay).current_size == left == len(read_all(replay, "replay", signature)[1].key)
     server.stop()
@@ -129,7 +142,7 @@ def test_a_queue_comes_back_as_it_was(tmp_path):
 def test_other_settings_are_refused_by_name(tmp_path, changed, message):
     server, replay, _ = start(tmp_path)
     write(replay, ticks=9)
-    assert save_shard(replay)
+    assert ShardSaver(replay, tmp_path).save()
     server.stop()
     with pytest.raises(CallboardError, match=message) as raised:
         start(tmp_path, **changed)
@@ -143,32 +156,120 @@ def test_other_settings_are_refused_by_name(tmp_path, changed, message):
 def test_a_new_beginning_removes_what_was_there(tmp_path):
     server, replay, _ = start(tmp_path)
     write(replay, ticks=9)
-    assert save_shard(replay)
+    assert ShardSaver(replay, tmp_path).save()
     server.stop()
     server, replay, _ = start(tmp_path, ReplayLimits(900, 20, 2.0), restore=False)
     assert info_of(replay).current_size == 0 and latest_checkpoint(tmp_path) is None
     server.stop()
 
 
-def test_only_the_newest_checkpoint_is_kept(tmp_path):
+def test_the_newest_two_checkpoints_are_kept(tmp_path):
     server, replay, _ = start(tmp_path)
     write(replay, ticks=9)
-    for _ in range(3):
-        assert save_shard(replay)
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
-    assert latest_checkpoint(tmp_path).parent == tmp_path / "checkpoints"
+    saver = ShardSaver(replay, tmp_path)
+    for number in range(1, 5):
+        assert saver.save().name == f"{number:012d}"
+    assert left(tmp_path) == ["000000000003", "000000000004"]
+    assert latest_checkpoint(tmp_path).name == "000000000004"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "settings.json", "written"]
+    assert not list((tmp_path / "written").iterdir())
     server.stop()
 
 
-def test_a_checkpoint_of_a_shard_that_is_away_is_given_up():
-    assert not save_shard(ReplayHandle(lambda: ["localhost:1"]), timeout=0.5)
+def test_a_checkpoint_of_a_shard_that_is_away_is_given_up(tmp_path):
+    saver = ShardSaver(ReplayHandle(lambda: ["localhost:1"]), tmp_path)
+    with pytest.raises(ReplayNotSaved):
+        saver.save(timeout=0.2)
 
 
-def test_a_checkpoint_that_is_not_whole_is_not_restored(tmp_path):
-    server, replay, _ = start(tmp_path)
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory):
+    """A shard's directory with a checkpoint of 8 ticks and one of 16, and how many items each has."""
+    directory, items = tmp_path_factory.mktemp("two"), []
+    server, replay, _ = start(directory)
+    for _ in range(2):
+        write(replay, ticks=8)
+        ShardSaver(replay, directory).save()
+        items.append(info_of(replay).current_size)
     server.stop()
-    (tmp_path / "checkpoints" / "2020-01-01T00:00:00+00:00").mkdir()
-    assert latest_checkpoint(tmp_path) is None
+    return directory, items
+
+
+FILES = ["DONE", "chunks.tfrecord", "items.tfrecord", "manifest.json", "settings.json", "tables.tfrecord"]
+
+
+def truncate(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+DAMAGES = {"truncated": truncate, "emptied": lambda path: path.write_bytes(b""), "missing": pathlib.Path.unlink}
+
+
+@pytest.mark.parametrize(
+    "name, how", [(name, how) for name in FILES for how in DAMAGES if name != "DONE" or how == "missing"]
+)
+def test_the_one_before_a_damaged_checkpoint_is_restored(two_checkpoints, tmp_path, name, how):
+    source, items = two_checkpoints
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    assert sorted(path.name for path in latest_checkpoint(tmp_path).iterdir()) == FILES
+    DAMAGES[how](latest_checkpoint(tmp_path) / name)
+    said = []
+    # Reverb itself would end this process.
+    server, replay, _ = start(tmp_path, say=said.append)
+    assert info_of(replay).current_size == items[0]
+    (line,) = said
+    assert line.startswith(f"the checkpoint 000000000002 of replay shard {tmp_path.name} is damaged ({name} ")
+    assert left(tmp_path) == ["000000000001", "damaged-000000000002"]
+    assert not (tmp_path / "restored").exists()
+    server.stop()
+    # The next one is newer than the damaged one, and the one that was restored is as it was.
     server, replay, _ = start(tmp_path)
-    assert info_of(replay).current_size == 0
+    assert ShardSaver(replay, tmp_path).save().name == "000000000003"
+    assert info_of(replay).current_size == items[0]
+    server.stop()
+
+
+def test_without_a_checkpoint_that_is_whole_replay_begins_empty(two_checkpoints, tmp_path):
+    shutil.copytree(two_checkpoints[0], tmp_path, dirs_exist_ok=True)
+    for number in (1, 2):
+        (tmp_path / "checkpoints" / f"{number:012d}" / "chunks.tfrecord").write_bytes(b"")
+    said = []
+    server, replay, _ = start(tmp_path, say=said.append)
+    assert info_of(replay).current_size == 0 and len(said) == 2
+    server.stop()
+
+
+def test_names_say_which_is_newer_in_every_time_zone(two_checkpoints, tmp_path, monkeypatch):
+    shutil.copytree(two_checkpoints[0], tmp_path, dirs_exist_ok=True)
+    for zone in ("Pacific/Kiritimati", "Pacific/Midway"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        server, replay, _ = start(tmp_path)
+        write(replay, ticks=4)
+        ShardSaver(replay, tmp_path).save()
+        size = info_of(replay).current_size
+        server.stop()
+    monkeypatch.undo()
+    time.tzset()
+    server, replay, _ = start(tmp_path)
+    assert info_of(replay).current_size == size > two_checkpoints[1][1]
+    server.stop()
+
+
+def test_a_checkpoint_that_a_disk_does_not_take_leaves_those_before_it(two_checkpoints, tmp_path, monkeypatch):
+    shutil.copytree(two_checkpoints[0], tmp_path, dirs_exist_ok=True)
+    server, replay, _ = start(tmp_path)
+    saver = ShardSaver(replay, tmp_path)
+
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("callboard.replay.checkpoints.write_manifest", fail)
+        with pytest.raises(ReplayNotSaved, match="No space left on device"):
+            saver.save()
+    assert left(tmp_path) == ["000000000001", "000000000002"]
+    assert not list((tmp_path / "written").iterdir())
+    assert saver.save().name == "000000000003"
     server.stop()

@@ -19,10 +19,10 @@ from callboard.replay import (
     Heartbeat,
     PriorityUpdater,
     ReplayHandle,
+    ShardSaver,
     WindowWriter,
     drawn_dataset,
     read_windows,
-    save_shard,
     window_signature,
 )
 
@@ -69,7 +69,7 @@ def write(replay, shard, ticks=30):
 
 
 @pytest.mark.slow
-def test_a_shard_that_is_killed_is_left_out_and_found_again(shards):
+def test_a_shard_that_is_killed_is_left_out_and_found_again(shards, tmp_path):
     for shard in shards:
         shard.wait()
     replay = ReplayHandle(lambda: [f"localhost:{shard.port}" for shard in shards])
@@ -98,7 +98,7 @@ def test_a_shard_that_is_killed_is_left_out_and_found_again(shards):
 
     seen, _ = draw(3)
     assert seen[-1] == {0, 1}
-    assert save_shard(replay, 1)
+    assert ShardSaver(replay, tmp_path / "1", 1).save()
     shards[1].kill()
     seen, longest = draw(15)
     assert longest < 10 and seen[-1] == {0}

@@ -10,10 +10,10 @@ from reading import read_all
 
 from callboard.replay import (
     PrioritisedSequenceWriter,
+    ShardSaver,
     latest_checkpoint,
     prioritised_sequence_signature,
     read_sequences,
-    save_shard,
 )
 
 ENVS, LENGTH, TICKS = 3, 8, 70
@@ -87,7 +87,7 @@ def test_overlapping_sequences_store_no_tick_twice(serve, tmp_path):
             for record in records
         ]
         replay, _, _ = write(serve, noisy, period)
-        assert save_shard(replay)
+        assert ShardSaver(replay, tmp_path / str(number)).save()
         sizes[period] = (latest_checkpoint(tmp_path / str(number)) / "chunks.tfrecord").stat().st_size
     # Four times as many items, each with a state of its own; the ticks are the same.
     assert sizes[2] < 2 * sizes[LENGTH]

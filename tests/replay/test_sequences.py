@@ -16,11 +16,11 @@ from callboard.replay import (
     BatchReader,
     ReaderStopped,
     SequenceWriter,
+    ShardSaver,
     items_per_batch,
     latest_checkpoint,
     queue_dataset,
     queue_table,
-    save_shard,
     sequence_signature,
 )
 from callboard.replay import reader as batch_readers
@@ -85,7 +85,7 @@ def test_no_tick_is_stored_twice(serve, tmp_path, period):
     for tick in range(ticks):
         noise = rng.integers(2**32, size=(ENVS, size), dtype=np.uint32).view(np.float32)
         writer.append(numbered(tick)._replace(observation=noise), ())
-    assert writer.ready(10, max_pending=0) and save_shard(replay)
+    assert writer.ready(10, max_pending=0) and ShardSaver(replay, tmp_path / "0").save()
     stored = (latest_checkpoint(tmp_path / "0") / "chunks.tfrecord").stat().st_size
     raw = ticks * ENVS * size * 4
     assert 0.9 * raw < stored < 1.1 * raw
