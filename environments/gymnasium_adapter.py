@@ -1,11 +1,12 @@
 """Environments of Gymnasium, batched: single ones stepped in turn, and those that are vectors already."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+import tree
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ..data import CallboardError, EnvironmentOutput, Nest
 from ..specs import EnvironmentSpec
@@ -98,10 +99,16 @@ class GymnasiumBatch(BatchedEnvironment):
 class GymnasiumVectorBatch(BatchedEnvironment):
     """A Gymnasium vector environment.
 
-    With `AutoresetMode.NEXT_STEP` its ticks are those of `GymnasiumBatch`.  With `AutoresetMode.SAME_STEP` the end of
-    an episode and the start of the next are one tick: `first`, never `last`, with the reward that ended the episode,
-    and a discount of 0 where it terminated.  Where it was truncated, the discount stays 1 and the transition does not
-    count.
+    With `AutoresetMode.NEXT_STEP` its timesteps are those of `GymnasiumBatch`.  With `AutoresetMode.SAME_STEP` the end
+    of an episode and the start of the next are one timestep: `first`, never `last`, with the reward that ended the
+    episode, and a discount of 0 where it terminated.
+
+    Where such an episode was truncated, the timestep is `last` instead and shows `info["final_obs"]`, so that the
+    value of what would have followed can be learned; the next timestep is `first`.  The environment has gone on by a
+    step then, so it is reset once more: by `reset(options={"reset_mask": ...})`, which `SyncVectorEnv` and
+    `AsyncVectorEnv` have.  Other vector environments show the final observation where all their environments were
+    truncated in the same step, for then none is stepped before the next timestep; elsewhere the truncated transition is
+    not valid.
 
     Each environment is seeded by itself where the vector environment takes a list of seeds.  Where it has one generator
     for all (CartPole's own vector form), the seeds are mixed into one, and what an environment does depends on the
@@ -120,6 +127,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._action = action_encoding(environment.single_action_space)
         self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
+        self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        self._next_observation: Nest = None
         self._seeds: list[int] | None = [int(seed) for seed in seeds]
         self._over = np.zeros(environment.num_envs, np.bool_)
         self._closed = False
@@ -140,20 +149,29 @@ class GymnasiumVectorBatch(BatchedEnvironment):
 
     def step(self, actions: Nest) -> EnvironmentOutput:
         own_actions = encoding.decode(self._action, actions, self.batch_size)
-        observations, rewards, terminations, truncations, _ = self._environment.step(own_actions)
+        if self._same_step and self._over.all():
+            self._over = np.zeros_like(self._over)
+            return first_tick(self._next_observation, self.batch_size)
+        observations, rewards, terminations, truncations, info = self._environment.step(own_actions)
+        observation = encoding.encode(self._observation, observations)
+        # The step after an episode's last timestep executes no action: what the environment says about it is not a
+        # transition.
+        first = self._over
         reward = np.array(rewards, np.float32)
-        terminated = np.array(terminations, np.bool_)
-        over = np.logical_or(terminated, truncations)
+        reward[first] = 0.0
+        terminated = np.logical_and(terminations, ~first)
+        over = np.logical_or(terminated, truncations) & ~first
         if self._same_step:
-            first, last = over, np.zeros_like(over)
+            if first.any():
+                restarted = encoding.encode(self._observation, self._restarted(first))
+                for leaf, restarted_leaf in zip(tree.flatten(observation), tree.flatten(restarted), strict=True):
+                    leaf[first] = restarted_leaf[first]
+            last = self._show_final(observation, over & ~terminated, info)
+            first, self._over = first | (over & ~last), last.copy()
         else:
-            # The step of a reset executes no action: whatever the environment says about it is not a transition.
-            first, last = self._over, over & ~self._over
-            reward[first] = 0.0
-            terminated &= ~first
-            self._over = last.copy()
+            last, self._over = over, over.copy()
         return EnvironmentOutput(
-            observation=encoding.encode(self._observation, observations),
+            observation=observation,
             reward=reward,
             discount=np.where(terminated, np.float32(0), np.float32(1)),
             first=first,
@@ -170,6 +188,36 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         if not self._closed:
             self._closed = True
             self._environment.close()
+
+    def _restarted(self, mask: np.ndarray) -> Any:
+        """Observations after a reset of the environments in `mask`; those of the others are left alone."""
+        return self._environment.reset(options={"reset_mask": mask.copy()})[0]
+
+    def _show_final(self, observation: Nest, truncated: np.ndarray, info: Any) -> np.ndarray:
+        """Puts final observations into `observation`, and gives the environments for which it did, bool `[B]`."""
+        nothing = np.zeros_like(truncated)
+        if not truncated.any() or not isinstance(info, Mapping) or "final_obs" not in info:
+            return nothing
+        final, known = info["final_obs"], np.broadcast_to(info.get("_final_obs", True), truncated.shape)
+        rows = np.flatnonzero(truncated & known)
+        if not rows.size:
+            return nothing
+        if isinstance(final, np.ndarray):
+            final = encoding.stack(self._observation, [final[row] for row in rows])
+        else:
+            # A nest of batches, as the observation itself.
+            final = tree.map_structure(lambda leaf: leaf[rows], encoding.encode(self._observation, final))
+        leaves = list(zip(tree.flatten(observation), tree.flatten(final), strict=True))
+        # An environment that writes every observation into the same array has overwritten the final one.
+        same = [(leaf[rows] == final_leaf).reshape(len(rows), -1).all(1) for leaf, final_leaf in leaves]
+        shown = nothing.copy()
+        shown[rows] = ~np.logical_and.reduce(same)
+        if not (self._resets_single or shown.all()):
+            return nothing
+        self._next_observation = tree.map_structure(np.copy, observation) if shown.all() else None
+        for leaf, final_leaf in leaves:
+            leaf[shown] = final_leaf[shown[rows]]
+        return shown
 
     def _seeded_reset(self, seeds: list[int]) -> Any:
         try:

@@ -8,7 +8,8 @@ import dm_env
 import gymnasium
 import numpy as np
 from dm_env import specs
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from callboard.environments import DmEnvBatch
 
@@ -86,6 +87,49 @@ class GymScript(gymnasium.Env):
         self.closed += 1
 
 
+class FreshGymScript(GymScript):
+    """Gives a new array as observation of every step."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed, options=options)
+        return observation.copy(), info
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return observation.copy(), *rest
+
+
+class SameStepScript(VectorEnv):
+    """Resets in the same step, gives final observations as a batch, and cannot reset single environments."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    single_observation_space = GymScript.observation_space
+    single_action_space = GymScript.action_space
+
+    def __init__(self, num_envs):
+        self.num_envs = num_envs
+        self._scripts = [Script() for _ in range(num_envs)]
+
+    def reset(self, *, seed=None, options=None):
+        assert not options
+        for script in self._scripts:
+            script.begin()
+        return self._observation(), {}
+
+    def step(self, actions):
+        outcomes = [script.act(action) for script, action in zip(self._scripts, actions, strict=True)]
+        final = self._observation()
+        rewards, terminated, truncated = map(np.array, zip(*outcomes, strict=True))
+        over = terminated | truncated
+        for script, is_over in zip(self._scripts, over, strict=True):
+            if is_over:
+                script.begin()
+        return self._observation(), rewards, terminated, truncated, {"final_obs": final, "_final_obs": over}
+
+    def _observation(self):
+        return np.stack([script.observation for script in self._scripts])
+
+
 class OwnVectorScript(VectorEnv):
     """Resets on the next step, gives its own buffers, and says nonsense about the reward and end of a reset step."""
 
@@ -141,6 +185,22 @@ def vector_own(batch_size):
 
 def vector_same_step(batch_size):
     return SyncVectorEnv([GymScript] * batch_size, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def fresh_same_step(batch_size):
+    return SyncVectorEnv([FreshGymScript] * batch_size, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def fresh_same_step_wrapped(batch_size):
+    return RecordEpisodeStatistics(fresh_same_step(batch_size))
+
+
+def fresh_same_step_processes(batch_size):
+    return AsyncVectorEnv([FreshGymScript] * batch_size, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def own_same_step(batch_size):
+    return SameStepScript(batch_size)
 
 
 def vector_disabled(batch_size):

@@ -62,6 +62,31 @@ FINAL_LOST = (
         ([2, 2], 2, 1, False, False),
     ],
 )
+# Terminations lose the final observation, time limits do not; after those the environment is reset twice.
+TRUNCATED_SHOWN = (
+    [
+        ([0, 0], 0, 1, True, False),
+        ([0, 1], 1, 1, False, False),
+        ([1, 0], 3, 0, True, False),
+        ([1, 1], 2, 1, False, False),
+        ([1, 2], 1, 1, False, False),
+        ([1, 3], 2, 1, False, True),
+        ([3, 0], 0, 1, True, False),
+        ([3, 1], 1, 1, False, False),
+        ([4, 0], 3, 0, True, False),
+    ],
+    [
+        ([0, 0], 0, 1, True, False),
+        ([0, 1], 2, 1, False, False),
+        ([0, 2], 2, 1, False, False),
+        ([0, 3], 2, 1, False, True),
+        ([2, 0], 0, 1, True, False),
+        ([2, 1], 2, 1, False, False),
+        ([2, 2], 2, 1, False, False),
+        ([2, 3], 2, 1, False, True),
+        ([4, 0], 0, 1, True, False),
+    ],
+)
 
 
 def make(factory, batch_size=2):
@@ -87,10 +112,36 @@ def test_final_observation_is_shown_and_the_next_tick_is_first(factory):
     assert rows(ticks) == FINAL_SHOWN
 
 
-def test_same_step_reset_gives_first_with_the_reward_and_discount_of_the_ended_episode():
-    environment = make("vector_same_step")
+# The first one's environments write the reset's observation into the array of the final one.
+@pytest.mark.parametrize("factory", ["vector_same_step", "own_same_step"])
+def test_same_step_reset_gives_first_with_the_reward_and_discount_of_the_ended_episode(factory):
+    environment = make(factory)
     ticks = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
     assert rows(ticks) == FINAL_LOST
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        "fresh_same_step",
+        "fresh_same_step_wrapped",
+        pytest.param("fresh_same_step_processes", marks=pytest.mark.slow),
+    ],
+)
+def test_same_step_reset_shows_the_final_observation_of_a_time_limit(factory):
+    environment = make(factory)
+    ticks = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
+    assert rows(ticks) == TRUNCATED_SHOWN
+    environment.close()
+
+
+@pytest.mark.parametrize("factory", ["own_same_step", "fresh_same_step"])
+def test_no_environment_is_stepped_after_a_time_limit_of_all(factory):
+    environment = make(factory)
+    ticks = [environment.reset(), *(environment.step(np.ones(2, np.int32)) for _ in range(9))]
+    # Episodes follow each other as in an environment that resets on the next step.
+    expected = [(*FINAL_SHOWN[1], ([2, 1], 2, 1, False, False))] * 2
+    assert rows(ticks) == tuple(map(list, expected))
 
 
 @pytest.mark.parametrize("factory", [*NEXT_STEP, "vector_same_step"])
