@@ -1,7 +1,6 @@
 """The program graph: from an experiment to a Launchpad program, and how each kind of node is to be treated."""
 
 import dataclasses
-import pathlib
 from typing import Any
 
 import launchpad as lp
@@ -97,9 +96,3 @@ def describe_graph(program: lp.Program) -> str:
         arrow = f"  ->  {', '.join(called)}" if called else ""
         lines.append(f"{label} x {len(nodes)}{arrow}")
     return "\n".join(lines)
-
-
-def default_run_directory(experiment: Experiment, agent_name: str, now: str) -> pathlib.Path:
-    """`runs/<agent>-<environment>-<time>`, for runs that name none."""
-    words = f"{agent_name}-{experiment.env}-{now}"
-    return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)

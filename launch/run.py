@@ -1,10 +1,8 @@
 """Running an experiment: the one way in for the command and for those who use Callboard as a library."""
 
 import contextlib
-import datetime
 import importlib
 import pathlib
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,12 +17,11 @@ from .devices import device_names, hide_gpus, prepare_devices
 from .display import LineMonitor
 from .experiment import Experiment, Run
 from .launchers.outcome import Monitor, Outcome
-from .program import default_run_directory, make_program
+from .program import make_program
 from .run_directory import RunDirectory
-from .settings import read_experiment, settings_by_name, write_experiment
+from .settings import format_experiment
+from .start_checks import check_begun, check_launcher, check_launcher_can, find_directory_on_host, find_run_directory
 from .storage import Storage, fetch_run, is_url
-
-LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 
 
 def run(
@@ -38,7 +35,7 @@ def run(
 
     Args:
       experiment: what to run.
-      launcher: one of `LAUNCHERS`.
+      launcher: one of `start_checks.LAUNCHERS`.
       monitor: is told what happens; None prints a line now and then.
       resume: whether to go on with the run in `experiment.run_dir`, instead of beginning one there.
       options: of the launcher: a `HostsOptions` for hosts, a `RayOptions` or None for ray.
@@ -49,8 +46,8 @@ def run(
     Raises:
       CallboardError: nothing was started, because something is wrong that the message names.
     """
-    if launcher not in LAUNCHERS:
-        raise CallboardError(f"unknown launcher {launcher!r}: there are {', '.join(LAUNCHERS)}")
+    check_launcher(launcher)
+    format_experiment(experiment)  # What cannot be written is refused now.
     _check_agent_is_found_again(experiment.agent)
     if launcher == "hosts":
         options.check()
@@ -68,16 +65,10 @@ def run(
             if launcher not in ("threads", "inline"):
                 hide_gpus()  # They are the learners'.
             _check_run_fits(experiment, layout, directory, options.replay_shards if launcher == "hosts" else None)
-        if begins:
-            directory.create()
-            write_experiment(experiment, directory.experiment)
-        if directory.url:
-            Storage(directory.url).store(directory.experiment.name, directory.path)
         one_run = Run(experiment, layout, directory)
         module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
         arguments = [] if options is None else [options]
-        with _temporary_files_in(directory.temporary):
-            return module.run(make_program(one_run), one_run, monitor or LineMonitor(experiment.max_steps), *arguments)
+        return module.run(make_program(one_run), one_run, monitor or LineMonitor(experiment.max_steps), *arguments)
 
 
 @contextlib.contextmanager
@@ -92,101 +83,10 @@ def _open_directory(experiment: Experiment, launcher: str, resume: bool, options
         with tempfile.TemporaryDirectory(prefix="callboard-") as local:
             directory = RunDirectory(pathlib.Path(local), url=url)
             fetch_run(Storage(url), directory)
-            _check_begun(directory, url, resume)
+            check_begun(directory, url, resume)
             yield directory
     else:
         yield find_run_directory(experiment, resume)
-
-
-def check_launcher_can(launcher: str, experiment: Experiment) -> None:
-    if launcher == "inline" and experiment.replay_shards > 1:
-        raise CallboardError(
-            f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
-            f"{experiment.replay_shards}, or take --launcher threads or processes"
-        )
-    if launcher in ("inline", "threads") and experiment.learners > 1:
-        raise CallboardError(
-            f"the {launcher} launcher has one process, and each of {experiment.learners} learners needs its own: "
-            "set learners to 1, or take --launcher processes"
-        )
-    if launcher in ("hosts", "ray") and experiment.learner_devices == "all":
-        raise CallboardError(
-            "only the learner's machine knows how many devices are all: set learner_devices to their number"
-        )
-    if launcher != "ray" and is_url(experiment.run_dir):
-        raise CallboardError(
-            f"the {launcher} launcher needs a run directory that is a path, not {experiment.run_dir}: take a path, or "
-            "--launcher ray"
-        )
-
-
-def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
-    """The directory to run in; nothing is written yet.
-
-    Raises:
-      CallboardError: there is a run in it already, or none to resume.
-    """
-    path = experiment.run_dir
-    if path is None:
-        if resume:
-            raise CallboardError("resume needs the run's directory: name it with --run-dir")
-        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        name = agent_name(experiment.agent).rpartition(":")[2].lower()
-        path = default_run_directory(experiment, name, now)
-    directory = RunDirectory(pathlib.Path(path).absolute())
-    _check_begun(directory, path, resume)
-    return directory
-
-
-def _check_begun(directory: RunDirectory, name: str | pathlib.Path, resume: bool) -> None:
-    if resume and not directory.experiment.exists():
-        raise CallboardError(f"there is no run to resume in {name}: it has no experiment.yaml")
-    if not resume and directory.experiment.exists():
-        raise CallboardError(f"there is a run in {name} already: go on with it by --resume, or name another directory")
-
-
-def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -> RunDirectory:
-    """The directory to run in on one of several hosts, which may come late, or once more after a reboot.
-
-    A run that has not reached its end goes on there, whether `resume` is told or not.
-
-    Raises:
-      CallboardError: there is another run in it, one that has ended, or none to resume.
-    """
-    if experiment.run_dir is None:
-        raise CallboardError("hosts need the run's directory: name it with --run-dir, the same on every host")
-    directory = RunDirectory(pathlib.Path(experiment.run_dir).absolute(), options.host)
-    if resume:
-        if options.is_first:
-            find_run_directory(experiment, resume)
-        directory.resume()
-        return directory
-    if directory.end_of_run():
-        raise CallboardError(
-            f"the run in {directory.path} has ended ({directory.end_of_run()}): go on with it by --resume, or name "
-            "another directory"
-        )
-    if directory.experiment.exists():
-        before = settings_by_name(read_experiment(directory.path))
-        for name, value in settings_by_name(experiment).items():
-            if before.get(name) != value:
-                raise CallboardError(
-                    f"the run in {directory.path} was begun with {name} {before.get(name)}, and the host "
-                    f"{options.host} was started with {value}: take the same settings, or name another directory"
-                )
-    return directory
-
-
-@contextlib.contextmanager
-def _temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
-    """Keeps temporary files, such as AutoGraph's, in a directory that is removed afterwards."""
-    directory.mkdir(parents=True, exist_ok=True)
-    before, tempfile.tempdir = tempfile.tempdir, str(directory)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _check_agent_is_found_again(agent: Agent) -> None:

@@ -89,6 +89,8 @@ class RunDirectory:
         return self.path / "ended"
 
     def create(self) -> None:
+        """Makes the directories; others than this user may not look into a new one."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.log("any").parent.mkdir(exist_ok=True)
         for directory in (self.path, self.checkpoints):

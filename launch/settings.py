@@ -99,6 +99,8 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     for key in _needed(agent_settings(name)):
         if key not in values:
             raise CallboardError(f"{key} has no default: give it by {_option(key)}")
+    if values.get("run_dir") == "":
+        raise CallboardError("run_dir is empty: name a directory, or leave it out")
     if isinstance(values.get("run_dir"), str) and not is_url(values["run_dir"]):
         values["run_dir"] = pathlib.Path(values["run_dir"])
     prefix = f"{_AGENT}."
@@ -166,9 +168,21 @@ def recipe_names() -> list[str]:
 
 def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
     """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment, in one atomic step."""
-    run_dir = experiment.run_dir if is_url(experiment.run_dir) else str(path.parent)
-    # Start and end are marked, so that a file that was cut is not taken for one with fewer settings.
-    write_file(path, format_yaml({**experiment_settings(experiment), "run_dir": run_dir}, marked=True))
+    run_dir = experiment.run_dir if is_url(experiment.run_dir) else path.parent
+    write_file(path, format_experiment(dataclasses.replace(experiment, run_dir=run_dir)))
+
+
+def format_experiment(experiment: Experiment) -> str:
+    """An experiment as YAML.
+
+    Raises:
+      CallboardError: it holds what YAML does not, such as an object of Python's in `env_options`.
+    """
+    try:
+        # Start and end are marked, so that a file that was cut is not taken for one with fewer settings.
+        return format_yaml(experiment_settings(experiment), marked=True)
+    except ValueError as error:
+        raise CallboardError(f"the experiment cannot be written to a file: {error}") from error
 
 
 def settings_by_name(experiment: Experiment) -> dict[str, str]:

@@ -205,7 +205,10 @@ def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
       CallboardError: as `make_torso`, except for what a factory gives; and where a torso for images may take an image's
         channels for its height.
     """
-    if not isinstance(torso, str) or ":" in torso:
+    if not isinstance(torso, str):
+        return
+    if ":" in torso:
+        _load(torso)
         return
     _check_torso_name(spec, torso)
     for leaf in tree.flatten(spec.observation):

@@ -21,7 +21,8 @@ from ...data import CallboardError
 from ..cluster import Cluster
 from ..experiment import Run
 from ..program import nodes_of
-from ..settings import settings_by_name, write_experiment
+from ..run_files import begun
+from ..settings import settings_by_name
 from ..versions import versions
 from .addresses import bind_addresses, port_of, reserve
 from .meeting import Attendance, Meeting
@@ -115,16 +116,15 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
             if outcome.ended:
                 return outcome
             if not options.is_first:
-                run.directory.create()
-                write_experiment(run.experiment, run.directory.experiment)
                 names = ", ".join(node.name for node in nodes)
                 monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
-            attendance.start()
-            own_ports = {node.name: port_of(addresses[node.name][0]) for node in nodes}
-            try:
-                outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance, environment)
-            finally:
-                attendance.close()
+            with begun(run):
+                attendance.start()
+                own_ports = {node.name: port_of(addresses[node.name][0]) for node in nodes}
+                try:
+                    outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance, environment)
+                finally:
+                    attendance.close()
             if options.is_first and outcome.exit_code == 0:
                 run.directory.write_end_of_run(outcome.reason)
             return outcome

@@ -21,6 +21,7 @@ from ..learner import LearnerRole
 from ..program import nodes_of
 from ..replay import ReplayRole
 from ..role import NodeContext, Role, RoleNode
+from ..run_files import begun
 from .addresses import FixedAddress
 from .outcome import GuardedMonitor, Monitor, Outcome, error_text, stop_signals
 
@@ -54,7 +55,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
     roles = make_local_roles(program, stop, tell)
     current = ""
-    with stop_signals(interrupt):
+    with begun(run), stop_signals(interrupt):
         try:
             for current in roles:
                 roles[current].setup()

@@ -20,6 +20,7 @@ from ..experiment import Run
 from ..program import nodes_of
 from ..role import RoleNode
 from ..run_directory import RunDirectory
+from ..run_files import begun
 from .addresses import reserved_ports
 from .child import ChildSettings, run_child
 from .forkserver import forkserver_context, stop_forkserver
@@ -103,7 +104,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
     Every node's output goes to a file of its own under `logs/`.
     """
-    with reserved_ports(program) as ports:
+    with reserved_ports(program) as ports, begun(run):
         return run_nodes([node for _, node in nodes_of(program)], ports, run.directory, monitor, queue.SimpleQueue())
 
 

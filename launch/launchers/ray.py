@@ -28,6 +28,7 @@ from ..devices import device_count
 from ..experiment import Experiment, Run
 from ..program import POLICIES, nodes_of
 from ..role import RoleNode
+from ..run_files import begun
 from .addresses import addresses_of
 from .outcome import Monitor, Outcome, stop_signals
 from .supervisor import Event, Exit, Supervised, Supervisor
@@ -286,7 +287,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | N
         # While the nodes live, the supervisor takes the signals.
         with stop_signals(leave), connected(options.address, math.ceil(processors)):
             bundles = bundles_of(program, run.experiment, options, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
-            with _placed(bundles, options, monitor) as group:
+            with _placed(bundles, options, monitor) as group, begun(run):
                 outcome.adopt(_supervise(program, run, monitor, bundles, group))
     except KeyboardInterrupt:
         if not outcome.ended:

@@ -11,6 +11,7 @@ import launchpad as lp
 from ..experiment import Run
 from ..program import nodes_of
 from ..role import NodeContext, RoleNode
+from ..run_files import begun
 from .addresses import reserved_ports
 from .life import exit_by
 from .outcome import Monitor, Outcome
@@ -60,7 +61,7 @@ class ThreadWorker:
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     """Runs the program to its end, in threads of this process."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with reserved_ports(program) as ports:
+    with reserved_ports(program) as ports, begun(run):
         nodes = [
             Supervised(node.name, node.policy, functools.partial(ThreadWorker, node, ports[node.name], events))
             for _, node in nodes_of(program)

@@ -16,9 +16,8 @@ from rich.console import Console
 from ...atomic_files import write_file
 from ...data import CallboardError
 from ..experiment import Experiment
-from ..program import default_run_directory
-from ..run import check_launcher_can
 from ..settings import experiment_settings, nearest, parse_experiment, read_recipe, setting_types
+from ..start_checks import check_launcher_can, default_run_directory
 from ..storage import is_url
 from .records import Mode, Trial, TuneDirectory, best_trial, trials_table
 from .search_space import SearchSpace, Values, describe, parse_search, with_values

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import stat
 import sys
 import types
 
@@ -11,7 +12,10 @@ import yaml
 from callboard.agents.impala import Impala
 from callboard.data import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.run import run
+from callboard.launch.run_directory import RunDirectory
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
+from callboard.launch.start_checks import find_run_directory
 
 
 def test_every_field_of_agent_and_experiment_is_an_option():
@@ -170,3 +174,52 @@ def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
     with pytest.raises(CallboardError) as caught:
         experiment.check()
     assert message in str(caught.value)
+
+
+def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run"
+    experiment = Experiment(agent=Impala(), env="CartPole-v1", run_dir=path)
+    # Each is refused at a later point of the start than the one before.
+    refused = [
+        (dataclasses.replace(experiment, agent=Impala(torso="no_module:torso")), "inline", "cannot be imported"),
+        (
+            dataclasses.replace(experiment, env_options={"render_mode": object()}),
+            "inline",
+            "cannot be written to a file",
+        ),
+        (experiment, "inline", "no free port"),
+        (experiment, "threads", "no free port"),
+        (experiment, "processes", "no free port"),
+    ]
+
+    def no_port(*_):
+        raise CallboardError("there is no free port")
+
+    for module in ("threads", "processes"):
+        monkeypatch.setattr(f"callboard.launch.launchers.{module}.reserved_ports", no_port)
+    monkeypatch.setattr("callboard.launch.launchers.inline.make_local_roles", no_port)
+    for wrong, launcher, message in refused:
+        with pytest.raises(CallboardError, match=message):
+            run(wrong, launcher)
+        assert not list(tmp_path.iterdir()), (launcher, message)
+
+
+@pytest.mark.parametrize(
+    "run_dir, message",
+    [
+        ("file", "is a file: name another one"),
+        ("file/run", "is a file"),
+        ("n" * 300, "a name of 300 bytes"),
+        ("a\0b", "null character"),
+    ],
+)
+def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, message):
+    (tmp_path / "file").touch()
+    with pytest.raises(CallboardError, match=message):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
+
+
+def test_others_may_not_look_into_a_run_directory(tmp_path):
+    RunDirectory(tmp_path / "runs" / "x").create()
+    assert stat.S_IMODE((tmp_path / "runs" / "x").stat().st_mode) == 0o700

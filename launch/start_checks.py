@@ -1,0 +1,130 @@
+"""What is refused before a run begins: nothing is written and nothing is started, nor is TensorFlow imported, here."""
+
+import datetime
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from ..agents.registry import agent_name
+from ..data import CallboardError
+from .experiment import Experiment
+from .run_directory import RunDirectory
+from .settings import nearest, read_experiment, settings_by_name
+from .storage import is_url
+
+LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
+
+
+def check_launcher(launcher: str) -> None:
+    """Refuses a launcher that does not exist."""
+    if launcher not in LAUNCHERS:
+        near = nearest(launcher, LAUNCHERS)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(LAUNCHERS)}"
+        raise CallboardError(f"unknown launcher {launcher!r}: {hint}")
+
+
+def check_launcher_can(launcher: str, experiment: Experiment) -> None:
+    if launcher == "inline" and experiment.replay_shards > 1:
+        raise CallboardError(
+            f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
+            f"{experiment.replay_shards}, or take --launcher threads or processes"
+        )
+    if launcher in ("inline", "threads") and experiment.learners > 1:
+        raise CallboardError(
+            f"the {launcher} launcher has one process, and each of {experiment.learners} learners needs its own: "
+            "set learners to 1, or take --launcher processes"
+        )
+    if launcher in ("hosts", "ray") and experiment.learner_devices == "all":
+        raise CallboardError(
+            "only the learner's machine knows how many devices are all: set learner_devices to their number"
+        )
+    if launcher != "ray" and is_url(experiment.run_dir):
+        raise CallboardError(
+            f"the {launcher} launcher needs a run directory that is a path, not {experiment.run_dir}: take a path, or "
+            "--launcher ray"
+        )
+
+
+def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
+    """The directory to run in; nothing is written yet.
+
+    Raises:
+      CallboardError: there is a run in it already, or none to resume.
+    """
+    path = experiment.run_dir
+    if path is None:
+        if resume:
+            raise CallboardError("resume needs the run's directory: name it with --run-dir")
+        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        name = agent_name(experiment.agent).rpartition(":")[2].lower()
+        path = default_run_directory(experiment, name, now)
+    _check_can_be_made(pathlib.Path(path))
+    directory = RunDirectory(pathlib.Path(path).absolute())
+    check_begun(directory, path, resume)
+    return directory
+
+
+def check_begun(directory: RunDirectory, name: str | pathlib.Path, resume: bool) -> None:
+    if resume and not directory.experiment.exists():
+        raise CallboardError(f"there is no run to resume in {name}: it has no experiment.yaml")
+    if not resume and directory.experiment.exists():
+        raise CallboardError(f"there is a run in {name} already: go on with it by --resume, or name another directory")
+
+
+def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -> RunDirectory:
+    """The directory to run in on one of several hosts, which may come late, or once more after a reboot.
+
+    A run that has not reached its end goes on there, whether `resume` is told or not.
+
+    Raises:
+      CallboardError: there is another run in it, one that has ended, or none to resume.
+    """
+    if experiment.run_dir is None:
+        raise CallboardError("hosts need the run's directory: name it with --run-dir, the same on every host")
+    _check_can_be_made(pathlib.Path(experiment.run_dir))
+    directory = RunDirectory(pathlib.Path(experiment.run_dir).absolute(), options.host)
+    if resume:
+        if options.is_first:
+            find_run_directory(experiment, resume)
+        directory.resume()
+        return directory
+    if directory.end_of_run():
+        raise CallboardError(
+            f"the run in {directory.path} has ended ({directory.end_of_run()}): go on with it by --resume, or name "
+            "another directory"
+        )
+    if directory.experiment.exists():
+        before = settings_by_name(read_experiment(directory.path))
+        for name, value in settings_by_name(experiment).items():
+            if before.get(name) != value:
+                raise CallboardError(
+                    f"the run in {directory.path} was begun with {name} {before.get(name)}, and the host "
+                    f"{options.host} was started with {value}: take the same settings, or name another directory"
+                )
+    return directory
+
+
+def default_run_directory(experiment: Experiment, agent_name: str, now: str) -> pathlib.Path:
+    """`runs/<agent>-<environment>-<time>`, for runs that name none."""
+    words = f"{agent_name}-{experiment.env}-{now}"
+    return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)
+
+
+def _check_can_be_made(path: pathlib.Path) -> None:
+    """Refuses a directory that cannot be made or written to."""
+    if "\0" in str(path):
+        raise CallboardError(f"the run directory {str(path)!r} has a null character in its name")
+    try:
+        there = next(part for part in (path.absolute(), *path.absolute().parents) if os.path.lexists(part))
+        if there == path.absolute() and not there.is_dir():
+            raise CallboardError(f"the run directory {path} is a file: name another one")
+        if not there.is_dir():
+            raise CallboardError(f"the run directory {path} cannot be made: {there} is a file")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise CallboardError(f"the run directory {path} cannot be written: {there} is not yours to write to")
+        longest = max(len(os.fsencode(part)) for part in path.absolute().parts)
+        if longest > os.pathconf(there, "PC_NAME_MAX"):
+            raise CallboardError(f"the run directory has a name of {longest} bytes: take a shorter one")
+    except OSError as error:
+        raise CallboardError(f"the run directory {path} cannot be used: {error}") from error
