@@ -29,6 +29,7 @@ from ..atomic_files import (
 )
 from ..data import CallboardError
 from ..manifest import MANIFEST, damage, write_manifest
+from .file_errors import file_error
 from .run_directory import RunDirectory
 
 _KEEP = 2
@@ -139,6 +140,7 @@ class Checkpoints:
         except OSError as error:
             raise NotWritten(file_error(error)) from error
         remove_directory(newest)
+        remove_directory(newest)
 
     def restore(
         self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]
@@ -213,14 +215,6 @@ def is_checkpoint_name(name: str) -> bool:
 def step_of(checkpoint: pathlib.Path) -> int:
     """The learner step of a checkpoint."""
     return int(checkpoint.name.partition(".")[0])
-
-
-def file_error(error: Exception) -> str:
-    """Why a file could not be written, in one line."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    return " ".join(text.split()) or type(error).__name__
 
 
 class SavedPolicy(NamedTuple):

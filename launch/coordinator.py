@@ -1,6 +1,7 @@
 """The coordinator: it alone owns the live counters, the metrics and the decision to stop."""
 
 import collections
+import functools
 import logging
 import statistics
 import threading
@@ -52,7 +53,7 @@ class Coordinator(Role):
         self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
-        self._metrics = MetricsWriter(run.directory)
+        self._metrics = MetricsWriter(run.directory, functools.partial(context.tell, "say"), clock)
 
     def report(
         self,
@@ -141,7 +142,7 @@ class Coordinator(Role):
         self.context.tell("status", self.status())
         with self._lock:
             # The nodes that ended last have reported without a step more being done.
-            self._write_row()
+            self._write_row(always=True)
             sources = self._counters.sources
         self._metrics.close()
         self._save_counters()
@@ -169,7 +170,7 @@ class Coordinator(Role):
         self._episodes.extend((float(value), int(length)) for value, length in episodes)
         if evaluation is not None:
             self._evaluation = self._with_gap(evaluation)
-            self._write_row(self._evaluation)
+            self._write_row(self._evaluation, kind="evaluation")
             # The next evaluation may come before the next status would be due.
             self._next_status = self._clock()
 
@@ -206,8 +207,8 @@ class Coordinator(Role):
         gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
         return {**evaluation, "evaluator/generalisation_gap": gap}
 
-    def _write_row(self, also: dict[str, float] | None = None) -> None:
-        self._metrics.write({**self._row(), **(also or {})})
+    def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
+        self._metrics.write({**self._row(), **(also or {})}, kind, always)
 
     def _row(self) -> dict[str, Any]:
         environment_steps = self._counters.total("environment_steps")

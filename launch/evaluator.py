@@ -10,8 +10,8 @@ from ..agents.acting import evaluate
 from ..agents.weights import WeightClient
 from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
 from .best_policy import BestPolicy
-from .checkpoints import file_error
 from .experiment import Run
+from .file_errors import file_error
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
 
