@@ -200,8 +200,11 @@ class Ppo(Agent):
                 f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
                 f"{self.unroll_length * self.batch_size} of an iteration (agent.unroll_length x agent.batch_size)"
             )
+        self._check_minibatches(layout, has_memory=self.core != "none")
+
+    def _check_minibatches(self, layout: Layout, has_memory: bool) -> None:
         share, what = self.batch_size // layout.replicas, "sequences"
-        if self.core == "none":
+        if not has_memory:
             share, what = share * self.unroll_length, "transitions"
         if share % self.minibatches:
             raise CallboardError(
@@ -210,6 +213,7 @@ class Ppo(Agent):
             )
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
+        """The networks; an agent of your own may put any `Network` into its `PpoNetworks`, with any core."""
         settings: dict[str, Any] = dict(
             torso=self.torso,
             core=self.core,
@@ -230,6 +234,11 @@ class Ppo(Agent):
         return PpoNetworks(network, layout.spec, self.normalize_rewards)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:
+        if not isinstance(networks, PpoNetworks):
+            raise CallboardError(
+                f"{type(self).__name__}.make_networks gives {type(networks).__name__}: let it give "
+                "PpoNetworks(network, layout.spec, self.normalize_rewards)"
+            )
         return PpoPolicy(networks, self.discount, mode)
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
@@ -242,6 +251,7 @@ class Ppo(Agent):
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> "PpoLearner":
+        self._check_minibatches(layout, networks.has_memory)
         return PpoLearner(
             self, networks, strategy, layout, self.batch_size // layout.replicas // self.make_replay(layout).part_size
         )
@@ -286,7 +296,7 @@ class Ppo(Agent):
             behaviour_step=tf.cast(record.version[..., 1], value.dtype),
             state=state.network,
         )
-        if self.core != "none":
+        if networks.has_memory:
             return rollout
 
         def as_sequences(leaf: tf.Tensor) -> tf.Tensor:

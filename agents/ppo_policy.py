@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
@@ -28,6 +29,11 @@ class PpoNetworks(tf.Module):
         """From Gaussian actions to the environment's; None where actions are discrete."""
         self.returns = RunningNormalizer(dm_specs.Array((), np.float32)) if normalize_rewards else None
         """Statistics of discounted returns."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the network carries a state from one observation to the next."""
+        return bool(tree.flatten(self.network.state_spec))
 
     def policy(self, outputs: Any) -> Categorical | DiagonalGaussian:
         """The distribution over actions that the network's outputs mean."""

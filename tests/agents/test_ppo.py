@@ -147,8 +147,9 @@ class FixedNetwork:
 
     normalizer = None
 
-    def __init__(self, outputs):
+    def __init__(self, outputs, state_spec=()):
         self._outputs = outputs
+        self.state_spec = state_spec
 
     def unroll(self, shown, state, first, training=False):
         return self._outputs, state
@@ -305,8 +306,8 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
 class WatchingNetwork(FixedNetwork):
     """Remembers what it was shown."""
 
-    def __init__(self):
-        super().__init__(None)
+    def __init__(self, state_spec):
+        super().__init__(None, state_spec)
         self.shown: list[Any] = []
 
     def unroll(self, shown, state, first, training=False):
@@ -324,7 +325,7 @@ def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
     sample = sample._replace(
         record=sample.record._replace(observation=number), state=PpoState(state, np.zeros(6), np.zeros(6, bool))
     )
-    network = WatchingNetwork()
+    network = WatchingNetwork(state)
     networks = PpoNetworks(network, DISCRETE, False)
     rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
 
@@ -480,7 +481,7 @@ def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
 def test_defaults_fit_common_layouts(layout):
     for spec in (DISCRETE, CONTINUOUS):
         Ppo().check(layout_of(spec, max_steps=2048, **layout))
-        Ppo(torso="resnets:mine").check(layout_of(spec, **layout))
+        Ppo(torso="callboard.networks.torsos:NatureTorso").check(layout_of(spec, **layout))
 
 
 def test_a_rollout_keeps_its_fields_in_line():
