@@ -1,5 +1,6 @@
 """Acting: one forward pass for a whole batch of environments, and a record of every tick."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -181,7 +182,13 @@ def end_record(before: Record, tick: EnvironmentOutput) -> Record:
     return before._replace(observation=tick.observation, first=tick.first, last=tick.last)
 
 
-def evaluate(environment: BatchedEnvironment, policy: CompiledPolicy, episodes: int, stopped: Any) -> list[Episode]:
+def evaluate(
+    environment: BatchedEnvironment,
+    policy: CompiledPolicy,
+    episodes: int,
+    stopped: Callable[[], bool],
+    episode_ended: Callable[[], None] = lambda: None,
+) -> list[Episode]:
     """Plays `episodes` whole episodes, the same number in every environment.
 
     With a fixed quota to each environment, and not the first episodes to finish, short ones are not favoured.
@@ -190,7 +197,8 @@ def evaluate(environment: BatchedEnvironment, policy: CompiledPolicy, episodes: 
       environment: a batch of environments, freshly made or between two evaluations.
       policy: the compiled policy for it.
       episodes: a multiple of the batch size.
-      stopped: callable, True to give up; the result is then empty.
+      stopped: called before every timestep; True to give up, and the result is then empty.
+      episode_ended: called at the end of every episode that is part of the result.
     """
     quota = episodes // environment.batch_size
     done: list[list[Episode]] = [[] for _ in range(environment.batch_size)]
@@ -205,6 +213,7 @@ def evaluate(environment: BatchedEnvironment, policy: CompiledPolicy, episodes: 
         for episode in tracker.observe(tick):
             if len(done[episode.env]) < quota:
                 done[episode.env].append(episode)
+                episode_ended()
     return [episode for of_env in done for episode in of_env]
 
 

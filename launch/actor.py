@@ -78,7 +78,7 @@ class SteppingRole(LinkedRole):
         if self._lease is None or self._lease.take(self.environment_steps):
             return True
         now = time.monotonic()
-        if now >= self._next_request:
+        if now >= self._next_request and not self.link.state.stopping:
             self._next_request = now + self._lease_pause
             self.link.report_now()
         self.context.stop.wait(HOLD_SECONDS)

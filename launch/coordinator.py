@@ -3,6 +3,7 @@
 import collections
 import functools
 import logging
+import math
 import statistics
 import threading
 import time
@@ -24,6 +25,10 @@ _EPISODES = 100
 _REPORT_SECONDS = 0.5
 _REPORTS_A_SECOND = 500
 """Of all nodes together."""
+_LAST_WEIGHTS_SECONDS = 120.0
+"""That the final evaluation may be late: the learner makes its last step before, which may be a long one."""
+_EVALUATOR_SILENT_SECONDS = 60.0
+"""After which the run ends without the final evaluation."""
 
 
 class Coordinator(Role):
@@ -49,6 +54,10 @@ class Coordinator(Role):
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
         self._stop_reason: str | None = None
+        self._stop_told = False
+        self._final_is_evaluated = not run.experiment.evaluator
+        self._final_deadline = math.inf
+        self._evaluator_heard = -math.inf
         self._rates = _Rates()
         self._begun = clock()
         self._written_steps = (-1, -1)
@@ -87,6 +96,8 @@ class Coordinator(Role):
                 if sequence > self._last_sequence(name, identity):
                     self._sequences[name] = identity, sequence
                     self._take(values, episodes, evaluation)
+            if name.startswith("evaluator/"):
+                self._evaluator_heard = self._clock()
             self._decide()
             step_limit = None
             if lease is not None and newest:
@@ -101,6 +112,12 @@ class Coordinator(Role):
                 max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
             )
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a limit was reached; after that of environment steps the final policy is still to be evaluated."""
+        with self._lock:
+            return self._stop_reason is not None
 
     @property
     def steps_left(self) -> int:
@@ -129,6 +146,8 @@ class Coordinator(Role):
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS
             self.context.tell("status", self.status())
+        with self._lock:
+            self._decide()
         if now >= self._next_row and not self.context.cooperative:
             self._next_row = now + _ROW_SECONDS
             self.write_metrics()
@@ -168,7 +187,9 @@ class Coordinator(Role):
     def _take(self, values: dict[str, float], episodes: list[list[float]], evaluation: dict[str, float] | None) -> None:
         self._values.update(values)
         self._episodes.extend((float(value), int(length)) for value, length in episodes)
-        if evaluation is not None:
+        if evaluation is not None and "evaluator/final" in evaluation:
+            self._final_is_evaluated = True
+        if evaluation is not None and "evaluator/return" in evaluation:
             self._evaluation = self._with_gap(evaluation)
             self._write_row(self._evaluation, kind="evaluation")
             # The next evaluation may come before the next status would be due.
@@ -187,8 +208,20 @@ class Coordinator(Role):
                 self.context.tell("say", f"could not write the counters, and tries again: {error}")
 
     def _decide(self) -> None:
-        if self._stop_reason is not None:
+        if self._stop_reason is None:
+            self._look_at_limits()
+        if self._stop_reason is None or self._stop_told:
             return
+        now = self._clock()
+        deadline = min(self._final_deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS)
+        late = not self._final_is_evaluated and now > deadline
+        if late:
+            self.context.tell("say", "the final policy was not evaluated in time")
+        if self._final_is_evaluated or late:
+            self._stop_told = True
+            self.context.tell("stop", self._stop_reason)
+
+    def _look_at_limits(self) -> None:
         experiment, steps = self._experiment, self._counters.total("environment_steps")
         mean = self._evaluation.get("evaluator/return")
         if experiment.stop_return is not None and mean is not None and mean >= experiment.stop_return:
@@ -196,10 +229,16 @@ class Coordinator(Role):
                 f"the return {mean:.1f}, a mean over {experiment.evaluation_episodes} episodes, "
                 f"has reached {experiment.stop_return:g} within {steps:,} environment steps"
             )
+            self._final_is_evaluated = True
         elif steps >= experiment.max_steps:
             self._stop_reason = f"{steps:,} environment steps are done"
-        if self._stop_reason is not None:
-            self.context.tell("stop", self._stop_reason)
+            if not self._final_is_evaluated:
+                self._evaluator_heard = self._clock()
+                self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
+                self.context.tell(
+                    "say",
+                    f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
+                )
 
     def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
         if not (self._episodes and has_unseen_levels(self._experiment.env, self._experiment.env_options)):

@@ -31,10 +31,12 @@ class Experiment:
         none), `all` GPUs, or names, such as `CPU:0,CPU:1`.
       learner_threads: threads of TensorFlow in a learner that has a process of its own; 0 leaves them to TensorFlow.  A
         small network learns as fast on 1, and leaves the other cores to others, see docs/learners.md.
-      evaluator: whether an evaluator node runs beside the training.
+      evaluator: whether an evaluator node runs beside the training, and evaluates the final policy once `max_steps`
+        are done.
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
       evaluation_envs: environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
+      evaluation_timeout: seconds after which an evaluation is given up.
       max_steps: environment steps after which the run ends; it does less than one more timestep of every actor.
       stop_return: the run ends once an evaluation's mean return reaches this; None never.
       checkpoint_every: seconds between two checkpoints of the learner.
@@ -60,6 +62,7 @@ class Experiment:
     evaluate_every: int = 20_000
     evaluation_episodes: int = 100
     evaluation_envs: int = 20
+    evaluation_timeout: float = 1800.0
     max_steps: int = 1_000_000
     stop_return: float | None = None
     checkpoint_every: float = 30.0
@@ -98,7 +101,7 @@ class Experiment:
             )
         if not 0 <= self.seed < 2**31:
             raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {self.seed}")
-        for name in ("checkpoint_every", "replay_checkpoint_every"):
+        for name in ("checkpoint_every", "replay_checkpoint_every", "evaluation_timeout"):
             if getattr(self, name) <= 0:
                 raise CallboardError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
         if self.replay_shards > self.actors:

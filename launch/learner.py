@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 import os
 import threading
 import time
@@ -30,6 +31,10 @@ _PRIORITIES_SECONDS = 5.0
 _RETRY_SECONDS = 10.0
 """Between tries to write a checkpoint, where the last one could not be written."""
 _INLINE_PATIENCE_SECONDS = 10.0
+_LAST_STEPS_SECONDS = 2.0
+"""For which a learner learns on after the limit of environment steps, from what the actors wrote last."""
+_LAST_BATCH_SECONDS = 0.5
+"""For which it then waits for another batch."""
 _PEER_SECONDS = 20.0
 
 
@@ -40,7 +45,7 @@ class LearnerRole(LinkedRole):
     them, writes checkpoints and reports; the others do nothing but take part in its steps.
     """
 
-    served = ("get_variables", "seconds_short_of_data")
+    served = ("get_variables", "seconds_short_of_data", "final_version")
 
     def __init__(
         self,
@@ -67,6 +72,8 @@ class LearnerRole(LinkedRole):
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
         self._unwritten = False
+        self._learns_until = math.inf
+        self._final_version: Version | None = None
         self._last_update: Update | None = None
         self._modules: dict[str, Any] = {}
         self._priorities: PriorityUpdater | None = None
@@ -85,6 +92,11 @@ class LearnerRole(LinkedRole):
         """How long the learner has been waiting for a batch by now; 0 while it learns."""
         reader = self._reader
         return 0.0 if reader is None else reader.seconds_waited
+
+    def final_version(self) -> tuple[int, int] | None:
+        """The version of the weights that the run ends with; None while the learner learns."""
+        version = self._final_version
+        return None if version is None else (version.incarnation, version.step)
 
     def setup(self) -> None:
         agent, strategy = self._experiment.agent, self._make_strategy()
@@ -124,10 +136,24 @@ class LearnerRole(LinkedRole):
             self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._replay_handle, self.context.stop)
-            self._reader = BatchReader(make_batches, self.context.stop.is_set, self._replay_life)
+            self._reader = BatchReader(make_batches, self._has_learned_all, self._replay_life)
 
     def step(self) -> None:
+        if self._final_version is not None:
+            if time.monotonic() >= self._next_checkpoint:
+                self._try_to_save()
+                self._next_checkpoint = math.inf
+            self.context.stop.wait(_HOLD_SECONDS)
+            return
         self.learn()
+        if self._has_learned_all() and not self.context.stop.is_set():
+            self.end_learning()
+
+    def end_learning(self) -> None:
+        """Publishes the weights that the run ends with: the evaluator waits for them."""
+        if self._final_version is not None or self._rank > 0:
+            return
+        self._final_version = self._weights.publish(self._steps, self._policy_variables)
 
     def learn(self) -> bool:
         """One call of the learner, which makes a learner step or several; waits for data.  False if none was made."""
@@ -216,6 +242,17 @@ class LearnerRole(LinkedRole):
                 )
             self._unwritten = True
         self._next_checkpoint = time.monotonic() + every
+
+    def _has_learned_all(self) -> bool:
+        """Whether the learner has learned from what came until the run's limit, or as much as there is time for."""
+        if self.context.stop.is_set():
+            return True
+        if not self.link.state.stopping or self._rank > 0:
+            return False
+        now = time.monotonic()
+        self._learns_until = min(self._learns_until, now + _LAST_STEPS_SECONDS)
+        short = self._reader is not None and self._reader.seconds_waited > _LAST_BATCH_SECONDS
+        return short or now > self._learns_until
 
     def _make_strategy(self) -> tf.distribute.Strategy:
         if self._rank > 0:

@@ -34,12 +34,17 @@ class PublishedWeights:
         if not self._wanted or (soon_again and now < self._next):
             return
         self._next = now + _SECONDS
+        self.publish(step, variables)
+
+    def publish(self, step: int, variables: Sequence[tf.Variable]) -> Version:
+        """Copies the weights, whether they are wanted or not; gives their version."""
         packed = pack_weights(variable.numpy() for variable in variables)
         with self._changed:
             self._version = Version(self._incarnation, step)
             self._packed = packed
             self._wanted = False
             self._changed.notify_all()
+            return self._version
 
     def get(self, have: Version | None, patience: float) -> Snapshot | None:
         """Waits for up to `patience` seconds for weights other than those at hand."""

@@ -139,6 +139,8 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
                 role.beat()
             yield replay.context.name
             replay.step()
+            if coordinator.stopping:
+                learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name
                 evaluator.beat()

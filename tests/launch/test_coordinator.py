@@ -191,11 +191,48 @@ def test_counters_come_from_the_last_checkpoint(make_coordinator, tmp_path):
 
 
 def test_stops_at_the_step_limit(make_coordinator, told):
-    coordinator = make_coordinator(max_steps=100)
+    coordinator = make_coordinator(max_steps=100, evaluator=False)
     assert not report(coordinator, steps=99)[0]
     assert told == []
     assert report(coordinator, steps=101, sequence=2)[0]
     assert told == [("stop", "101 environment steps are done")]
+
+
+def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, told):
+    coordinator = make_coordinator(max_steps=100, stop_return=475.0)
+    assert report(coordinator, steps=101)[0]
+    # An evaluation that was on its way.
+    report(coordinator, "evaluator/0", evaluation={"evaluator/return": 10.0})
+    assert [kind for kind, _ in told] == ["say"]
+    final = {"evaluator/return": 500.0, "evaluator/final": 1.0}
+    for sequence in (2, 3):
+        report(coordinator, "evaluator/0", sequence=sequence, evaluation=final)
+    assert told[1:] == [("stop", "101 environment steps are done")]
+
+
+def test_a_final_evaluation_without_a_result_ends_the_run(make_coordinator, told):
+    coordinator = make_coordinator(max_steps=100)
+    report(coordinator, steps=101)
+    report(coordinator, "evaluator/0", evaluation={"evaluator/final": 1.0})
+    assert [kind for kind, _ in told] == ["say", "stop"]
+
+
+@pytest.mark.parametrize("heard, seconds", [(False, 61), (True, 161)])
+def test_an_evaluator_that_is_silent_or_slow_does_not_hold_up_the_end(make_coordinator, told, heard, seconds):
+    now = 0.0
+    coordinator = make_coordinator(lambda: now, max_steps=100, evaluation_timeout=40.0)
+    coordinator.context.stop.set()  # `step` would wait otherwise.
+    report(coordinator, steps=101)
+    sequence = 0
+    while "stop" not in dict(told):
+        assert now < seconds
+        now += 1.0
+        sequence += 1
+        if heard:
+            report(coordinator, "evaluator/0", sequence=sequence)
+        coordinator.step()
+    assert now == seconds
+    assert ("say", "the final policy was not evaluated in time") in told
 
 
 def test_stops_at_the_return_and_says_so_once(make_coordinator, told):

@@ -57,6 +57,9 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         steps = rows[-1]["environment_steps"]
         assert 4000 <= steps < 4000 + 16  # One timestep of an actor.
         assert run.text().splitlines()[-1] == f"The run is over: {steps:,} environment steps are done."
+        (final,) = [row for row in rows if "evaluator/final" in row]
+        assert final["evaluator/at_environment_steps"] == steps
+        assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
         assert (run_dir / "checkpoints" / "best.npz").exists()
         assert run.leftovers() == [] == list((run_dir / "tmp").glob("*"))
         (checkpoint,) = (run_dir / "checkpoints").glob("0*")

@@ -1,0 +1,67 @@
+"""A time limit for evaluations, and a warning where episodes do not seem to end."""
+
+import time
+from collections.abc import Callable
+
+_WARN_SECONDS = 60.0
+
+
+class EvaluationWatch:
+    """Watches one evaluation: its `stopped` and `episode_ended` are those of `agents.acting.evaluate`.
+
+    Args:
+      episodes: of the evaluation.
+      timeout: seconds after which it is given up.
+      stopped: whether it is given up for another reason.
+      say: takes a line for the user.
+      clock: seconds.
+    """
+
+    def __init__(
+        self,
+        episodes: int,
+        timeout: float,
+        stopped: Callable[[], bool],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._episodes = episodes
+        self._timeout = timeout
+        self._stopped = stopped
+        self._say = say
+        self._clock = clock
+        self._begun = clock()
+        self._ended = 0
+        self._warned = False
+        self.timed_out = False
+        """Whether the time was over before the last episode ended."""
+
+    def stopped(self) -> bool:
+        """Whether the evaluation is to be given up; called before every timestep."""
+        seconds = self._clock() - self._begun
+        if seconds > self._timeout:
+            self.timed_out = True
+        elif seconds > _WARN_SECONDS and not self._ended and not self._warned:
+            self._warned = True
+            self._say(f"no episode of the evaluation has ended within {_WARN_SECONDS:.0f} s: {self._advice}")
+        return self.timed_out or self._stopped()
+
+    def episode_ended(self) -> None:
+        self._ended += 1
+
+    @property
+    def problem(self) -> str:
+        """Why the evaluation has timed out, in one line."""
+        return (
+            f"the evaluation was given up: {self._ended} of its {self._episodes} episodes ended within "
+            f"{self._timeout:g} s (evaluation_timeout); {self._advice}"
+        )
+
+    @property
+    def _advice(self) -> str:
+        if self._ended:
+            return "raise evaluation_timeout, or evaluate fewer episodes"
+        return (
+            "where episodes may go on for ever, limit their length, for environments of Gymnasium by "
+            "--env-options.max_episode_steps"
+        )
