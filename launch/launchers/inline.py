@@ -53,9 +53,9 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         outcome.interrupted(signal_number)
         stop.set()
 
-    roles = make_local_roles(program, stop, tell)
     current = ""
     with begun(run), stop_signals(interrupt):
+        roles = make_local_roles(program, stop, tell)
         try:
             for current in roles:
                 roles[current].setup()
