@@ -4,6 +4,7 @@ from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
 from .factory import evaluation_options, has_unseen_levels, make, spec
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
+from .names import names
 from .seeding import environment_seeds
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "evaluation_options",
     "has_unseen_levels",
     "make",
+    "names",
     "spec",
 ]

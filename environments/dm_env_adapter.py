@@ -61,8 +61,13 @@ class DmEnvBatch(BatchedEnvironment):
             if timestep.first():
                 first[index] = True
             else:
-                rewards[index] = float(timestep.reward)
-                discounts[index] = float(timestep.discount)
+                try:
+                    rewards[index], discounts[index] = float(timestep.reward), float(timestep.discount)
+                except (TypeError, ValueError) as error:
+                    raise CallboardError(
+                        f"'step' of {type(environment).__name__} gives the reward {timestep.reward!r} and the discount "
+                        f"{timestep.discount!r}: both must be numbers"
+                    ) from error
             self._over[index] = timestep.last()
         return EnvironmentOutput(
             observation=encoding.stack(self._observation, observations),

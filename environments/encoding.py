@@ -83,8 +83,8 @@ def stack(encoding: Nest, values: Sequence[Any]) -> Nest:
     if isinstance(encoding, Leaf):
         return _encode_leaf(encoding, values)
     if isinstance(encoding, dict):
-        return {key: stack(part, [value[key] for value in values]) for key, part in encoding.items()}
-    return tuple(stack(part, [value[index] for value in values]) for index, part in enumerate(encoding))
+        return {key: stack(part, _parts(values, key)) for key, part in encoding.items()}
+    return tuple(stack(part, _parts(values, index)) for index, part in enumerate(encoding))
 
 
 def encode(encoding: Nest, batch: Any) -> Nest:
@@ -126,13 +126,28 @@ def _rows(encoding: Nest, batch: Nest) -> list[Any]:
     return list(zip(*(_rows(part, batch[index]) for index, part in enumerate(encoding)), strict=True))
 
 
+def _parts(values: Sequence[Any], key: Any) -> list[Any]:
+    try:
+        return [value[key] for value in values]
+    except (KeyError, IndexError, TypeError) as error:
+        raise CallboardError(f"the environment gives an observation without the part {key!r} of its space") from error
+
+
 def _encode_leaf(leaf: Leaf, values: Any) -> np.ndarray:
-    array = np.array(values, leaf.spec.dtype)
+    try:
+        array = np.array(values, leaf.spec.dtype)
+    except (TypeError, ValueError) as error:
+        raise CallboardError(
+            f"the environment gives an observation that is not {leaf.spec.dtype.name}{leaf.spec.shape}: {error}"
+        ) from error
     if leaf.channels_first and array.ndim == 4:
         array = np.ascontiguousarray(np.moveaxis(array, 1, -1))
     if array.shape[1:] != leaf.spec.shape:
+        # A batch where a single environment is expected.
+        batch = "; a batch of environments must be a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment"
         raise CallboardError(
             f"the environment gives an observation of shape {array.shape[1:]} where its spec says {leaf.spec.shape}"
+            + (batch if array.ndim > 2 and array.shape[2:] == leaf.spec.shape else "")
         )
     if leaf.start is not None:
         array -= np.asarray(leaf.start, array.dtype)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import tree
+
+from ..data import CallboardError, Nest
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds
 from .gymnasium_registry import make_gymnasium
@@ -49,12 +52,18 @@ def make(
 
     Raises:
         CallboardError: what the user got wrong: an unknown name or option, a package that is missing, a space that is
-            not supported.
+            not supported, an observation with nothing in it.
         ValueError: not one seed to each environment.
     """
     check_seeds(batch_size, seeds)
     maker, rest = _resolve(name)
-    return maker(rest, batch_size, seeds, dict(options or {}))
+    environment = maker(rest, batch_size, seeds, dict(options or {}))
+    try:
+        _check_observation(name, environment.spec.observation)
+    except CallboardError:
+        environment.close()
+        raise
+    return environment
 
 
 def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:
@@ -82,6 +91,19 @@ def evaluation_options(name: str, options: Mapping[str, Any] | None = None) -> d
 def has_unseen_levels(name: str, options: Mapping[str, Any] | None = None) -> bool:
     """Whether the environments of `evaluation_options` have levels that those of `options` do not have."""
     return _beginning(name) == "procgen:" and bool((options or {}).get("num_levels"))
+
+
+def _check_observation(name: str, observation: Nest) -> None:
+    leaves = tree.flatten_with_path(observation)
+    if not leaves:
+        raise CallboardError(f"environment {name!r} shows nothing: its observation space is empty, give it a part")
+    for path, leaf in leaves:
+        if 0 in leaf.shape:
+            place = f" at '{'/'.join(map(str, path))}'" if path else ""
+            raise CallboardError(
+                f"environment {name!r} has an observation of shape {tuple(leaf.shape)}{place}, with nothing in it: "
+                + ("leave that part out" if path else "give it at least one element")
+            )
 
 
 def _resolve(name: str) -> tuple[Maker, str]:

@@ -1,6 +1,7 @@
 """Environments of Gymnasium, batched: single ones stepped in turn, and those that are vectors already."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -32,6 +33,7 @@ class GymnasiumBatch(BatchedEnvironment):
             CallboardError: a space is not supported.
         """
         check_seeds(len(environments), seeds)
+        _check_has(environments[0], ("observation_space", "action_space"))
         self._environments = tuple(environments)
         self._observation = observation_encoding(environments[0].observation_space)
         self._action = action_encoding(environments[0].action_space)
@@ -63,8 +65,12 @@ class GymnasiumBatch(BatchedEnvironment):
             if self._over[index]:
                 observations[index] = self._begin(index)
                 continue
-            observations[index], reward, terminated, truncated, _ = self._environments[index].step(action)
-            rewards[index] = float(reward)
+            outcome = self._environments[index].step(action)
+            try:
+                observations[index], reward, terminated, truncated, _ = outcome
+                rewards[index] = float(reward)
+            except (TypeError, ValueError) as error:
+                raise _wrong_step(self._environments[index], outcome) from error
             if terminated:
                 discounts[index] = 0.0
             if terminated or truncated:
@@ -93,7 +99,9 @@ class GymnasiumBatch(BatchedEnvironment):
     def _begin(self, index: int) -> Any:
         # Only the first reset is seeded: with the same seed again, every episode would begin in the same state.
         seed, self._seeds[index] = self._seeds[index], None
-        return self._environments[index].reset(seed=seed)[0]
+        environment = self._environments[index]
+        with _reset_errors(environment):
+            return _observation_of_reset(environment, environment.reset(seed=seed))
 
 
 class GymnasiumVectorBatch(BatchedEnvironment):
@@ -121,6 +129,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         Raises:
             CallboardError: a space is not supported, or the environment does not reset by itself.
         """
+        _check_has(environment, ("num_envs", "single_observation_space", "single_action_space"))
         check_seeds(environment.num_envs, seeds)
         self._environment = environment
         self._observation = observation_encoding(environment.single_observation_space)
@@ -143,7 +152,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
 
     def reset(self) -> EnvironmentOutput:
         seeds, self._seeds = self._seeds, None
-        observations = self._environment.reset()[0] if seeds is None else self._seeded_reset(seeds)
+        outcome = self._environment.reset() if seeds is None else self._seeded_reset(seeds)
+        observations = _observation_of_reset(self._environment, outcome)
         self._over = np.zeros(self.batch_size, np.bool_)
         return first_tick(encoding.encode(self._observation, observations), self.batch_size)
 
@@ -152,7 +162,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         if self._same_step and self._over.all():
             self._over = np.zeros_like(self._over)
             return first_tick(self._next_observation, self.batch_size)
-        observations, rewards, terminations, truncations, info = self._environment.step(own_actions)
+        outcome = self._environment.step(own_actions)
+        try:
+            observations, rewards, terminations, truncations, info = outcome
+        except (TypeError, ValueError) as error:
+            raise _wrong_step(self._environment, outcome) from error
         observation = encoding.encode(self._observation, observations)
         # The step after an episode's last timestep executes no action: what the environment says about it is not a
         # transition.
@@ -222,10 +236,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     def _seeded_reset(self, seeds: list[int]) -> Any:
         try:
             # Wider than the annotation of the base class: the vector environments of single ones take a list.
-            return self._environment.reset(seed=seeds)[0]  # type: ignore[arg-type]
+            return self._environment.reset(seed=seeds)  # type: ignore[arg-type]
         except (gymnasium.error.Error, TypeError, ValueError):
             mixed = int(np.random.SeedSequence(seeds).generate_state(1)[0]) >> 1
-            return self._environment.reset(seed=mixed)[0]
+            with _reset_errors(self._environment):
+                return self._environment.reset(seed=mixed)
 
 
 def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
@@ -247,7 +262,48 @@ def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
 
 
 def _name(environment: Any) -> str:
-    return environment.spec.id if environment.spec is not None else type(environment.unwrapped).__name__
+    # What is not made by Gymnasium may lack what its base classes have.
+    own_id = getattr(getattr(environment, "spec", None), "id", None)
+    return own_id or type(getattr(environment, "unwrapped", environment)).__name__
+
+
+def _check_has(environment: Any, attributes: Sequence[str]) -> None:
+    """Raises `CallboardError` where an environment lacks one of `attributes` of Gymnasium's interface."""
+    for attribute in attributes:
+        if getattr(environment, attribute, None) is None:
+            raise CallboardError(
+                f"{_name(environment)} has no {attribute}: an environment of Gymnasium 1 must have one"
+            )
+
+
+@contextlib.contextmanager
+def _reset_errors(environment: Any) -> Iterator[None]:
+    try:
+        yield
+    except TypeError as error:
+        if "unexpected keyword argument 'seed'" not in str(error):
+            raise
+        raise CallboardError(
+            f"{_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None"
+        ) from error
+
+
+def _observation_of_reset(environment: Any, outcome: Any) -> Any:
+    if isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], Mapping | None):
+        return outcome[0]
+    raise CallboardError(f"'reset' of {_name(environment)} gives no info: let it return (observation, info)")
+
+
+def _wrong_step(environment: Any, outcome: Any) -> CallboardError:
+    """What is wrong with the outcome of a step."""
+    name = _name(environment)
+    if isinstance(outcome, tuple) and len(outcome) == 5:
+        return CallboardError(f"'step' of {name} gives the reward {outcome[1]!r}: it must be a number")
+    what = f"{len(outcome)} values" if isinstance(outcome, tuple) else f"a {type(outcome).__name__}"
+    old = ", as in the old interface of Gym" if isinstance(outcome, tuple) and len(outcome) == 4 else ""
+    return CallboardError(
+        f"'step' of {name} returns {what}{old}: let it return (observation, reward, terminated, truncated, info)"
+    )
 
 
 def _check_picture(environment: Any, name: str) -> None:

@@ -17,8 +17,8 @@ from .options import check_range, read_options
 from .user_errors import needs_package, unknown_environment
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-_NAMESPACE = "MinAtar/"
-_IDS = {f"{game.title().replace('_', '')}-v{version}": (game, version == 1) for game in _GAMES for version in (0, 1)}
+NAMESPACE = "MinAtar/"
+IDS = {f"{game.title().replace('_', '')}-v{version}": (game, version == 1) for game in _GAMES for version in (0, 1)}
 _PIXELS = 32
 
 
@@ -53,11 +53,11 @@ def make_minatar(id: str, batch_size: int, seeds: Sequence[int], options: Mappin
     Raises:
         CallboardError: an unknown game or option, or minatar is missing.
     """
-    short = id.removeprefix(_NAMESPACE)
-    if short == id or short not in _IDS:
-        raise unknown_environment(id, _IDS, f"the games are {', '.join(_IDS)}", _NAMESPACE)
+    short = id.removeprefix(NAMESPACE)
+    if short == id or short not in IDS:
+        raise unknown_environment(id, IDS, f"the games are {', '.join(IDS)}", NAMESPACE)
     check_seeds(batch_size, seeds)
-    game, minimal = _IDS[short]
+    game, minimal = IDS[short]
     settings = read_options(id, options, MinAtarOptions)
     with needs_package(id, "minatar", "callboard[atari]"):
         create = _load(game)

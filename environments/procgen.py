@@ -23,7 +23,7 @@ _RESET = -1
 _LEVELS = 2**31 - 1
 
 # What Procgen does not check before it ends the process, from its source.
-_GAMES = (
+GAMES = (
     *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),
     *("heist", "jumper", "leaper", "maze", "miner", "ninja", "plunder", "starpilot"),
 )
@@ -92,11 +92,11 @@ def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapp
         CallboardError: an unknown game or option, a mode that the game does not have, or procgen is missing.
     """
     name = f"procgen:{game}"
-    if game not in _GAMES:
-        raise unknown_environment(name, _GAMES, f"the games are {', '.join(_GAMES)}", "procgen:")
+    if game not in GAMES:
+        raise unknown_environment(name, GAMES, f"the games are {', '.join(GAMES)}", "procgen:")
     check_seeds(batch_size, seeds)
     settings = read_options(name, options, ProcgenOptions)
-    if game not in _MODE_GAMES.get(settings.distribution_mode, _GAMES):
+    if game not in _MODE_GAMES.get(settings.distribution_mode, GAMES):
         modes = ["easy", "hard", *(mode for mode, games in _MODE_GAMES.items() if game in games)]
         raise CallboardError(
             f"environment {name!r} has no 'distribution_mode' {settings.distribution_mode!r}: it has {', '.join(modes)}"

@@ -56,10 +56,12 @@ def make_from_factory(
     with contextlib.ExitStack() as opened:
         environments = [call(0)]
         made = environments[0]
-        if not isinstance(made, BatchedEnvironment | VectorEnv | gymnasium.Env | dm_env.Environment):
+        known = isinstance(made, BatchedEnvironment | VectorEnv | gymnasium.Env | dm_env.Environment)
+        if not known or _is_other_batch(made):
             raise CallboardError(
-                f"environment {name!r} is a {type(made).__name__}: the factory must give a dm_env.Environment, a "
-                "gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment"
+                f"environment {name!r} is of type {type(made).__name__}: the factory must give a dm_env.Environment, "
+                "a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, which can wrap "
+                "batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)"
             )
         opened.callback(made.close)
         if isinstance(made, BatchedEnvironment | VectorEnv):
@@ -87,6 +89,13 @@ def _load(name: str) -> Callable[..., Any]:
     if not callable(create):
         raise CallboardError(f"unknown environment {name!r}: {module_name!r} has no function {attribute!r}")
     return create
+
+
+def _is_other_batch(made: Any) -> bool:
+    """Whether an environment is a batch that Gymnasium's interface of a single environment hides, as EnvPool's is."""
+    if isinstance(made, BatchedEnvironment | VectorEnv):
+        return False
+    return hasattr(made, "num_envs") or any(base.__module__.startswith("envpool") for base in type(made).__mro__)
 
 
 def _check_arguments(name: str, create: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

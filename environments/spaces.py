@@ -34,7 +34,12 @@ def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
     if isinstance(space, spaces.Tuple):
         return tuple(_encoding(part, role, (*path, str(index))) for index, part in enumerate(space.spaces))
     place = f" at '{'/'.join(path)}'" if path else ""
+    way_out = ""
+    if role == "observation":
+        way_out = "; turn it into numbers with gymnasium.wrappers.TransformObservation"
+        if path:
+            way_out += ", or leave it out with gymnasium.wrappers.FilterObservation"
     raise CallboardError(
         f"the {role} space {type(space).__name__}{place} is not supported: "
-        "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are"
+        f"Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are{way_out}"
     )

@@ -262,9 +262,9 @@ def _list(arguments: list[str]) -> int:
 
         names = sorted(AGENTS)
     elif known.what == "environments":
-        import gymnasium
+        from .. import environments
 
-        names = sorted(gymnasium.registry)
+        names = environments.names()
     else:
         from .settings import recipe_names
 

@@ -70,7 +70,7 @@ def test_settings_that_cannot_work_are_refused_by_name(settings, message):
 
 
 def test_a_torso_of_the_users_own_may_have_any_name():
-    Sac(torso="resnets:mine").check(layout_of(spec_of()))
+    Sac(torso="callboard.networks.torsos:NatureTorso").check(layout_of(spec_of()))
 
 
 def test_actions_with_bounds_of_any_kind_are_fine():

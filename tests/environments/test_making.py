@@ -186,8 +186,9 @@ def test_masked_hides_the_velocities():
         (
             "scripted_environments:not_an_environment",
             {},
-            "environment 'scripted_environments:not_an_environment' is a int: the factory must give a "
-            "dm_env.Environment, a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment",
+            "environment 'scripted_environments:not_an_environment' is of type int: the factory must give a "
+            "dm_env.Environment, a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, "
+            "which can wrap batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)",
         ),
         (
             "scripted_environments:needs_missing_package",
