@@ -17,6 +17,7 @@ from ..replay import Heartbeat
 from .actor_writer import ActorWriter, act_once
 from .experiment import Experiment, Run
 from .link import LinkedRole, Report
+from .progress import MarkedEnvironment
 from .role import NodeContext, RoleHandle, Unreachable
 from .step_budget import StepLease
 
@@ -67,7 +68,9 @@ class SteppingRole(LinkedRole):
     def make_environment(self) -> BatchedEnvironment:
         """Makes the environments, which `finish` closes."""
         count = self._experiment.envs_per_actor
-        self._environment = make_environments(self._experiment, "actor", self.first_slot, count)
+        self.context.progress.works_slowly("making environments")
+        environment = make_environments(self._experiment, "actor", self.first_slot, count)
+        self._environment = MarkedEnvironment(environment, self.context.progress)
         return self._environment
 
     def may_step(self) -> bool:
@@ -75,8 +78,19 @@ class SteppingRole(LinkedRole):
 
         Where it does not, this waits a moment, and asks the coordinator for more now and then.
         """
-        if self._lease is None or self._lease.take(self.environment_steps):
+        progress = self.context.progress
+        if self._lease is None:
+            progress.works("acting")
             return True
+        if self.link.is_cut_off:
+            # Without a coordinator nothing says when the run is over.
+            progress.waits(f"{self.link.coordinator} to answer")
+            self.context.stop.wait(HOLD_SECONDS)
+            return False
+        if self._lease.take(self.environment_steps):
+            progress.works("acting")
+            return True
+        progress.waits("steps that are left to do")
         now = time.monotonic()
         if now >= self._next_request and not self.link.state.stopping:
             self._next_request = now + self._lease_pause
@@ -139,6 +153,7 @@ class ActorRole(SteppingRole):
     def setup(self) -> None:
         experiment, agent = self._experiment, self._experiment.agent
         environment = self.make_environment()
+        self.context.progress.works_slowly("building networks")
         networks = agent.make_networks(self._layout)
         policy = compile_policy(experiment, self._layout, networks, "train", self.first_slot, experiment.envs_per_actor)
         self._layout = trace_layout(agent, self._layout, networks)
@@ -148,6 +163,7 @@ class ActorRole(SteppingRole):
             return
         if not self.link.wait_for(self._shard_name):
             return
+        self.context.progress.works_slowly("connecting to replay")
         ask = ask_for_shortage(self._learner, self.context)
         self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, ask)
         self._actor = Actor(environment, policy, self._writer)
@@ -164,7 +180,7 @@ class ActorRole(SteppingRole):
         cooperative, stop = self.context.cooperative, self.context.stop
         if cooperative:
             self._weights.fetch()
-        episodes = act_once(self._actor, self._writer, self._weights, self.may_step)
+        episodes = act_once(self._actor, self._writer, self._weights, self.may_step, self.context.progress.waits)
         if episodes is not None:
             self.tell_episodes(episodes)
             if cooperative:
@@ -240,6 +256,7 @@ def ask_for_shortage(learner: RoleHandle, context: NodeContext) -> Callable[[], 
 
 def wait_for_weights(weights: WeightClient, learner: RoleHandle, context: NodeContext) -> bool:
     """Waits for the first weights; False if the run stops before."""
+    context.progress.waits(f"weights of {learner.name}")
     while not context.stop.is_set():
         if not fetch_weights(weights, learner):
             continue

@@ -16,17 +16,25 @@ _QUESTION_SECONDS = 1.0
 
 
 def act_once(
-    actor: Actor, writer: "ActorWriter", weights: WeightClient, may_step: Callable[[], bool] = lambda: True
+    actor: Actor,
+    writer: "ActorWriter",
+    weights: WeightClient,
+    may_step: Callable[[], bool] = lambda: True,
+    waits: Callable[[str], None] = lambda name: None,
 ) -> list[Episode] | None:
     """One tick with the newest weights; gives the episodes that it ended, or None if the actor is held back.
 
-    `may_step` is asked last: once it is true there is a tick.
+    `may_step` is asked last: once it is true there is a tick.  `waits` is given the name of what holds the actor back.
     """
     if not writer.caught_up():
+        waits("replay to take data")
         return None
     weights.apply()
     assert weights.version is not None
-    if not writer.may_act(weights.version) or not may_step():
+    if not writer.may_act(weights.version):
+        waits("newer weights")
+        return None
+    if not may_step():
         return None
     actor.version = weights.version
     episodes = actor.step()

@@ -44,6 +44,7 @@ class CentralActorRole(SteppingRole):
         stepper = self._stepper
         if stepper is None:
             return
+        self.context.progress.waits(self._inference.name)
         try:
             known, action = self._client.act(*self._newest())
         except Unreachable as error:

@@ -142,6 +142,7 @@ class Coordinator(Role):
             }
 
     def step(self) -> None:
+        self.context.progress.works("serving")
         now = self._clock()
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS

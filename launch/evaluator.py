@@ -16,6 +16,7 @@ from .evaluation_watch import EvaluationWatch
 from .experiment import Run
 from .file_errors import file_error
 from .link import LinkedRole, Report
+from .progress import MarkedEnvironment
 from .role import NodeContext, RoleHandle, Unreachable
 
 _CALL_SECONDS = 5.0
@@ -54,7 +55,11 @@ class EvaluatorRole(LinkedRole):
         experiment = self._experiment
         self._best = self._best_policy.mean_return()
         self.begin_reports()
-        self._environment = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
+        progress = self.context.progress
+        progress.works_slowly("making environments")
+        environments = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
+        self._environment = MarkedEnvironment(environments, progress)
+        progress.works_slowly("building networks")
         networks = experiment.agent.make_networks(self._layout)
         self._policy = compile_policy(experiment, self._layout, networks, "evaluate", 0, experiment.evaluation_envs)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
@@ -62,6 +67,7 @@ class EvaluatorRole(LinkedRole):
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
 
     def step(self) -> None:
+        self.context.progress.works("idle")
         if self.link.state.stopping:
             self._evaluate_final()
         elif self.link.state.environment_steps < self._next_steps:
@@ -94,6 +100,7 @@ class EvaluatorRole(LinkedRole):
 
     def _final_version(self) -> Version | None:
         """The learner's last version; None while it learns, or does not answer."""
+        self.context.progress.waits(f"weights of {self._learner.name}")
         try:
             final = self._learner.client(_CALL_SECONDS).final_version()
         except Unreachable:

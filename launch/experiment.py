@@ -43,6 +43,9 @@ class Experiment:
       checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`; not for agents
         that learn from what is new only (PPO).
       replay_checkpoint_every: seconds between two checkpoints of replay; another follows at the end of the run.
+      node_timeout: seconds that an environment step, a learner step or a forward pass may take, and that a node may be
+        without a heartbeat, before the node is treated like one that has died; what is compiled for the first time has
+        at least ten minutes.  Raise it for environments that are slower.
       run_dir: directory of all that the run writes, a path or a URL (`s3://...`); None makes a new one under `runs/`.
     """
 
@@ -68,6 +71,7 @@ class Experiment:
     checkpoint_every: float = 30.0
     checkpoint_replay: bool = False
     replay_checkpoint_every: float = 300.0
+    node_timeout: float = 300.0
     run_dir: str | pathlib.Path | None = None
 
     def check(self, learners_here: int | None = None) -> Layout:
@@ -101,7 +105,7 @@ class Experiment:
             )
         if not 0 <= self.seed < 2**31:
             raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {self.seed}")
-        for name in ("checkpoint_every", "replay_checkpoint_every", "evaluation_timeout"):
+        for name in ("checkpoint_every", "replay_checkpoint_every", "evaluation_timeout", "node_timeout"):
             if getattr(self, name) <= 0:
                 raise CallboardError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
         if self.replay_shards > self.actors:

@@ -133,10 +133,14 @@ class InferenceRole(LinkedRole):
 
     def step(self) -> None:
         """One batch, if anybody asks."""
+        progress = self.context.progress
+        progress.works("serving")
         waiting = self._batcher.take(HOLD_SECONDS)
         # Also while nobody may act: actors may be waiting for newer weights.
         self._weights.apply()
         if waiting:
+            # Compiled once for every size of a batch.
+            progress.works_slowly("in forward pass")
             version = self._version()
             moves = self._policy([one.request for one in waiting])
             for one, move in zip(waiting, moves, strict=True):

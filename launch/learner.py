@@ -99,7 +99,12 @@ class LearnerRole(LinkedRole):
         return None if version is None else (version.incarnation, version.step)
 
     def setup(self) -> None:
+        progress = self.context.progress
+        if len(self._peers) > 1:
+            progress.waits("the other learners")
         agent, strategy = self._experiment.agent, self._make_strategy()
+        if len(self._peers) == 1:
+            progress.works_slowly("building networks")
         tf.keras.utils.set_random_seed(self._experiment.seed)
         with strategy.scope():
             networks = agent.make_networks(self._layout)
@@ -127,6 +132,8 @@ class LearnerRole(LinkedRole):
         if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
 
+        progress.waits_for = lambda: "data" if self.seconds_short_of_data() else ""
+
         def make_batches() -> Any:
             return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
 
@@ -140,6 +147,7 @@ class LearnerRole(LinkedRole):
 
     def step(self) -> None:
         if self._final_version is not None:
+            self.context.progress.works("idle")
             if time.monotonic() >= self._next_checkpoint:
                 self._try_to_save()
                 self._next_checkpoint = math.inf
@@ -158,6 +166,13 @@ class LearnerRole(LinkedRole):
     def learn(self) -> bool:
         """One call of the learner, which makes a learner step or several; waits for data.  False if none was made."""
         assert self._reader is not None
+        progress = self.context.progress
+        if len(self._peers) > 1:
+            progress.works_with_others("in learner step with the other learners")
+        elif self._last_update is None:
+            progress.works_slowly("in first learner step (compiling)")
+        else:
+            progress.works("in learner step")
         try:
             update = self._learner.step(self._reader)
         except ReaderStopped:
@@ -215,10 +230,11 @@ class LearnerRole(LinkedRole):
         Raises:
           NotWritten: with the reason.
         """
+        self.context.progress.works_slowly("writing its checkpoint")
         # With the step of these weights among the counters.
         self.link.beat()
         try:
-            sources = self._coordinator.client(5.0).counter_sources()
+            sources = self._coordinator.client(self.link.call_seconds).counter_sources()
         except Unreachable:
             self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()

@@ -11,6 +11,8 @@ from .role import NodeContext, Role, RoleHandle, Unreachable
 from .step_budget import LeaseRequest
 
 _CALL_SECONDS = 5.0
+_SHORT_CALL_SECONDS = 1.0
+_CUT_OFF_SECONDS = 3.0
 
 
 class Report(NamedTuple):
@@ -62,6 +64,8 @@ class Link:
     ):
         self._context = context
         self._coordinator = coordinator
+        self.coordinator = coordinator.name
+        """Its name."""
         self._client = coordinator.client(_CALL_SECONDS)
         self._collect = collect
         self._renew_lease = renew_lease
@@ -94,9 +98,11 @@ class Link:
                 )
             except Unreachable as error:
                 logging.warning("the coordinator does not answer: %s", error)
-                self._client = self._coordinator.client(_CALL_SECONDS)
+                self._client = self._coordinator.client(self.call_seconds)
                 return False
             self._unsent = None
+            if self.is_cut_off:
+                self._client = self._coordinator.client(_CALL_SECONDS)
             self._answered = time.monotonic()
             state = RunState(*answer)
             if state.step_limit is not None:
@@ -110,12 +116,18 @@ class Link:
         self._wake.set()
 
     @property
-    def seconds_unanswered(self) -> float:
-        """Since the coordinator has answered, or since the node began."""
-        return time.monotonic() - self._answered
+    def call_seconds(self) -> float:
+        """How long a call of the coordinator may take; short once it is known to be away."""
+        return _SHORT_CALL_SECONDS if self.is_cut_off else _CALL_SECONDS
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the coordinator has not answered for several seconds."""
+        return time.monotonic() - self._answered > _CUT_OFF_SECONDS + self.state.report_seconds
 
     def wait_for(self, *names: str) -> bool:
         """Waits until those nodes have reported; False if the run stops before."""
+        self._context.progress.waits(f"{', '.join(names)} to start")
         while not all(name in self.state.identities for name in names):
             if self._context.stop.is_set():
                 return False
@@ -126,7 +138,7 @@ class Link:
     def close(self) -> None:
         """Sends the last report."""
         self.abandon()
-        if not self.beat():
+        if not self.beat() and not self.is_cut_off:
             self.beat()
 
     def abandon(self) -> None:

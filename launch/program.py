@@ -37,8 +37,8 @@ def make_program(run: Run) -> lp.Program:
 
     def add(label: str, number: int, role: type[Role], **arguments: Any) -> Any:
         with program.group(label):
-            settings = {"policy": POLICIES[label], "run": run, **arguments}
-            return program.add_node(RoleNode(f"{label}/{number}", role, **settings))
+            policy = dataclasses.replace(arguments.pop("policy", POLICIES[label]), timeout=run.experiment.node_timeout)
+            return program.add_node(RoleNode(f"{label}/{number}", role, policy, run=run, **arguments))
 
     coordinator = add("coordinator", 0, Coordinator)
     replay = [

@@ -66,6 +66,7 @@ class ReplayRole(LinkedRole):
     def step(self) -> None:
         if not self.context.cooperative:
             self.context.stop.wait(0.5)
+            self._check_server()
         if self._keeps and time.monotonic() >= self._next_checkpoint:
             self._try_to_save()
 
@@ -73,15 +74,25 @@ class ReplayRole(LinkedRole):
         self.link.close()
         try:
             if self._keeps:
+                self.context.progress.works_slowly("writing its checkpoint")
                 self._saver.save(_SAVE_SECONDS)
         except ReplayNotSaved as error:
             raise CallboardError(f"the last checkpoint of replay could not be written: {error}") from error
         finally:
+            self.context.progress.works_slowly("ending")
             self.stop_server()
 
     def stop_server(self) -> None:
         if self._server is not None:
             self._server.stop()
+
+    def _check_server(self) -> None:
+        """Marks progress as long as the server answers."""
+        try:
+            self.tables()
+        except Exception:  # As in `collect`.
+            return
+        self.context.progress.works("waiting for its server to answer")
 
     def tables(self) -> dict[str, Any]:
         """Reverb's `TableInfo` of every table, by name."""
@@ -115,6 +126,7 @@ class ReplayRole(LinkedRole):
     def _try_to_save(self) -> None:
         """Writes a checkpoint; where the disk does not take it, the run continues and it is tried again."""
         every = self._experiment.replay_checkpoint_every
+        self.context.progress.works_slowly("writing its checkpoint")
         try:
             self._saver.save(_SAVE_SECONDS)
             if self._unwritten:

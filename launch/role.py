@@ -10,6 +10,7 @@ import launchpad as lp
 from courier.python.client import StatusNotOk
 from launchpad.nodes import base as lp_base
 
+from .progress import Progress
 from .run_directory import RunDirectory
 
 Unreachable = StatusNotOk
@@ -34,6 +35,8 @@ class NodeContext:
     """Whether all roles share one thread (the inline launcher): no role may then wait for another."""
     one_process: bool = False
     """Whether all roles share one process."""
+    progress: Progress = dataclasses.field(default_factory=Progress)
+    """Where the role marks what it is doing, so that a launcher notices a role that hangs."""
 
 
 class Role:
@@ -53,7 +56,7 @@ class Role:
         """Builds what `step` needs; may wait for other nodes, while it looks at `context.stop`."""
 
     def step(self) -> None:
-        """One unit of work, of at most about a second."""
+        """One unit of work, of at most about a second; marks it in `context.progress`."""
 
     def finish(self) -> None:
         """Ends in good order.  Runs only where neither `setup` nor `step` has failed."""
@@ -62,6 +65,7 @@ class Role:
         self.setup()
         while not self.context.stop.is_set():
             self.step()
+        self.context.progress.works_slowly("ending")
         self.finish()
 
 
@@ -78,6 +82,7 @@ class NodePolicy:
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.
       tensorflow_threads: threads that TensorFlow works with; 0 leaves it to TensorFlow.
+      timeout: seconds without progress, or without a heartbeat, after which it is treated like one that has died.
     """
 
     stop_order: int
@@ -88,6 +93,7 @@ class NodePolicy:
     restart_window: float = 60.0
     uses_gpu: bool = False
     tensorflow_threads: int = 1
+    timeout: float = 300.0
 
 
 class RoleHandle(lp_base.Handle[Any]):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
+from ..progress import HeartbeatSender
 from ..role import NodeContext, RoleNode
 from .life import exit_by, prepare_process
 
@@ -58,6 +59,7 @@ def _run_node(settings: ChildSettings, pipe: Connection) -> None:
         tell=_Teller(pipe),
         port=settings.port,
     )
+    HeartbeatSender(context.progress, context.tell)
     threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
     settings.node.run_role(context)
 

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ..progress import HEARTBEAT
 from ..role import NodePolicy
 from .outcome import GuardedMonitor, Monitor, Outcome, error_text, stop_signals
+from .progress_watchdog import ProgressWatchdog
 
 _KILL_SECONDS = 2.0
+# After which it is said that the end of the run waits for other hosts.
+_OTHERS_SECONDS = 10.0
 # After an error of the supervisor itself all nodes together have this long to end.
 _FAILED_SECONDS = 6.0
 # Signals that come sooner after each other are one: `timeout`, for example, sends two at once.
@@ -35,9 +39,10 @@ class Event(NamedTuple):
     node: str
     kind: str
     """From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a
-    dictionary), `port`, `signal` (a number, where a signal reached the node).  From elsewhere: `signal` (its number),
-    `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host and its error), `group` (the name of a
-    restart group of which a node has died there), `monitor` (an exception that the monitor has raised)."""
+    dictionary), `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (a number, where a signal reached the node).
+    From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host
+    and its error), `group` (the name of a restart group of which a node has died there), `monitor` (an exception that
+    the monitor has raised)."""
     content: Any
 
 
@@ -98,11 +103,21 @@ class Alone:
 
 
 class Supervised:
-    """A node over all its lives."""
+    """A node over all its lives.
 
-    def __init__(self, name: str, policy: NodePolicy, make_worker: Callable[[], Worker]):
+    Args:
+      name: of the node.
+      policy: how it is treated.
+      make_worker: makes the worker of its next life.
+      can_be_killed: whether a worker's `kill` ends it also where it hangs.
+    """
+
+    def __init__(self, name: str, policy: NodePolicy, make_worker: Callable[[], Worker], can_be_killed: bool = True):
         self.name = name
         self.policy = policy
+        self.can_be_killed = can_be_killed
+        self.has_hung = False
+        """Whether it is being killed because it hangs."""
         self.worker: Worker | None = None
         self.deaths: collections.deque[float] = collections.deque()
         self._make_worker = make_worker
@@ -115,7 +130,12 @@ class Supervised:
     def may_restart(self, now: float) -> bool:
         """Counts a death at the time `now`, in seconds, and says whether it was not one too many."""
         self.deaths.append(now)
-        while self.deaths and now - self.deaths[0] > self.policy.restart_window:
+        window = self.policy.restart_window
+        if self.has_hung:
+            # It takes that long to find out.
+            window += self.policy.restarts * self.policy.timeout
+            self.has_hung = False
+        while self.deaths and now - self.deaths[0] > window:
             self.deaths.popleft()
         return len(self.deaths) <= self.policy.restarts
 
@@ -144,6 +164,7 @@ class Supervisor:
         self._monitor = GuardedMonitor(monitor, lambda error: events.put(Event("", "monitor", error)))
         self._others = others or Alone()
         self._clock = clock
+        self._watchdog = ProgressWatchdog(self._monitor.say, clock)
         self._outcome = Outcome()
         self._signals = 0
         self._last_signal = -math.inf
@@ -172,6 +193,7 @@ class Supervisor:
         while not self._outcome.ended:
             self._handle(self._next_event(0.5))
             self._start_waiting_groups()
+            self._end_hanging()
 
     def _next_event(self, timeout: float) -> Event | None:
         try:
@@ -188,6 +210,8 @@ class Supervisor:
             self._outcome.reached_limit(event.content)
         elif event.kind == "status":
             self._monitor.status(event.content)
+        elif event.kind == HEARTBEAT:
+            self._watchdog.heard(event.node, event.content)
         elif event.kind == "say":
             self._monitor.say(f"{event.node}: {event.content}")
         elif event.kind == "exit":
@@ -211,6 +235,7 @@ class Supervisor:
 
     def _handle_exit(self, node: Supervised, how: Exit) -> None:
         node.worker = None
+        self._watchdog.ended(node.name)
         if how.final:
             self._fail(node.name, how.error or how.description)
         elif self._outcome.ended or self._ending:
@@ -239,9 +264,23 @@ class Supervisor:
         if self._outcome.ended:
             return
         try:
+            self._watchdog.began(node.name, node.policy.timeout)
             node.start()
         except Exception as error:
             self._fail(node.name, error_text(error))
+
+    def _end_hanging(self) -> None:
+        """Kills nodes that have made no progress for too long."""
+        if not self._events.empty():
+            return  # Their heartbeats may be among these.
+        for name, why in self._watchdog.look():
+            node = self._nodes[name]
+            if not node.can_be_killed:
+                self._fail(name, f"{why}, and a node in a thread cannot be killed: take --launcher processes")
+            elif node.worker is not None and not node.has_hung and name not in self._ending_with_group:
+                node.has_hung = True
+                self._monitor.say(f"{name}: {why}, and is killed")
+                node.worker.kill()
 
     def _fail(self, node: str, error: str) -> None:
         self._outcome.failed(node, error)
@@ -283,8 +322,12 @@ class Supervisor:
         self._others.ends(self._outcome)
         for order in range(1 + max((node.policy.stop_order for node in self._nodes.values()), default=-1)):
             signals = self._signals
+            begun = said = self._clock()
             while not self._others.may_stop(order) and self._signals == signals and self._clock() < self._latest_end:
                 self._handle(self._next_event(0.1))
+                if self._clock() - said > _OTHERS_SECONDS:
+                    said = self._clock()
+                    self._monitor.say(f"waiting for other hosts to end their nodes ({said - begun:.0f} s)")
             self._stop([node for node in self._nodes.values() if node.policy.stop_order == order])
             self._others.have_stopped(order)
 
@@ -294,9 +337,20 @@ class Supervisor:
             if node.worker is not None:
                 node.worker.stop()
         signals = self._signals
-        deadline = self._clock() + max((node.policy.grace for node in nodes), default=0.0)
+        begun = self._clock()
+        grace = max((node.policy.grace for node in nodes), default=0.0)
+        deadline = begun + grace
+        given_up: set[str] = set()
         while any(node.worker is not None for node in nodes):
             self._handle(self._next_event(0.1))
+            if self._events.empty():
+                alive = {node.name: node.policy.keeps for node in nodes if node.worker is not None}
+                for name, why in self._watchdog.look_at_stop(alive, self._clock() - begun, grace):
+                    worker = self._nodes[name].worker
+                    if name not in given_up and worker is not None:
+                        given_up.add(name)
+                        self._monitor.say(f"{name}: {why} while the run ends, and is killed")
+                        worker.kill()
             if self._clock() > min(deadline, self._latest_end) or self._signals > signals:
                 self._kill(nodes)
 

@@ -10,6 +10,7 @@ import launchpad as lp
 
 from ..experiment import Run
 from ..program import nodes_of
+from ..progress import HeartbeatSender
 from ..role import NodeContext, RoleNode
 from ..run_files import begun
 from .addresses import reserved_ports
@@ -48,6 +49,7 @@ class ThreadWorker:
         self._events.put(Event(self._node.name, kind, content))
 
     def _run(self) -> None:
+        heartbeats = HeartbeatSender(self._context.progress, self._tell)
         try:
             self._node.run_role(self._context)
             how = Exit(clean=True, description="ended")
@@ -55,6 +57,7 @@ class ThreadWorker:
             how = exit_by(error)
         # A node that failed has threads of its own, which shall not go on beside those of its next life.
         self._context.stop.set()
+        heartbeats.close()
         self._tell("exit", how)
 
 
@@ -63,7 +66,12 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with reserved_ports(program) as ports, begun(run):
         nodes = [
-            Supervised(node.name, node.policy, functools.partial(ThreadWorker, node, ports[node.name], events))
+            Supervised(
+                node.name,
+                node.policy,
+                functools.partial(ThreadWorker, node, ports[node.name], events),
+                can_be_killed=False,
+            )
             for _, node in nodes_of(program)
         ]
         return Supervisor(nodes, events, monitor).run()

@@ -8,6 +8,7 @@ import pytest
 
 from callboard.data import CallboardError
 from callboard.launch.launchers.supervisor import Event, Exit, Supervised, Supervisor
+from callboard.launch.progress import Heartbeat
 from callboard.launch.role import NodePolicy
 
 KILLED = Exit(clean=False, description="killed by SIGKILL")
@@ -40,6 +41,9 @@ class Script:
         self.now += timeout
         assert self.now < 10_000, "the supervisor waits for ever"
         raise queue.Empty
+
+    def empty(self):
+        return not self._events or self._events[0][0] > self.now
 
     def signal(self, number, at, node=""):
         self.put(Event(node, "signal", number), at)
@@ -128,6 +132,12 @@ class Run:
         """The node's worker of that time ends."""
         self.script.put(lambda: self.workers[name].end(how), at)
 
+    def beats(self, name, first, last, activity="in environment step", works=True):
+        """The node sends a heartbeat every second, with progress or without."""
+        for second in range(first, last):
+            heartbeat = Heartbeat(second if works else 0, activity, "work")
+            self.script.put(Event(name, "heartbeat", heartbeat), second)
+
     def limit(self, at):
         self.script.put(Event("coordinator", "stop", "enough"), at)
 
@@ -207,7 +217,8 @@ def test_a_node_that_does_not_end_is_killed_after_its_grace():
     assert outcome.exit_code == 0
     (killed,) = [time for name, told, time in run.script.told if told == "kill"]
     assert 15 <= killed <= 15.3
-    assert run.screen.lines[0] == "actor: did not end in time and is killed"
+    assert "actor: did not end in time and is killed" in run.screen.lines
+    assert "waiting for actor, not started (3 s, at most 10 s)" in run.screen.lines
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -309,3 +320,40 @@ def test_a_node_that_cannot_be_started_ends_the_run(error, text, again):
     assert (outcome.failed_node, outcome.exit_code) == ("actor", 1)
     assert outcome.error.startswith(text)
     assert run.script.of("stop") == ["learner", "peer", "coordinator"]
+
+
+def test_a_node_that_hangs_is_killed_and_started_again():
+    run = Run()
+    for name in ("coordinator", "learner", "peer"):
+        run.beats(name, 1, 400)
+    run.beats("actor", 1, 400, works=False)
+    run.limit(at=390)
+    assert run.run().exit_code == 0
+    assert [(name, word) for name, word, time in run.script.told if time < 390 and word != "start"] == [
+        ("actor", "kill")
+    ]
+    assert run.screen.lines[0] == "actor: in environment step for 8 s, at most 300 s"
+    killed = run.screen.lines.index("actor: in environment step for 300 s, and is killed")
+    assert run.screen.lines[killed + 1] == "actor: killed by SIGKILL; started again (1 of 2 within 60 s)"
+
+
+def test_a_node_that_hangs_again_and_again_fails_the_run():
+    """Although the deaths are minutes apart."""
+    run = Run()
+    run.beats("actor", 1, 2000, works=False)
+    for name in ("coordinator", "learner", "peer"):
+        run.beats(name, 1, 2000)
+    outcome = run.run()
+    assert (outcome.exit_code, outcome.failed_node) == (1, "actor")
+    assert run.script.of("start").count("actor") == 3
+
+
+def test_a_thread_that_hangs_fails_the_run():
+    run = Run()
+    run.supervisor._nodes["actor"].can_be_killed = False
+    run.beats("actor", 1, 400, works=False)
+    for name in ("coordinator", "learner", "peer"):
+        run.beats(name, 1, 400)
+    outcome = run.run()
+    assert (outcome.exit_code, outcome.failed_node) == (1, "actor")
+    assert outcome.error.startswith("in environment step for 300 s")

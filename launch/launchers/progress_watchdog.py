@@ -1,0 +1,202 @@
+"""Finding nodes that hang, from their heartbeats.
+
+A process that is stopped sends no heartbeats at all.  One that lives but makes no progress sends the same again and
+again.  Both are named after a few seconds and are overdue after the node's timeout.  A node that waits for another one
+is named, but never overdue: the other one is.
+"""
+
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..progress import Heartbeat
+
+_SILENT_SECONDS = 6.0
+_WORK_SECONDS = 8.0
+_SLOW_SECONDS = 30.0
+_WAIT_SECONDS = 60.0
+_WAIT_REMIND_SECONDS = 600.0
+_REMIND_SECONDS = 60.0
+_SLOW_TIMEOUT_SECONDS = 600.0
+"""What may take minutes, such as compilation, is never overdue before this."""
+_SUSPENDED_SECONDS = 5.0
+"""Where nobody looked for this long, the supervisor was suspended, and the nodes may have been with it."""
+_LOOK_SECONDS = 0.5
+_NAMES = 3
+
+# While the run ends.
+_STOP_SAID_SECONDS = 3.0
+_STOP_REMIND_SECONDS = 10.0
+_STOP_SILENT_SECONDS = 15.0
+_STOP_PATIENCE_SECONDS = 2.0
+"""A node that hangs may still notice the stop."""
+
+
+class Overdue(NamedTuple):
+    """A node that is to be treated like one that has died."""
+
+    node: str
+    why: str
+
+
+class _Stall(NamedTuple):
+    """What a node has been doing without progress."""
+
+    text: str
+    seconds: float
+    named_after: float
+    """Seconds after which a user should know."""
+    overdue_after: float
+
+
+@dataclasses.dataclass
+class _Watched:
+    """What is known of a node's present incarnation; times are those of the clock."""
+
+    timeout: float
+    heard: float
+    """When its last heartbeat came, or when it was started."""
+    progressed: float
+    heartbeat: Heartbeat | None = None
+    next_line: float = 0.0
+    """Seconds of stalling after which the next line is said."""
+    named: bool = False
+    next_wait_line: float = -math.inf
+    """The time before which its waiting is not said again: waiting for others may be its usual business."""
+
+
+class ProgressWatchdog:
+    """Watches the heartbeats of nodes.
+
+    Args:
+      say: takes a line that a user should read.
+      clock: monotonic time in seconds.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
+        self._say = say
+        self._clock = clock
+        self._nodes: dict[str, _Watched] = {}
+        self._any_heard = False
+        self._looked = clock()
+        self._next_stop_line = _STOP_SAID_SECONDS
+
+    def began(self, node: str, timeout: float) -> None:
+        """A node was started; what it does itself may take `timeout` seconds."""
+        now = self._clock()
+        self._nodes[node] = _Watched(timeout, heard=now, progressed=now)
+
+    def heard(self, node: str, heartbeat: Heartbeat) -> None:
+        """A heartbeat has come."""
+        watched = self._nodes.get(node)
+        if watched is None:
+            return
+        now, before = self._clock(), watched.heartbeat
+        self._any_heard = True
+        # One that was stopped and goes on has not hung in what it was doing.
+        if heartbeat != before or now - watched.heard > _SILENT_SECONDS:
+            self._progresses(node, watched, now)
+        watched.heard, watched.heartbeat = now, heartbeat
+
+    def ended(self, node: str) -> None:
+        """A node has ended."""
+        self._nodes.pop(node, None)
+
+    def look(self) -> list[Overdue]:
+        """Names the nodes that hang, and gives those that are overdue; call this at least every second."""
+        now = self._clock()
+        if now - self._looked < _LOOK_SECONDS:
+            return []
+        self._forgive_suspension(now)
+        overdue = []
+        lines: dict[str, list[str]] = collections.defaultdict(list)
+        for name, watched in self._nodes.items():
+            stall = self._stall(watched, now)
+            if stall.seconds > stall.overdue_after:
+                overdue.append(Overdue(name, f"{stall.text} for {stall.seconds:.0f} s"))
+            elif stall.seconds > max(stall.named_after, watched.next_line):
+                waits = math.isinf(stall.overdue_after)
+                watched.next_line = stall.seconds + _REMIND_SECONDS
+                if waits and now < watched.next_wait_line:
+                    continue
+                if waits:
+                    watched.next_wait_line = now + _WAIT_REMIND_SECONDS
+                watched.named = not waits
+                limit = "" if waits else f", at most {stall.overdue_after:.0f} s"
+                lines[f"{stall.text} for {stall.seconds:.0f} s{limit}"].append(name)
+        for text, names in lines.items():
+            self._say(f"{_enumerate(names)}: {text}")
+        return overdue
+
+    def look_at_stop(self, nodes: Mapping[str, bool], seconds: float, grace: float) -> list[Overdue]:
+        """Says now and then whom the end of the run waits for, and gives those that need not be waited for.
+
+        Args:
+          nodes: the nodes that were told to end and have not; True for those that have something to keep.
+          seconds: since they were told.
+          grace: seconds that they have.
+        """
+        now = self._clock()
+        self._forgive_suspension(now)
+        overdue = []
+        waiting: dict[str, list[str]] = collections.defaultdict(list)
+        for name, keeps in nodes.items():
+            watched = self._nodes.get(name)
+            if watched is None:
+                continue
+            stall = self._stall(watched, now)
+            silent = watched.heartbeat is not None and now - watched.heard > _STOP_SILENT_SECONDS
+            kind = watched.heartbeat.kind if watched.heartbeat else "slow"
+            useless = not keeps and kind == "work" and stall.seconds > _WORK_SECONDS
+            if seconds > _STOP_PATIENCE_SECONDS and (silent or useless):
+                overdue.append(Overdue(name, f"{stall.text} for {stall.seconds:.0f} s"))
+            else:
+                waiting[stall.text].append(name)
+        if seconds < _STOP_SAID_SECONDS:
+            self._next_stop_line = _STOP_SAID_SECONDS
+        elif seconds >= self._next_stop_line:
+            self._next_stop_line = seconds + _STOP_REMIND_SECONDS
+            for text, names in waiting.items():
+                self._say(f"waiting for {_enumerate(names)}, {text} ({seconds:.0f} s, at most {grace:.0f} s)")
+        return overdue
+
+    def _stall(self, watched: _Watched, now: float) -> _Stall:
+        """What a node has been doing since its last progress."""
+        slow = max(watched.timeout, _SLOW_TIMEOUT_SECONDS)
+        silent = now - watched.heard
+        if watched.heartbeat is None:
+            # Nobody is heard before the forkserver's imports are done.
+            return _Stall("not started", silent, _WORK_SECONDS if self._any_heard else _SLOW_SECONDS, slow)
+        if silent > _SILENT_SECONDS:
+            return _Stall("no heartbeat", silent, _SILENT_SECONDS, watched.timeout)
+        _, activity, kind = watched.heartbeat
+        seconds = now - watched.progressed
+        if kind == "work":
+            return _Stall(activity, seconds, _WORK_SECONDS, watched.timeout)
+        if kind == "slow":
+            return _Stall(activity, seconds, _SLOW_SECONDS, slow)
+        return _Stall(activity, seconds, _WAIT_SECONDS, math.inf)
+
+    def _progresses(self, node: str, watched: _Watched, now: float) -> None:
+        if watched.named:
+            self._say(f"{node}: makes progress again, after {now - min(watched.progressed, watched.heard):.0f} s")
+        watched.progressed, watched.named, watched.next_line = now, False, 0.0
+
+    def _forgive_suspension(self, now: float) -> None:
+        """Takes the time in which the supervisor itself did not run as if it had not been."""
+        suspended = now - self._looked
+        self._looked = now
+        if suspended < _SUSPENDED_SECONDS:
+            return
+        for watched in self._nodes.values():
+            watched.heard = min(now, watched.heard + suspended)
+            watched.progressed = min(now, watched.progressed + suspended)
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    if len(names) <= _NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMES])} and {len(names) - _NAMES} more"
