@@ -97,6 +97,7 @@ def _train(arguments: list[str]) -> int:
         start_forkserver()
     from .display import make_monitor
     from .run import run
+    from .run_summary import describe_end
 
     if known.help:
         return _help(parser, known.agent)
@@ -113,7 +114,7 @@ def _train(arguments: list[str]) -> int:
             print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)
     else:
         with contextlib.suppress(OSError):
-            print(f"The run is over: {outcome.reason}.", flush=True)
+            print(describe_end(outcome, experiment.evaluation_episodes), flush=True)
     return outcome.exit_code
 
 

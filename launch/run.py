@@ -19,6 +19,7 @@ from .experiment import Experiment, Run
 from .launchers.outcome import Monitor, Outcome
 from .program import make_program
 from .run_directory import RunDirectory
+from .run_summary import SummaryMonitor
 from .settings import format_experiment
 from .start_checks import check_begun, check_launcher, check_launcher_can, find_directory_on_host, find_run_directory
 from .storage import Storage, fetch_run, is_url
@@ -68,7 +69,8 @@ def run(
         one_run = Run(experiment, layout, directory)
         module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
         arguments = [] if options is None else [options]
-        return module.run(make_program(one_run), one_run, monitor or LineMonitor(experiment.max_steps), *arguments)
+        summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps))
+        return summary.complete(module.run(make_program(one_run), one_run, summary, *arguments))
 
 
 @contextlib.contextmanager

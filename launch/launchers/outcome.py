@@ -69,6 +69,14 @@ class Outcome:
     failed_node: str | None = None
     error: str | None = None
     """The failed node's traceback, or one line that says what a user can mend."""
+    score: float | None = None
+    """Mean return of the last evaluation: where `max_steps` were done, that of the final policy."""
+    score_std: float | None = None
+    """Standard deviation of the returns of that evaluation."""
+    training_return: float | None = None
+    """Mean return of the last 100 training episodes."""
+    run_directory: str | None = None
+    """Where the run was written: a path, relative to the working directory if it is below, or a URL."""
 
     def reached_limit(self, reason: str) -> None:
         if not self.ended:

@@ -56,8 +56,10 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         steps = rows[-1]["environment_steps"]
         assert 4000 <= steps < 4000 + 16  # One timestep of an actor.
-        assert run.text().splitlines()[-1] == f"The run is over: {steps:,} environment steps are done."
         (final,) = [row for row in rows if "evaluator/final" in row]
+        score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 100 episodes"
+        over = f"The run is over: {steps:,} environment steps are done. Score: {score}. Run directory: {name}"
+        assert run.text().splitlines()[-1] == over
         assert final["evaluator/at_environment_steps"] == steps
         assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
         assert (run_dir / "checkpoints" / "best.npz").exists()
@@ -79,7 +81,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     run.wait_for_steps(3000)
     run.interrupt()
     assert run.wait(timeout=60) == 128 + signal.SIGINT
-    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in run.text()
     assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
     assert run.leftovers() == []

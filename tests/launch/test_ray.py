@@ -101,7 +101,7 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train_on, cluster):
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
-    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in run.text()
     assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
     assert left_behind(cluster, run) == []
@@ -153,7 +153,7 @@ def test_sigterm_while_it_waits_for_room_ends_it_with_143(train_on, cluster):
     run.wait_until(lambda: "waits up to 300 s for room" in run.text(), timeout=100)
     run.process.send_signal(signal.SIGTERM)
     assert run.wait(timeout=60) == 143, run.text()
-    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGTERM."
+    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGTERM. ")
     assert left_behind(cluster, run) == []
 
 
@@ -183,7 +183,7 @@ def test_a_cluster_of_its_own_ends_with_the_run(train):
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
-    assert run.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
     assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
     assert run.leftovers() == []
     assert own_clusters() <= before

@@ -43,7 +43,7 @@ def interrupted(command_run, recipe, tmp_path_factory):
 
 
 def test_ctrl_c_ended_it_with_a_checkpoint_and_left_nothing(interrupted):
-    assert interrupted.text().splitlines()[-1] == "The run is over: stopped by SIGINT."
+    assert interrupted.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in interrupted.text()
     assert len(list((interrupted.run_dir / "checkpoints").glob("0*"))) == 1
     assert interrupted.left == []

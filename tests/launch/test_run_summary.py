@@ -1,0 +1,73 @@
+"""What a user reads at the beginning and at the end of a run."""
+
+import pathlib
+
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.launch.experiment import Experiment, Run
+from callboard.launch.launchers.outcome import Outcome
+from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_summary import SummaryMonitor, describe_end
+
+
+class Screen:
+    def __init__(self):
+        self.said, self.statuses = [], []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def status(self, status):
+        self.statuses.append(status)
+
+
+@pytest.fixture
+def screen():
+    return Screen()
+
+
+@pytest.fixture
+def make_summary(screen, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def make(path=tmp_path / "runs" / "x", url=""):
+        run = Run(Experiment(agent=Impala(), env="CartPole-v1", max_steps=5000), None, RunDirectory(path, url=url))
+        return SummaryMonitor(run, screen)
+
+    return make
+
+
+def test_agent_environment_and_directory_are_shown_once_at_the_beginning(make_summary, screen):
+    summary = make_summary()
+    for steps in (0, 100):
+        summary.status({"environment_steps": steps})
+    assert screen.said == ["impala on CartPole-v1 for 5,000 environment steps, run directory runs/x"]
+    assert len(screen.statuses) == 2
+
+
+def test_the_outcome_has_the_last_scores_even_where_the_last_status_has_none(make_summary):
+    summary = make_summary()
+    summary.status({"evaluator/return": 10.0, "evaluator/return_std": 1.0, "actor/episode_return": 5.0})
+    summary.status({"evaluator/return": 20.0, "evaluator/return_std": 2.0})
+    summary.status({"environment_steps": 5000})
+    outcome = summary.complete(Outcome(reason="5,000 environment steps are done"))
+    assert (outcome.score, outcome.score_std, outcome.training_return) == (20.0, 2.0, 5.0)
+    assert outcome.run_directory == "runs/x"
+    assert describe_end(outcome, 100) == (
+        "The run is over: 5,000 environment steps are done. Score: 20.0 ± 2.0 over 100 episodes. Run directory: runs/x"
+    )
+
+
+def test_a_run_without_evaluations_ends_with_its_training_return(make_summary):
+    summary = make_summary()
+    summary.status({"actor/episode_return": 5.0})
+    outcome = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
+    assert outcome.score is None
+    assert "Not evaluated; mean return of the last training episodes: 5.0. Run" in describe_end(outcome, 100)
+
+
+def test_a_run_elsewhere_is_named_in_full(make_summary):
+    far = make_summary(pathlib.Path("/far/away")).complete(Outcome(reason="over"))
+    assert describe_end(far, 100) == "The run is over: over. Run directory: /far/away"
+    assert make_summary(url="s3://bucket/x").complete(Outcome()).run_directory == "s3://bucket/x"
