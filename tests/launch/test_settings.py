@@ -70,6 +70,15 @@ def test_options_are_merged_into_nested_settings(tmp_path, options, expected):
     assert env_options == {"size": 5, "camera": {"width": 8, "height": 8}}
 
 
+def test_impalas_recipe_for_atari_has_the_papers_optimizer_and_so_have_the_defaults():
+    """Table G.1; that a step is then as large as the paper's stands in `tests/agents/test_impala.py`."""
+    optimizer = dict(optimizer="rmsprop", learning_rate=6e-4, rmsprop_decay=0.99, optimizer_epsilon=0.01)
+    paper = dict(unroll_length=20, batch_size=32, max_gradient_norm=40.0, baseline_cost=0.5, entropy_cost=0.01)
+    for agent in (parse_experiment(None, read_recipe("impala-atari"), []).agent, Impala()):
+        found = dataclasses.asdict(agent)
+        assert {**found, **optimizer, **paper} == found
+
+
 def test_what_is_written_is_read_again(tmp_path):
     experiment = Experiment(
         agent=Impala(hidden_sizes=(8,), reward_clip=1.0), env="CartPole-v1", seed=9, run_dir=tmp_path, stop_return=3.0
