@@ -60,7 +60,7 @@ AGENTS = {
             **SMALL,
             n_step=3,
             stream_size=0,
-            learning_rate=0.1,
+            learning_rate=1.0,
             learning_rate_decay=False,
             max_gradient_norm=CLIPPED_TO,
             target_update_period=1,
