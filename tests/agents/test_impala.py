@@ -104,9 +104,17 @@ class GymScript(gymnasium.Env):
         return self._script.observation, reward, terminated, truncated, {}
 
 
+class WithoutFinal(SyncVectorEnv):
+    """Loses the observations that end episodes where it resets in the same step."""
+
+    def step(self, actions):
+        *outcome, info = super().step(actions)
+        return (*outcome, {key: value for key, value in info.items() if not key.endswith("final_obs")})
+
+
 def vector(scripts, mode):
     makers = [functools.partial(GymScript, endings) for endings in scripts]
-    return GymnasiumVectorBatch(SyncVectorEnv(makers, autoreset_mode=mode), range(len(scripts)))
+    return GymnasiumVectorBatch(WithoutFinal(makers, autoreset_mode=mode), range(len(scripts)))
 
 
 INTERFACES = {
