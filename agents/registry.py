@@ -3,9 +3,9 @@
 import dataclasses
 import difflib
 import importlib
-import sys
 
 from ..data import CallboardError
+from ..named_objects import refuse_standard_library
 from .agent import Agent
 from .declared_settings import declared_settings
 
@@ -25,8 +25,7 @@ def agent_class(name: str) -> type[Agent]:
       CallboardError: if there is none, with the nearest name that there is.
     """
     module_name, _, class_name = _path(name).partition(":")
-    if module_name.partition(".")[0] in sys.stdlib_module_names:
-        raise CallboardError(f"agent {name!r} is in the standard library of Python, which has no agents")
+    refuse_standard_library(f"agent {name!r}", module_name)
     try:
         module = importlib.import_module(module_name)
     except (ImportError, ValueError, TypeError) as error:  # The last two: no module's name, such as ":A" or ".a:B".

@@ -2,7 +2,7 @@
 
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
-from .factory import evaluation_options, has_unseen_levels, make, spec
+from .factory import check, evaluation_options, has_unseen_levels, make, spec
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .names import names
 from .seeding import environment_seeds
@@ -12,6 +12,7 @@ __all__ = [
     "DmEnvBatch",
     "GymnasiumBatch",
     "GymnasiumVectorBatch",
+    "check",
     "environment_seeds",
     "evaluation_options",
     "has_unseen_levels",

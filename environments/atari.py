@@ -1,5 +1,6 @@
 """Atari games by Gymnasium's ids (`ALE/Breakout-v5`), preprocessed as is usual and not stacked."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,20 @@ def make_atari(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[
     Raises:
         CallboardError: an unknown game or option, or ale-py is missing.
     """
+    game = check_atari(id, options)
+    check_seeds(batch_size, seeds)
+    return AtariBatch(id, game, seeds, read_options(id, options, AtariOptions))
+
+
+def atari_ids() -> list[str]:
+    """The ids of all games, such as `ALE/Breakout-v5`; none where ale-py is missing."""
+    with contextlib.suppress(ImportError):
+        import ale_py  # noqa: F401  Registers its ids with Gymnasium.
+    return [id for id in gymnasium.registry if id.startswith(_NAMESPACE)]
+
+
+def check_atari(id: str, options: Mapping[str, Any]) -> str:
+    """The game of that id as ALE calls it; a wrong id and wrong options are refused.  Nothing is made."""
     with needs_package(id, "ale-py", "callboard[atari]"):
         import ale_py  # Registers its ids with Gymnasium.
         import ale_py.vector_env  # noqa: F401
@@ -78,8 +93,8 @@ def make_atari(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[
     short = id.removeprefix(_NAMESPACE)
     if short == id or short not in games:
         raise unknown_environment(id, games, "give an id of ale-py, such as 'ALE/Breakout-v5'", _NAMESPACE)
-    check_seeds(batch_size, seeds)
-    return AtariBatch(id, games[short], seeds, read_options(id, options, AtariOptions))
+    read_options(id, options, AtariOptions)
+    return games[short]
 
 
 class AtariBatch(BatchedEnvironment):

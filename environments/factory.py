@@ -4,29 +4,27 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import tree
 
 from ..data import CallboardError, Nest
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds
-from .gymnasium_registry import make_gymnasium
-from .python_factory import make_from_factory
 
-Maker = Callable[[str, int, Sequence[int], Mapping[str, Any]], BatchedEnvironment]
-"""Makes a batch from (the name without its scheme, batch size, seeds, options)."""
-
-# What a name begins with -> the function that makes it: `scheme:rest`, which hands over the rest, and `namespace/...`,
-# which hands over the whole name.  As text, so that a library is imported only where it is asked for.
-_MAKERS: Mapping[str, str] = MappingProxyType(
+# What a name begins with -> the module and the ending of its functions `make_...` and `check_...`: `scheme:rest`, of
+# which they take the rest, and `namespace/...`, of which they take the whole name.  As text, so that a library is
+# imported only where it is asked for.
+_MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "gymnasium:": ".gymnasium_registry:make_gymnasium",
-        "procgen:": ".procgen:make_procgen",
-        "ale/": ".atari:make_atari",
-        "minatar/": ".minatar:make_minatar",
+        "gymnasium:": (".gymnasium_registry", "gymnasium"),
+        "procgen:": (".procgen", "procgen"),
+        "ale/": (".atari", "atari"),
+        "minatar/": (".minatar", "minatar"),
     }
 )
+_FACTORY = (".python_factory", "factory")
+_GYMNASIUM = (".gymnasium_registry", "gymnasium")
 
 # Options that change what is learnt from, and not what is played for.
 _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -47,7 +45,7 @@ def make(
             id for what Gymnasium itself makes of it.
         batch_size: the number of environments, 1 or more.
         seeds: one to each environment, each 0 or more.
-        options: what the environment takes besides; see `make_gymnasium`, `make_from_factory`, `AtariOptions`,
+        options: what the environment takes besides; see `make_gymnasium`, `make_factory`, `AtariOptions`,
             `MinAtarOptions` and `ProcgenOptions`.
 
     Raises:
@@ -56,7 +54,7 @@ def make(
         ValueError: not one seed to each environment.
     """
     check_seeds(batch_size, seeds)
-    maker, rest = _resolve(name)
+    maker, rest = _resolve(name, "make")
     environment = maker(rest, batch_size, seeds, dict(options or {}))
     try:
         _check_observation(name, environment.spec.observation)
@@ -64,6 +62,16 @@ def make(
         environment.close()
         raise
     return environment
+
+
+def check(name: str, options: Mapping[str, Any] | None = None) -> None:
+    """Refuses a name or options that are wrong, as far as that is known without making an environment.
+
+    Raises:
+        CallboardError: as `make`.
+    """
+    checker, rest = _resolve(name, "check")
+    checker(rest, dict(options or {}))
 
 
 def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:
@@ -106,16 +114,21 @@ def _check_observation(name: str, observation: Nest) -> None:
             )
 
 
-def _resolve(name: str) -> tuple[Maker, str]:
+def _resolve(name: str, what: Literal["make", "check"]) -> tuple[Callable[..., Any], str]:
+    if not isinstance(name, str):
+        raise CallboardError(
+            f"an environment is named by text, such as 'CartPole-v1', not by a {type(name).__name__}: put the function "
+            "that makes it in a module and name it as 'package.module:function'"
+        )
     beginning = _beginning(name)
+    (module, ending), rest = _GYMNASIUM, name
     if beginning in _MAKERS:
-        module, _, function = _MAKERS[beginning].partition(":")
+        module, ending = _MAKERS[beginning]
         rest = name[len(beginning) :] if beginning.endswith(":") else name
-        return getattr(importlib.import_module(module, __package__), function), rest
     # `module:Id-v0` is Gymnasium's own way to import a module that registers ids; no function has such a name.
-    if ":" in name and name.partition(":")[2].isidentifier():
-        return make_from_factory, name
-    return make_gymnasium, name
+    elif ":" in name and name.partition(":")[2].isidentifier():
+        module, ending = _FACTORY
+    return getattr(importlib.import_module(module, __package__), f"{what}_{ending}"), rest
 
 
 def _beginning(name: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,11 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
 from ..data import CallboardError
+from .atari import atari_ids
 from .batched import BatchedEnvironment
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_mode
-from .user_errors import import_module, keywords, unknown_environment, user_errors
+from .procgen import GAMES as PROCGEN_GAMES
+from .user_errors import import_module, keywords, unknown_environment, unknown_option, user_errors
 
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
@@ -33,15 +36,11 @@ def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapp
         CallboardError: an unknown id, an option that the environment does not take, no vector form where one is asked
             for, a package that is missing, a space that is not supported.
     """
+    spec = check_gymnasium(id, options)
     own_options = dict(options)
     vectorized = own_options.pop("vectorized", "auto")
-    if not (isinstance(vectorized, bool) or vectorized == "auto"):
-        raise CallboardError(f"environment {id!r}: 'vectorized' is {vectorized!r}, it must be true, false or 'auto'")
-    spec = _find(id)
     vector = None
     if vectorized is True:
-        if spec.vector_entry_point is None:
-            raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
         vector = _make_vector(id, spec, batch_size, own_options)
     elif vectorized == "auto" and spec.vector_entry_point is not None:
         vector = _equal_vector(id, spec, batch_size, own_options)
@@ -58,6 +57,35 @@ def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapp
             batch = GymnasiumBatch(environments, seeds)
         opened.pop_all()
         return batch
+
+
+def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
+    """The registered environment of that id; options that cannot be right are refused.  Nothing is made."""
+    vectorized = options.get("vectorized", "auto")
+    if not (isinstance(vectorized, bool) or vectorized == "auto"):
+        raise CallboardError(f"environment {id!r}: 'vectorized' is {vectorized!r}, it must be true, false or 'auto'")
+    spec = _find(id)
+    if vectorized is True and spec.vector_entry_point is None:
+        raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
+    limit = options.get("max_episode_steps")
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    if limit is not None and not (is_number and (limit >= 1 or limit == -1)):
+        raise CallboardError(
+            f"environment {id!r}: 'max_episode_steps' is {limit!r}, it must be a whole number of 1 or more, or -1 for "
+            "no limit"
+        )
+    render_mode = options.get("render_mode")
+    if not isinstance(render_mode, str | None):
+        raise CallboardError(f"environment {id!r}: 'render_mode' is {render_mode!r}, it must be text")
+    if options and vectorized is not True:
+        # Where a package is missing, the environment says so when it is made.
+        with contextlib.suppress(ImportError, gymnasium.error.Error):
+            named, takes_others = keywords(_creator(spec.entry_point))
+            taken = [*named, "max_episode_steps", "vectorized"]
+            for key in options:
+                if not takes_others and key not in (*taken, "disable_env_checker"):
+                    raise unknown_option(id, key, taken)
+    return spec
 
 
 def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
@@ -93,7 +121,21 @@ def _find(id: str) -> EnvSpec:
     try:
         return gymnasium.spec(registered)
     except gymnasium.error.Error as error:
-        raise unknown_environment(id, gymnasium.registry, _OTHERWISE) from error
+        raise _unknown(id) from error
+
+
+def _unknown(id: str) -> CallboardError:
+    """The error for an id that is not registered, with the name that other libraries have given to what is here."""
+    game = re.fullmatch(r"(?:procgen[:/-])*(?:procgen-)?(\w+?)(?:-v\d+)?", id)
+    if game and "procgen" in id and game[1] in PROCGEN_GAMES:
+        return CallboardError(f"unknown environment {id!r}: did you mean 'procgen:{game[1]}'?")
+    old = re.fullmatch(r"(?:ALE/)?(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)?(?:-v\d+)?", id)
+    if old and f"ALE/{old[1]}-v5" in atari_ids():
+        return CallboardError(f"unknown environment {id!r}: did you mean 'ALE/{old[1]}-v5'?")
+    otherwise = _OTHERWISE
+    if "/" in id and ":" not in id:
+        otherwise = f"if a module of yours registers it, write 'your_module:{id}'"
+    return unknown_environment(id, gymnasium.registry, otherwise)
 
 
 def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv:

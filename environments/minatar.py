@@ -53,16 +53,26 @@ def make_minatar(id: str, batch_size: int, seeds: Sequence[int], options: Mappin
     Raises:
         CallboardError: an unknown game or option, or minatar is missing.
     """
-    short = id.removeprefix(NAMESPACE)
-    if short == id or short not in IDS:
-        raise unknown_environment(id, IDS, f"the games are {', '.join(IDS)}", NAMESPACE)
+    settings = check_minatar(id, options)
     check_seeds(batch_size, seeds)
-    game, minimal = IDS[short]
-    settings = read_options(id, options, MinAtarOptions)
+    game, minimal = IDS[id.removeprefix(NAMESPACE)]
     with needs_package(id, "minatar", "callboard[atari]"):
         create = _load(game)
     games = [create(ramping=settings.difficulty_ramping) for _ in range(batch_size)]
     return MinAtarBatch(games, seeds, minimal, settings)
+
+
+def minatar_ids() -> list[str]:
+    """The ids of all games, such as `MinAtar/Breakout-v1`."""
+    return [NAMESPACE + short for short in IDS]
+
+
+def check_minatar(id: str, options: Mapping[str, Any]) -> MinAtarOptions:
+    """The options of a game; a wrong id and wrong options are refused.  Nothing is made."""
+    short = id.removeprefix(NAMESPACE)
+    if short == id or short not in IDS:
+        raise unknown_environment(id, IDS, f"the games are {', '.join(IDS)}", NAMESPACE)
+    return read_options(id, options, MinAtarOptions)
 
 
 class MinAtarBatch(BatchedEnvironment):

@@ -1,6 +1,7 @@
 """The games of Procgen (Cobbe et al. 2020), `procgen:coinrun`: a batch of them in one native environment."""
 
 import dataclasses
+import re
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -92,17 +93,27 @@ def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapp
         CallboardError: an unknown game or option, a mode that the game does not have, or procgen is missing.
     """
     name = f"procgen:{game}"
-    if game not in GAMES:
-        raise unknown_environment(name, GAMES, f"the games are {', '.join(GAMES)}", "procgen:")
+    settings = check_procgen(game, options)
     check_seeds(batch_size, seeds)
+    with needs_package(name, "procgen", "procgen==0.10.7"):
+        return ProcgenBatch(game, seeds, settings)
+
+
+def check_procgen(game: str, options: Mapping[str, Any]) -> ProcgenOptions:
+    """The options of a game; a wrong name and wrong options are refused.  Nothing is made."""
+    name = f"procgen:{game}"
+    if game not in GAMES:
+        # Procgen's own Gym ids are `procgen:procgen-coinrun-v0`.
+        meant = f"procgen:{re.sub('^procgen-|-v[0-9]+$', '', game)}"
+        error = unknown_environment(meant, GAMES, f"the games are {', '.join(GAMES)}", "procgen:")
+        raise CallboardError(str(error).replace(repr(meant), repr(name), 1))
     settings = read_options(name, options, ProcgenOptions)
     if game not in _MODE_GAMES.get(settings.distribution_mode, GAMES):
         modes = ["easy", "hard", *(mode for mode, games in _MODE_GAMES.items() if game in games)]
         raise CallboardError(
             f"environment {name!r} has no 'distribution_mode' {settings.distribution_mode!r}: it has {', '.join(modes)}"
         )
-    with needs_package(name, "procgen", "procgen==0.10.7"):
-        return ProcgenBatch(game, seeds, settings)
+    return settings
 
 
 class ProcgenBatch(BatchedEnvironment):

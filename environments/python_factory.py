@@ -10,18 +10,17 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from ..data import CallboardError
+from ..named_objects import refuse_standard_library
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
-from .user_errors import import_module, keywords, user_errors
+from .user_errors import import_module, keywords, unknown_option, user_errors
 
 # Arguments that a factory may take, and that are ours to give.
 _GIVEN = ("seed", "seeds", "batch_size")
 
 
-def make_from_factory(
-    name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]
-) -> BatchedEnvironment:
+def make_factory(name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
     """A batch of what the function `factory` in `package.module` makes.
 
     The factory gives a single `dm_env.Environment` or `gymnasium.Env`, and is called once for each environment of the
@@ -39,12 +38,9 @@ def make_from_factory(
         CallboardError: no such module or function, an option that the factory does not take or that is missing, or a
             result that is no environment or does not have `batch_size` of them.
     """
-    create = _load(name)
+    create = check_factory(name, options)
     named, _ = keywords(create)
     given = [key for key in _GIVEN if key in named]
-    for key in _GIVEN:
-        if key in options:
-            raise CallboardError(f"environment {name!r}: option {key!r} is given by Callboard, leave it out")
 
     def call(index: int) -> Any:
         values = {"seed": int(seeds[index]), "seeds": [int(seed) for seed in seeds], "batch_size": batch_size}
@@ -83,11 +79,24 @@ def make_from_factory(
         return batch
 
 
+def check_factory(name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of that name, which was imported and not called; options that it does not take are refused."""
+    create = _load(name)
+    named, takes_others = keywords(create)
+    for key in options:
+        if key in _GIVEN:
+            raise CallboardError(f"environment {name!r}: option {key!r} is given by Callboard, leave it out")
+        if key not in named and not takes_others:
+            raise unknown_option(name, key, (taken for taken in named if taken not in _GIVEN))
+    return create
+
+
 def _load(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     create = getattr(import_module(name, module_name), attribute, None)
     if not callable(create):
         raise CallboardError(f"unknown environment {name!r}: {module_name!r} has no function {attribute!r}")
+    refuse_standard_library(f"environment {name!r}", module_name, create)
     return create
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 
 from ..data import CallboardError
+from ..named_objects import refuse_standard_library
 
 
 def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -32,8 +33,13 @@ def import_module(name: str, module: str) -> ModuleType:
         CallboardError: there is no such module, or one that it imports is missing.  Other errors of the module are its
             author's to see, with their traceback.
     """
+    refuse_standard_library(f"environment {name!r}", module)
     try:
         return importlib.import_module(module)
+    except (ValueError, TypeError) as error:
+        if module and not module.startswith("."):
+            raise
+        raise CallboardError(f"unknown environment {name!r}: {module!r} is no module's name") from error
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             reason = f"there is no module {error.name!r} on the Python path"
@@ -61,6 +67,12 @@ def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginni
     close = nearest(rest, known)
     right = f"did you mean {beginning + close!r}?" if close else otherwise
     return CallboardError(f"unknown environment {name!r}: {right}")
+
+
+def unknown_option(name: str, option: str, taken: Iterable[str]) -> CallboardError:
+    """The error for an option that the environment `name`, which takes those of `taken`, does not take."""
+    listed = ", ".join(sorted(set(taken)))
+    return CallboardError(f"environment {name!r} has no option {option!r}: it takes {listed or 'none'}")
 
 
 @contextlib.contextmanager
@@ -99,8 +111,6 @@ def user_errors(name: str, options: Mapping[str, Any], taken: Callable[[], Itera
         found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if found is None or found[1] not in options:
             raise
-        listed = ", ".join(sorted(set(taken())))
-        known = f"it takes {listed}" if listed else "it takes none"
-        raise CallboardError(f"environment {name!r} has no option {found[1]!r}: {known}") from error
+        raise unknown_option(name, found[1], taken()) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise CallboardError(f"environment {name!r} cannot be made: {' '.join(str(error).split())}") from error

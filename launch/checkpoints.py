@@ -8,7 +8,6 @@ damaged checkpoint is renamed to `damaged-...`, and the one before it takes its 
 import json
 import logging
 import pathlib
-import re
 import time
 import zipfile
 import zlib
@@ -30,10 +29,9 @@ from ..atomic_files import (
 from ..data import CallboardError
 from ..manifest import MANIFEST, damage, write_manifest
 from .file_errors import file_error
-from .run_directory import RunDirectory
+from .run_directory import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name
 
 _KEEP = 2
-_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 _logger = logging.getLogger(__name__)
 
 
@@ -201,15 +199,12 @@ class Checkpoints:
 
     def _new_path(self, step: int) -> pathlib.Path:
         """Where the next checkpoint of a step goes: none is replaced, since two renames would not be one step."""
-        numbers = [match for path in self._all() if (match := _NAME.fullmatch(path.name)) and int(match[1]) == step]
+        numbers = [
+            match for path in self._all() if (match := CHECKPOINT_NAME.fullmatch(path.name)) and int(match[1]) == step
+        ]
         if not numbers:
             return self._directory / f"{step:012d}"
         return self._directory / f"{step:012d}.{max(int(match[2] or 0) for match in numbers) + 1:03d}"
-
-
-def is_checkpoint_name(name: str) -> bool:
-    """Whether a directory of this name in `checkpoints` is a checkpoint, and not a draft or a damaged one."""
-    return _NAME.fullmatch(name) is not None
 
 
 def step_of(checkpoint: pathlib.Path) -> int:

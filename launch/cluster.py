@@ -16,26 +16,32 @@ The coordinator runs beside the first learner, with whom it shares the checkpoin
 addresses from the file, so that no service has to hand them out.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import ipaddress
+import math
+import os
 import pathlib
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import launchpad as lp
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ..data import CallboardError
 from .experiment import Experiment
-from .launchers.addresses import addresses_of
-from .program import nodes_of
+from .setting_types import shown
+from .yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    # A cluster file is read and refused before TensorFlow is imported.
+    import launchpad as lp
 
 _PLACED = ("learner", "replay", "actor", "evaluator", "inference")
 _KEYS = ("hosts", "ports", *_PLACED, "coordinator", "patience")
 _COUNTS = {"learner": "learners", "replay": "replay_shards", "actor": "actors"}
 _PATIENCE_SECONDS = 600.0
+_MOST_NODES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +129,9 @@ class Cluster:
         Raises:
           CallboardError: a host has not enough ports.
         """
+        from .launchers.addresses import addresses_of
+        from .program import nodes_of
+
         # Hosts with one address, on one machine, share its ports.
         used = {address: 0 for address in self.hosts.values()}
         used[self.hosts[self.first]] = 1
@@ -156,12 +165,9 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     Raises:
       CallboardError: what is wrong with it, and what would be right.
     """
-    if not path.exists():
-        raise CallboardError(f"there is no cluster file {path}")
-    try:
-        content = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise CallboardError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if "\0" in str(path) or not os.path.lexists(path):
+        raise CallboardError(f"there is no cluster file {str(path)!r}")
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise CallboardError(f"{path} must hold hosts, ports, learner, replay and actor")
     for key in content:
@@ -173,7 +179,11 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     hosts = content["hosts"]
     if not isinstance(hosts, dict) or not all(isinstance(address, str) for address in hosts.values()):
         raise CallboardError(f"{path}: hosts must be names with addresses, such as `gpu-0: 10.0.0.1`")
-    hosts = {str(name): address for name, address in hosts.items()}
+    for name, address in hosts.items():
+        if not name or not _is_address(address):
+            raise CallboardError(
+                f"{path}: the address of host {name!r} must be an IP address or the name of a machine, not {address!r}"
+            )
     placement = {label: _placed(path, label, content.get(label), hosts) for label in _PLACED}
     if len(placement["evaluator"]) > 1:
         raise CallboardError(f"{path}: there is one evaluator at most, not {len(placement['evaluator'])}")
@@ -183,15 +193,15 @@ def read_cluster(path: pathlib.Path) -> Cluster:
             f"{path}: the coordinator runs beside the first learner, on {placement['learner'][0]}: leave it out"
         )
     patience = content.get("patience", _PATIENCE_SECONDS)
-    if isinstance(patience, bool) or not isinstance(patience, (int, float)) or patience <= 0:
+    if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 < patience < math.inf:
         raise CallboardError(f"{path}: patience must be seconds, not {patience!r}")
     return Cluster(path, hosts, _ports(path, content["ports"]), placement, float(patience))
 
 
 def _ports(path: pathlib.Path, setting: Any) -> range:
-    found = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", str(setting))
+    found = re.fullmatch(r"\s*([0-9]{1,5})\s*-\s*([0-9]{1,5})\s*", str(setting))
     if isinstance(setting, list) and len(setting) == 2:
-        found = re.fullmatch(r"(\d+)-(\d+)", f"{setting[0]}-{setting[1]}")
+        found = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", f"{setting[0]}-{setting[1]}")
     first, last = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1024 <= first <= last <= 65535:
         raise CallboardError(f"{path}: ports must be a range between 1024 and 65535, such as 20000-20099")
@@ -208,8 +218,10 @@ def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, st
         placed = [str(host) for host in setting]
     elif isinstance(setting, dict):
         for host, count in setting.items():
-            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                raise CallboardError(f"{path}: {label} at {host} must be a number of nodes, not {count!r}")
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_NODES:
+                raise CallboardError(
+                    f"{path}: {label} at {host} must be a number of nodes up to {_MOST_NODES:,}, not {shown(count)}"
+                )
         placed = [str(host) for host, count in setting.items() for _ in range(count)]
         if not placed:
             raise CallboardError(f"{path}: {label} is placed nowhere")
@@ -219,6 +231,17 @@ def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, st
         if host not in hosts:
             raise CallboardError(f"{path}: {label} is placed on {host!r}, which is not among hosts: {', '.join(hosts)}")
     return placed
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text may be an IP address, or a name: the last part of a name is not all digits (RFC 3696)."""
+    try:
+        ipaddress.ip_address(text)
+        return True
+    except ValueError:
+        parts = text.removesuffix(".").split(".")
+        named = all(re.fullmatch(r"[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?", part) for part in parts)
+        return named and len(text) <= 253 and not parts[-1].isdigit()
 
 
 def _joined(address: str, port: int) -> str:

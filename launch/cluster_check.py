@@ -4,7 +4,6 @@ Each host listens at one of its ports and calls those of the others.  Who is cal
 itself, so that after a moment every host knows of all of them.  The answers are JSON: nothing that comes is run.
 """
 
-import argparse
 import itertools
 import json
 import pathlib
@@ -18,6 +17,7 @@ from rich.table import Table
 
 from ..data import CallboardError
 from .cluster import Cluster, read_cluster
+from .command_parser import CommandParser
 
 _DIAL_SECONDS = 2.0
 _POLL_SECONDS = 0.5
@@ -28,7 +28,7 @@ _UNKNOWN = "?"
 
 def cluster_command(arguments: list[str]) -> int:
     """Runs `callboard cluster ...`; gives 0 where every host reaches every other."""
-    parser = argparse.ArgumentParser("callboard cluster", description="Looks at the hosts of a cluster file.")
+    parser = CommandParser("callboard cluster", description="Looks at the hosts of a cluster file.")
     parser.add_argument("what", choices=("check",), help="who can reach whom; start it on all hosts")
     parser.add_argument("file", type=pathlib.Path, help="the cluster file")
     parser.add_argument("--host", required=True, help="the name of this host in it")

@@ -14,8 +14,12 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.table import Table
 
+from .. import environments
 from ..data import CallboardError
+from .command_parser import CommandParser
 from .launchers.forkserver import start_forkserver, stop_forkserver
+from .settings import Settings, format_help, nearest, parse_settings, read_recipe, read_settings, recipe_names
+from .storage import is_url, local_copy
 
 _USAGE = """\
 usage: callboard COMMAND ...
@@ -38,14 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, 2 where the user has to mend something first."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # `my_module:MyAgent` is looked for where the user stands.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    # `my_module:MyAgent` is looked for where the user stands, but last: a file there, which may have come with a run
+    # of somebody else's, does not take the place of a library.
+    with contextlib.suppress(OSError):
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
     commands = {
         "train": _train,
         "evaluate": _evaluate,
         "export": _export,
-        "cluster": _cluster,
+        "cluster": _check_cluster,
         "graph": _graph,
         "tune": _tune,
         "list": _list,
@@ -56,8 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         if arguments[0] not in commands:
-            from .settings import nearest
-
             near = nearest(arguments[0], commands)
             raise CallboardError(
                 f"unknown command {arguments[0]!r}: "
@@ -90,22 +94,40 @@ def _train(arguments: list[str]) -> int:
     on_ray.add_argument("--ray-strategy", help="how nodes are placed: PACK (default), SPREAD, ...")
     on_ray.add_argument("--ray-wait", type=int, help="seconds to wait for room, 60 by default")
     known, options = _parse_agent(parser, arguments)
-    if known.private_network and not known.help:
+    if known.help:
+        return _help(parser, known.agent)
+    if known.private_network:
         _begin_in_private_network(known.launcher, arguments)
-    if known.launcher in ("processes", "hosts") and not known.help:
-        # While this process reads the settings, another one already imports TensorFlow.
+    from . import start_checks
+
+    # All of this without TensorFlow: a mistake is said at once.
+    start_checks.check_launcher(known.launcher)
+    settings = _settings(known, options, known.resume)
+    experiment = settings.without_agent()
+    cluster, ray = _cluster(known, experiment, options), _ray_options(known)
+    if cluster is not None:
+        experiment = cluster.fit(experiment)
+    start_checks.check_launcher_can(known.launcher, experiment)
+    experiment.check_numbers()
+    if known.launcher != "hosts" and not is_url(experiment.run_dir):
+        start_checks.find_run_directory(experiment, known.resume, known.agent or settings.agent)
+    if known.launcher in ("processes", "hosts"):
+        # While this process looks at the environment, another one already imports TensorFlow.
         start_forkserver()
+    environments.check(experiment.env, experiment.env_options)
     from .display import make_monitor
     from .run import run
     from .run_summary import describe_end
 
-    if known.help:
-        return _help(parser, known.agent)
-    experiment = _experiment(known, options, resume=known.resume)
-    hosts, ray = _hosts_options(known, experiment, options), _ray_options(known)
+    experiment = settings.experiment()
+    launcher_options = ray
+    if cluster is not None:
+        from .launchers.hosts import HostsOptions
+
+        launcher_options = HostsOptions(cluster, known.host, known.allow_public)
     monitor = make_monitor(experiment.max_steps)
     try:
-        outcome = run(experiment, known.launcher, monitor, known.resume, hosts or ray)
+        outcome = run(experiment, known.launcher, monitor, known.resume, launcher_options)
     finally:
         monitor.close()
     if outcome.failed_node is not None:
@@ -129,20 +151,20 @@ def _begin_in_private_network(launcher: str, arguments: list[str]) -> NoReturn:
     begin_again(["train", *arguments])
 
 
-def _hosts_options(known: argparse.Namespace, experiment: Any, options: list[str]) -> Any:
-    """What the hosts launcher must know; None for the others, which take none of it."""
-    names = ("cluster", "host", "allow_public")
+def _cluster(known: argparse.Namespace, experiment: Any, options: list[str]) -> Any:
+    """The cluster file of the hosts launcher; None for the others, which take none."""
     if known.launcher != "hosts":
-        return _refuse_options(known, names, "hosts")
+        return _refuse_options(known, ("cluster", "host", "allow_public"), "hosts")
     if known.cluster is None or known.host is None:
         raise CallboardError("--launcher hosts needs the cluster file and this host's name in it: --cluster, --host")
     from .cluster import read_cluster
-    from .launchers.hosts import HostsOptions
 
-    hosts = HostsOptions(read_cluster(known.cluster), known.host, known.allow_public)
-    hosts.check()
-    hosts.cluster.fit(experiment, given=[name[2:].replace("-", "_") for name, _ in _pairs(options)])
-    return hosts
+    cluster = read_cluster(known.cluster)
+    cluster.check_host(known.host)
+    if not known.allow_public:
+        cluster.check_addresses()
+    cluster.fit(experiment, given=[name[2:].replace("-", "_") for name, _ in _pairs(options)])
+    return cluster
 
 
 def _ray_options(known: argparse.Namespace) -> Any:
@@ -150,7 +172,7 @@ def _ray_options(known: argparse.Namespace) -> Any:
     names = ("ray_address", "ray_cpus", "ray_strategy", "ray_wait")
     if known.launcher != "ray":
         return _refuse_options(known, names, "ray")
-    from .launchers.ray import RayOptions
+    from .launchers.ray_options import RayOptions
 
     return RayOptions.parse(*(getattr(known, name) for name in names))
 
@@ -162,7 +184,7 @@ def _refuse_options(known: argparse.Namespace, names: Sequence[str], launcher: s
 
 
 def _evaluate(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("callboard evaluate", description="Plays with the policy of a run.")
+    parser = CommandParser("callboard evaluate", description="Plays with the policy of a run.")
     parser.add_argument("run", help="the run directory, a path or a URL")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
@@ -171,11 +193,9 @@ def _evaluate(arguments: list[str]) -> int:
     known = parser.parse_args(arguments)
     if known.episodes < 1:
         raise CallboardError(f"--episodes must be at least 1, not {known.episodes}")
+    experiment = _checked_run(known.run)
     from .evaluation import evaluate_run
-    from .settings import read_experiment
-    from .storage import local_copy
 
-    experiment = read_experiment(known.run)
     with local_copy(known.run) as directory:
         result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, known.video)
     policy, video = (
@@ -206,16 +226,14 @@ def _evaluate(arguments: list[str]) -> int:
 
 
 def _export(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("callboard export", description="Writes the policy of a run as a SavedModel.")
+    parser = CommandParser("callboard export", description="Writes the policy of a run as a SavedModel.")
     parser.add_argument("run", help="the run directory, a path or a URL")
     parser.add_argument("directory", type=pathlib.Path, help="of the SavedModel, new or empty")
     parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
     known = parser.parse_args(arguments)
+    experiment = _checked_run(known.run)
     from .export import export_run
-    from .settings import read_experiment
-    from .storage import local_copy
 
-    experiment = read_experiment(known.run)
     with local_copy(known.run) as directory:
         exported = export_run(experiment, directory, known.directory, known.checkpoint)
     print(f"{known.run}/{exported.policy.relative_to(directory.path)} is now the SavedModel {known.directory}")
@@ -225,7 +243,7 @@ def _export(arguments: list[str]) -> int:
     return 0
 
 
-def _cluster(arguments: list[str]) -> int:
+def _check_cluster(arguments: list[str]) -> int:
     from .cluster_check import cluster_command
 
     return cluster_command(arguments)
@@ -236,11 +254,14 @@ def _graph(arguments: list[str]) -> int:
     known, options = _parse_agent(parser, arguments)
     if known.help:
         return _help(parser, known.agent)
+    settings = _settings(known, options)
+    settings.without_agent().check_numbers()
+    environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
     from .experiment import Run
     from .program import describe_graph, make_program
     from .run_directory import RunDirectory
 
-    experiment = _experiment(known, options)
+    experiment = settings.experiment()
     # The learner's devices may be those of another machine.
     run = Run(experiment, experiment.check(learners_here=0), RunDirectory(pathlib.Path("runs")))
     print(describe_graph(make_program(run)))
@@ -254,7 +275,7 @@ def _tune(arguments: list[str]) -> int:
 
 
 def _list(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("callboard list", description="Lists what there is.")
+    parser = CommandParser("callboard list", description="Lists what there is.")
     parser.add_argument("what", choices=("agents", "environments", "recipes"))
     parser.add_argument("--json", action="store_true", help="print JSON")
     known = parser.parse_args(arguments)
@@ -263,19 +284,15 @@ def _list(arguments: list[str]) -> int:
 
         names = sorted(AGENTS)
     elif known.what == "environments":
-        from .. import environments
-
         names = environments.names()
     else:
-        from .settings import recipe_names
-
         names = recipe_names()
     print(json.dumps(names) if known.json else "\n".join(names))
     return 0
 
 
 def _doctor(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("callboard doctor", description="Checks this machine and installation.")
+    parser = CommandParser("callboard doctor", description="Checks this machine and installation.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     known = parser.parse_args(arguments)
     from .doctor import examine
@@ -291,13 +308,20 @@ def _doctor(arguments: list[str]) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _agent_parser(command: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _checked_run(run: str) -> Any:
+    """The experiment of a run directory; what is wrong with it is said before TensorFlow is imported."""
+    settings = read_settings(run)
+    settings.without_agent().check_numbers()
+    environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
+    return settings.experiment()
+
+
+def _agent_parser(command: str, description: str) -> CommandParser:
+    parser = CommandParser(
         f"callboard {command}",
         usage=f"callboard {command} [AGENT] [--recipe NAME] [options]",
         description=f"{description}  AGENT is an agent's name, or package.module:Class; a recipe may name it instead.",
         add_help=False,
-        allow_abbrev=False,
     )
     parser.add_argument("--recipe", help="name of a recipe, or path of a YAML file")
     parser.add_argument("-h", "--help", action="store_true", help="show this help")
@@ -312,16 +336,20 @@ def _parse_agent(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple
     return known, options
 
 
-def _experiment(known: argparse.Namespace, options: list[str], resume: bool = False) -> Any:
-    from .settings import parse_experiment, read_experiment, read_recipe
-
+def _settings(known: argparse.Namespace, options: list[str], resume: bool = False) -> Settings:
     if resume:
-        run_dir = next((value for name, value in _pairs(options) if name == "--run-dir"), None)
+        run_dir = next((value for name, value in reversed(_pairs(options)) if name == "--run-dir"), None)
         if run_dir is None:
             raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
-        return read_experiment(run_dir, options)
-    recipe = read_recipe(known.recipe) if known.recipe else {}
-    return parse_experiment(known.agent, recipe, options)
+        if known.recipe:
+            raise CallboardError("a run is resumed with its own settings, which options may change: leave --recipe out")
+        settings = read_settings(run_dir, options)
+        if known.agent not in (None, settings.agent):
+            raise CallboardError(
+                f"the run in {run_dir} trains {settings.agent}, not {known.agent}: leave the agent out"
+            )
+        return settings
+    return parse_settings(known.agent, read_recipe(known.recipe) if known.recipe is not None else {}, options)
 
 
 def _pairs(options: list[str]) -> list[tuple[str, str]]:
@@ -335,8 +363,6 @@ def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:
     if agent is None:
         print("\nName an agent to see the options of the run and of that agent: callboard train impala --help")
         return 0
-    from .settings import format_help
-
     print(f"\n{format_help(agent)}")
     return 0
 

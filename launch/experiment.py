@@ -1,6 +1,7 @@
 """An experiment: all that defines a run."""
 
 import dataclasses
+import math
 import pathlib
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +10,24 @@ from ..data import CallboardError, Layout
 from ..environments import spec as environment_spec
 from .devices import device_count, device_names
 from .run_directory import RunDirectory
+
+_MOST_SECONDS = 10**8
+_MOST_NODES = 10_000
+_MOST_STEPS = 2**62
+_RANGES = {
+    "seed": (0, 2**31 - 1),
+    "actors": (1, _MOST_NODES),
+    "envs_per_actor": (1, 1_000_000),
+    "inference_nodes": (1, _MOST_NODES),
+    "replay_shards": (1, _MOST_NODES),
+    "learners": (1, _MOST_NODES),
+    "learner_threads": (0, 1024),
+    "evaluate_every": (1, _MOST_STEPS),
+    "evaluation_episodes": (1, 1_000_000),
+    "evaluation_envs": (1, 1_000_000),
+    "max_steps": (1, _MOST_STEPS),
+}
+"""The least and the most that a number may be: more than that no machine runs, and mistakes are found at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,40 +93,25 @@ class Experiment:
     node_timeout: float = 300.0
     run_dir: str | pathlib.Path | None = None
 
-    def check(self, learners_here: int | None = None) -> Layout:
-        """Refuses what cannot work, before anything starts.
-
-        Args:
-          learners_here: learners that will run on this machine, which must have their devices; None for all of them.
-
-        Returns:
-          The layout of the run, without its record and state.
+    def check_numbers(self) -> None:
+        """Refuses numbers that are out of range, or do not go together; the agent is not looked at.
 
         Raises:
           CallboardError: one line that says what is wrong and what would be right.
         """
-        for name in (
-            "actors",
-            "envs_per_actor",
-            "inference_nodes",
-            "replay_shards",
-            "learners",
-            "evaluate_every",
-            "evaluation_episodes",
-            "evaluation_envs",
-            "max_steps",
-        ):
-            if getattr(self, name) < 1:
-                raise CallboardError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.learner_threads < 0:
-            raise CallboardError(
-                f"learner_threads must be at least 0, which leaves it to TensorFlow, not {self.learner_threads}"
-            )
-        if not 0 <= self.seed < 2**31:
-            raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {self.seed}")
+        for name, (lowest, highest) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not lowest <= value <= highest:
+                if value < lowest:
+                    raise CallboardError(f"{name} must be at least {lowest:,}, not {value:,}")
+                raise CallboardError(f"{name} must be at most {highest:,}, not {value:,}")
+        if self.stop_return is not None and not math.isfinite(self.stop_return):
+            raise CallboardError(f"stop_return must be a number or null, not {self.stop_return}")
         for name in ("checkpoint_every", "replay_checkpoint_every", "evaluation_timeout", "node_timeout"):
-            if getattr(self, name) <= 0:
-                raise CallboardError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
+            if not 0 < getattr(self, name) <= _MOST_SECONDS:
+                raise CallboardError(
+                    f"{name} must be more than 0 seconds and at most {_MOST_SECONDS:,}, not {getattr(self, name)}"
+                )
         if self.replay_shards > self.actors:
             raise CallboardError(
                 f"each of {self.replay_shards} replay shards needs an actor that writes to it: "
@@ -121,8 +125,22 @@ class Experiment:
             )
         if self.stop_return is not None and not self.evaluator:
             raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
-        self._check_devices(self.learners if learners_here is None else learners_here)
+
+    def check(self, learners_here: int | None = None) -> Layout:
+        """Refuses what cannot work, before anything starts.
+
+        Args:
+          learners_here: learners that will run on this machine, which must have their devices; None for all of them.
+
+        Returns:
+          The layout of the run, without its record and state.
+
+        Raises:
+          CallboardError: one line that says what is wrong and what would be right.
+        """
+        self.check_numbers()
         layout = self.layout()
+        self._check_devices(self.learners if learners_here is None else learners_here)
         self.agent.check(layout)
         return layout
 

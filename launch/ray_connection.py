@@ -13,6 +13,7 @@ import psutil
 import tensorflow as tf  # noqa: F401  Before Ray begins.
 
 from ..data import CallboardError
+from .launchers.ray_options import check_address
 
 try:
     import ray
@@ -23,15 +24,6 @@ except ImportError as error:
 _STARTS = 3
 _OBJECT_STORE_BYTES = 100 * 2**20
 _END_SECONDS = 30.0
-
-
-def check_address(address: str | None) -> None:
-    """Refuses an address from which what runs here cannot be reached by the cluster."""
-    if (address or "").startswith("ray://"):
-        raise CallboardError(
-            f"the command must run on a machine of the cluster, not reach it through {address}: log in there, or use "
-            "`ray job submit`, and take --ray-address auto"
-        )
 
 
 @contextlib.contextmanager

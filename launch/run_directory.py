@@ -2,8 +2,17 @@
 
 import dataclasses
 import pathlib
+import re
 
 from ..atomic_files import remove_drafts, write_file
+
+CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
+"""Names of checkpoints: the learner step, and a number where the step was saved several times."""
+
+
+def is_checkpoint_name(name: str) -> bool:
+    """Whether a directory of this name in `checkpoints` is a checkpoint, and not a draft or a damaged one."""
+    return CHECKPOINT_NAME.fullmatch(name) is not None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ import tempfile
 import textwrap
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
@@ -50,6 +50,10 @@ class Settings:
     agent: str
     of_agent: Mapping[str, Any]
     of_run: Mapping[str, Any]
+
+    def without_agent(self) -> Experiment:
+        """The experiment, whose agent is None, for checks that do not look at it."""
+        return Experiment(agent=cast(Any, None), **self.of_run)
 
     def experiment(self) -> Experiment:
         """The experiment, with the agent's class imported."""

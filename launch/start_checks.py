@@ -25,6 +25,12 @@ def check_launcher(launcher: str) -> None:
 
 
 def check_launcher_can(launcher: str, experiment: Experiment) -> None:
+    """Refuses an experiment that is not for that launcher."""
+    if launcher not in ("inline", "threads") and str(experiment.env).startswith("__main__:"):
+        raise CallboardError(
+            f"environment {experiment.env!r} is of the program that was started, and nodes in other processes cannot "
+            "import it: move it to a module of its own, or take the launcher threads or inline"
+        )
     if launcher == "inline" and experiment.replay_shards > 1:
         raise CallboardError(
             f"the inline launcher has one replay server in its process: set replay_shards to 1, not "
@@ -46,8 +52,13 @@ def check_launcher_can(launcher: str, experiment: Experiment) -> None:
         )
 
 
-def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
+def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") -> RunDirectory:
     """The directory to run in; nothing is written yet.
+
+    Args:
+      experiment: of the run.
+      resume: whether there must be a run in it, or there must be none.
+      agent: name of the agent, where the experiment has none yet.
 
     Raises:
       CallboardError: there is a run in it already, or none to resume.
@@ -56,8 +67,9 @@ def find_run_directory(experiment: Experiment, resume: bool) -> RunDirectory:
     if path is None:
         if resume:
             raise CallboardError("resume needs the run's directory: name it with --run-dir")
+        _check_can_be_made(pathlib.Path("runs"))
         now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        name = agent_name(experiment.agent).rpartition(":")[2].lower()
+        name = (agent or agent_name(experiment.agent)).rpartition(":")[2].lower()
         path = default_run_directory(experiment, name, now)
     _check_can_be_made(pathlib.Path(path))
     directory = RunDirectory(pathlib.Path(path).absolute())

@@ -19,8 +19,7 @@ from typing import Any
 from ..atomic_files import file_draft
 from ..data import CallboardError
 from ..manifest import MANIFEST, file_damage, read_manifest, write_manifest
-from .checkpoints import is_checkpoint_name
-from .run_directory import RunDirectory
+from .run_directory import RunDirectory, is_checkpoint_name
 
 _STORE_SECONDS = 5.0
 # Storing may take this part of the time, at most: what is large is stored less often.

@@ -12,6 +12,7 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError
+from ..named_objects import refuse_standard_library
 from .action_bounds import ActionBounds
 from .heads import DuellingQHead, GaussianValueHead, PolicyValueHead, QHead
 from .network import Network
@@ -264,14 +265,16 @@ def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name
 def _load(path: str) -> Callable[..., Any]:
     """The factory at `package.module:factory`."""
     module_name, _, factory_name = path.partition(":")
+    refuse_standard_library(f"torso {path!r}", module_name)
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, TypeError) as error:  # The last two: no module's name, such as ":f" or ".a:f".
         raise CallboardError(f"The torso {path!r} cannot be imported: {error}.") from error
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         raise CallboardError(f"The module {module_name!r} has no {factory_name!r}{_nearest(factory_name, names)}.")
+    refuse_standard_library(f"torso {path!r}", module_name, factory)
     return factory
 
 

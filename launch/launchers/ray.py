@@ -10,7 +10,6 @@ import functools
 import math
 import os
 import queue
-import re
 import shutil
 import sys
 import tempfile
@@ -26,14 +25,15 @@ import launchpad as lp
 from ...data import CallboardError
 from ..devices import device_count
 from ..experiment import Experiment, Run
-from ..program import POLICIES, nodes_of
+from ..program import nodes_of
 from ..role import RoleNode
 from ..run_files import begun
 from .addresses import addresses_of
 from .outcome import Monitor, Outcome, stop_signals
+from .ray_options import RayOptions
 from .supervisor import Event, Exit, Supervised, Supervisor
 
-from ..ray_connection import check_address, connected, wait_until  # isort: skip  It says where Ray is missing.
+from ..ray_connection import connected, wait_until  # isort: skip  It says where Ray is missing.
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
@@ -41,8 +41,6 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from .ray_node import AddressBook, BookedAddress, Life, Node
-
-STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 _CPUS = {"coordinator": 0.0}
 # A bundle of nothing is refused, so nodes without processors of their own take this much memory; in bytes.
@@ -53,49 +51,6 @@ _REMOVE_SECONDS = 120.0
 """In which every machine starts a process that removes files: a second or two where it is not busy."""
 # A life takes a quarter of a minute to begin: within the minute that is usual, nobody could die too often.
 _RESTART_SECONDS = 600.0
-
-
-@dataclasses.dataclass(frozen=True)
-class RayOptions:
-    """How the ray launcher uses a cluster.
-
-    Attributes:
-      address: of the cluster, `host:port`, `auto` for one that runs on this machine, or `local` for a new one on this
-        machine alone; None takes RAY_ADDRESS, a cluster that runs on this machine, or a new one, in this order.
-      cpus: processors that a node takes, by kind (`actor`); otherwise 1, and 0 for the coordinator.
-      strategy: how nodes are placed on machines, see Ray's placement groups.
-      wait: seconds to wait for room in the cluster.
-    """
-
-    address: str | None = None
-    cpus: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    strategy: str = "PACK"
-    wait: int = 60
-
-    def __post_init__(self) -> None:
-        check_address(self.address)
-        for label, cpus in self.cpus.items():
-            if label not in POLICIES:
-                raise CallboardError(f"--ray-cpus {label}: there is no such kind of node, but {', '.join(POLICIES)}")
-            if cpus < 0 or (cpus > 1 and cpus != int(cpus)):
-                raise CallboardError(f"--ray-cpus {label} must be a part of 1, or a whole number, not {cpus:g}")
-        if self.strategy not in STRATEGIES:
-            raise CallboardError(f"--ray-strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy}")
-        if self.wait < 0:
-            raise CallboardError(f"--ray-wait must be at least 0 seconds, not {self.wait}")
-
-    @classmethod
-    def parse(
-        cls, address: str | None, cpus: Sequence[str] | None, strategy: str | None, wait: int | None
-    ) -> "RayOptions":
-        """From what a user writes, for example `["actor=0.5", "learner=4"]` for the processors; None takes defaults."""
-        counts = {}
-        for setting in cpus or ():
-            match = re.fullmatch(r"(\w+)=(\d*\.?\d+)", setting)
-            if match is None:
-                raise CallboardError(f"--ray-cpus must be written like actor=0.5, not {setting}")
-            counts[match[1]] = float(match[2])
-        return cls(address, counts, (strategy or cls.strategy).upper(), cls.wait if wait is None else wait)
 
 
 class Crew:

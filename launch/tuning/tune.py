@@ -15,6 +15,7 @@ from rich.console import Console
 
 from ...atomic_files import write_file
 from ...data import CallboardError
+from ..command_parser import CommandParser
 from ..experiment import Experiment
 from ..settings import experiment_settings, nearest, parse_experiment, read_recipe, setting_types
 from ..start_checks import check_launcher_can, default_run_directory
@@ -170,10 +171,7 @@ def tune_command(arguments: list[str]) -> int:
     """Runs `callboard tune`; returns its exit code."""
     parser = _parser()
     agent = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    try:
-        known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
-    except argparse.ArgumentError as error:
-        raise CallboardError(str(error)) from error
+    known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
     if known.help:
         Console(highlight=False, soft_wrap=True, markup=False).print(parser.format_help().rstrip())
         return 0
@@ -188,14 +186,12 @@ def tune_command(arguments: list[str]) -> int:
     return _tune(tuning, directory, known.resume, known.ray_address)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         "callboard tune",
         usage="callboard tune [AGENT] [--recipe NAME] --search KEY=DISTRIBUTION ... [options]",
         description="Searches settings on Ray Tune.  Every option of `callboard train` is one of the trials' too.",
         add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
     )
     add = parser.add_argument
     add("--recipe", help="name of a recipe, or path of a YAML file")

@@ -102,7 +102,7 @@ def test_too_few_ports(cluster):
         ({"ports": "20099-20000"}, "ports must be a range"),
         ({"ports": "80-90"}, "ports must be a range"),
         ({"learner": ["gpu-1"]}, "learner is placed on 'gpu-1', which is not among hosts: gpu-0, cpu-0, cpu-1"),
-        ({"actor": {"cpu-0": "two"}}, "actor at cpu-0 must be a number of nodes, not 'two'"),
+        ({"actor": {"cpu-0": "two"}}, "actor at cpu-0 must be a number of nodes up to 10,000, not 'two'"),
         ({"actor": {"cpu-0": 0}}, "actor is placed nowhere"),
         ({"evaluator": ["gpu-0", "cpu-0"]}, "there is one evaluator at most, not 2"),
         ({"coordinator": "cpu-0"}, "the coordinator runs beside the first learner, on gpu-0: leave it out"),

@@ -1,8 +1,10 @@
 """Settings: options and YAML to experiments and back, and one line for every mistake."""
 
 import dataclasses
+import json
 import pathlib
 import stat
+import subprocess
 import sys
 import types
 
@@ -171,7 +173,7 @@ def test_an_unknown_recipe_is_told_with_the_nearest():
     [
         ({"actors": 0}, "actors must be at least 1, not 0"),
         ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
-        ({"seed": -1}, "seed must lie between 0 and"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
         ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),
         ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
         ({"env": "Pendulum-v1"}, "needs one discrete action"),
@@ -197,7 +199,6 @@ def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
             "inline",
             "cannot be written to a file",
         ),
-        (experiment, "inline", "no free port"),
         (experiment, "threads", "no free port"),
         (experiment, "processes", "no free port"),
     ]
@@ -207,7 +208,6 @@ def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
 
     for module in ("threads", "processes"):
         monkeypatch.setattr(f"callboard.launch.launchers.{module}.reserved_ports", no_port)
-    monkeypatch.setattr("callboard.launch.launchers.inline.make_local_roles", no_port)
     for wrong, launcher, message in refused:
         with pytest.raises(CallboardError, match=message):
             run(wrong, launcher)
@@ -232,3 +232,36 @@ def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, messa
 def test_others_may_not_look_into_a_run_directory(tmp_path):
     RunDirectory(tmp_path / "runs" / "x").create()
     assert stat.S_IMODE((tmp_path / "runs" / "x").stat().st_mode) == 0o700
+
+
+def test_a_mistake_is_found_without_tensorflow(tmp_path):
+    """Settings, environment and launcher are looked at before TensorFlow is imported."""
+    refused = [
+        ["train", "impala", "--env", "CartPole-v1", "--max-stps", "5"],
+        ["train", "impala", "--env", "CartPole-v1", "--agent.core", "gru"],
+        ["train", "impala", "--env", "CartPole-v1", "--actors", "0"],
+        ["train", "impala", "--env", "CartPol-v1", "--launcher", "inline"],
+        ["train", "impala", "--env", "CartPole-v1", "--launcher", "inline", "--env-options.gravity", "3"],
+        ["train", "impala", "--env", "CartPole-v1", "--launcher", "ray", "--ray-wait", "-1"],
+        ["train", "impala", "--env", "CartPole-v1", "--launcher", "hosts", "--cluster", "no.yaml", "--host", "a"],
+        ["train", "--resume", "--run-dir", "nowhere"],
+        ["graph", "impala", "--env", "CartPole-v1", "--actors", "1000000"],
+        ["tune", "impala", "--env", "CartPole-v1", "--sampels", "3"],
+        ["evaluate", "nowhere"],
+        ["evaluate", "nowhere", "--episodes", "many"],
+        ["cluster", "check", "no.yaml", "--host", "a"],
+        ["lst"],
+    ]
+    code = (
+        "import sys, json\n"
+        "from callboard.launch.command import main\n"
+        "for arguments in json.loads(sys.argv[1]):\n"
+        "    assert main(arguments) == 2, arguments\n"
+        "assert main(['train', 'impala', '--help']) == main(['--help']) == main(['list', 'recipes']) == 0\n"
+        "assert not {'tensorflow', 'reverb', 'launchpad', 'ray'} & set(sys.modules)\n"
+    )
+    arguments = [sys.executable, "-c", code, json.dumps(refused)]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("callboard: ") == done.stderr.count("\n") == len(refused), done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,49 @@
+"""Options of the commands themselves: argparse, with a mistake said in one plain line."""
+
+import argparse
+import re
+from typing import NoReturn
+
+from ..data import CallboardError
+from .settings import nearest
+
+_KINDS = {"int": "a whole number", "float": "a number"}
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An `ArgumentParser` that raises `CallboardError` for what a user got wrong, and takes no shortened options."""
+
+    def __init__(self, prog: str, **settings: object):
+        super().__init__(prog, allow_abbrev=False, **settings)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        raise CallboardError(self._plain(message))
+
+    def _plain(self, message: str) -> str:
+        found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
+        if found:
+            unknown = found[1].split()[0].partition("=")[0]
+            near = nearest(unknown, self._option_string_actions)
+            return f"{self.prog} has no {unknown}: " + (f"did you mean {near}?" if near else f"see {self.prog} --help")
+        found = re.fullmatch(r"the following arguments are required: (.*)", message, re.DOTALL)
+        if found:
+            return f"{self.prog} needs {found[1]}: see {self.prog} --help"
+        found = re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL)
+        if not found:
+            return " ".join(message.split())
+        name, problem = found[1].rpartition("/")[2], found[2]
+        wrong = re.fullmatch(r"invalid (\w+) value: (.*)", problem, re.DOTALL)
+        if wrong:
+            return f"{name} must be {_KINDS.get(wrong[1], 'a ' + wrong[1])}, not {wrong[2]}"
+        wrong = re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", problem, re.DOTALL)
+        if wrong:
+            choices = wrong[2].replace("'", "").split(", ")
+            near = nearest(wrong[1].strip("'"), choices)
+            return f"{name} must be one of {', '.join(choices)}, not {wrong[1]}" + (
+                f": did you mean {near!r}?" if near else ""
+            )
+        if problem.startswith("expected"):
+            return f"{name} needs a value"
+        if problem.startswith("ignored explicit argument"):
+            return f"{name} takes no value"
+        return f"{name}: {' '.join(problem.split())}"
