@@ -31,11 +31,10 @@ def scale_by_bounds(spec: specs.Array, value: tf.Tensor, dtype: Any) -> tf.Tenso
       dtype: of the result.
     """
     low, width = _low_and_width(spec)
-    if np.any(low) and spec.dtype.itemsize > 2:
-        # float32 would round what lies between large bounds.
-        value = tf.cast(value, tf.float64)
     if np.any(low):
-        value = tf.cast(value, tf.float64 if value.dtype == tf.float64 else dtype) - tf.cast(low, value.dtype)
+        # float32 would round what lies between large bounds.
+        exact = tf.float64 if spec.dtype.itemsize > 2 else dtype
+        value = tf.cast(value, exact) - tf.cast(low, exact)
     value = tf.cast(value, dtype)
     return value if np.all(width == 1) else value / tf.cast(width, dtype)
 

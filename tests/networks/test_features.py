@@ -18,6 +18,8 @@ INT32, INT64 = np.iinfo(np.int32), np.iinfo(np.int64)
         (specs.Array((), np.uint8), [0, 51, 255], [0, 0.2, 1]),
         (specs.BoundedArray((), np.uint8, 0, 1), [0, 1], [0, 1]),
         (specs.BoundedArray((), np.int32, 0, 1), [0, 1], [0, 1]),
+        (specs.BoundedArray((), np.uint8, 3, 13), [3, 8, 13], [0, 0.5, 1]),
+        (specs.BoundedArray((2,), np.int8, [-128, 0], 127), [[-128, 127], [127, 0]], [[0, 1], [1, 0]]),
         (specs.BoundedArray((), np.int64, -5, 5), [-5, 0, 5], [0, 0.5, 1]),
         (specs.BoundedArray((), np.int64, 10**9, 10**9 + 4), [10**9 + 1, 10**9 + 4], [0.25, 1]),
         (specs.BoundedArray((2,), np.int32, [0, 3], [10, 3]), [[10, 3], [5, 3]], [[1, 0], [0.5, 0]]),
