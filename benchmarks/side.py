@@ -17,7 +17,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ..launch.launchers.forkserver import forkserver_context
+from ..launch.launchers.forkserver import fork_process
 from ..launch.launchers.life import prepare_tensorflow
 from ..launch.role import NodePolicy
 
@@ -55,11 +55,8 @@ class SideProcess:
     """
 
     def __init__(self, make: MakeSide, policy: NodePolicy | None = None):
-        context = forkserver_context()
-        self._pipe, other_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(make, policy, other_end))
-        self._process.start()
-        other_end.close()
+        self._process = fork_process(_serve, make, policy)
+        self._pipe = self._process.pipe
 
     def measure(self) -> float:
         """One figure of the side.

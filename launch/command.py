@@ -19,6 +19,7 @@ from ..data import CallboardError
 from .command_parser import CommandParser
 from .launchers.forkserver import start_forkserver, stop_forkserver
 from .settings import Settings, format_help, nearest, parse_settings, read_recipe, read_settings, recipe_names
+from .stop_signals import Stopped, raise_at_signals
 from .storage import is_url, local_copy
 
 _USAGE = """\
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CallboardError as error:
         print(f"callboard: {error}", file=sys.stderr)
         return 2
+    except Stopped as stopped:
+        return stopped.exit_code
     except KeyboardInterrupt:
         return 130
     finally:
@@ -373,7 +376,11 @@ def run_command() -> None:
     After the functions that were left to be called at the end, but at once: the interpreter's own way out aborts
     where a thread is still blocked in Reverb or gRPC.
     """
-    code = main()
+    raise_at_signals()
+    try:
+        code = main()
+    except Stopped as stopped:  # One more, while it was clearing up.
+        code = stopped.exit_code
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):

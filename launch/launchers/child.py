@@ -1,7 +1,6 @@
 """The life of a node in a process of its own."""
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import cloudpickle
 
 from ..progress import HeartbeatSender
 from ..role import NodeContext, RoleNode
+from ..stop_signals import pass_on_signals
 from .life import exit_by, prepare_process
 
 
@@ -34,29 +34,30 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
 
     Ends the process in every case: a thread that is blocked in C++ would keep it alive for ever.
     """
-    # Ctrl-C reaches every process of the terminal; the launcher alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = 1
+    tell = _Teller(pipe)
+    # Where all processes are signaled, the launcher alone decides what it means; where it was not, it is told.
+    pass_on_signals(lambda number: tell("signal", number))
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
         os.environ.update(settings.environment)
         prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
-        _run_node(settings, pipe)
+        _run_node(settings, pipe, tell)
         code = 0
     except BaseException as error:
-        _tell(pipe, "exit", exit_by(error))
+        tell("exit", exit_by(error))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _run_node(settings: ChildSettings, pipe: Connection) -> None:
+def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> None:
     stop = threading.Event()
     context = NodeContext(
         name=settings.node.name,
         identity=settings.identity,
         stop=stop,
-        tell=_Teller(pipe),
+        tell=tell,
         port=settings.port,
     )
     HeartbeatSender(context.progress, context.tell)
@@ -82,12 +83,8 @@ class _Teller:
         self._lock = threading.Lock()
 
     def __call__(self, kind: str, content: Any) -> None:
-        with self._lock:
-            _tell(self._pipe, kind, content)
-
-
-def _tell(pipe: Connection, kind: str, content: Any) -> None:
-    try:
-        pipe.send((kind, content))
-    except OSError:
-        pass  # The launcher is gone, and this process will be in a moment.
+        try:
+            with self._lock:
+                self._pipe.send((kind, content))
+        except OSError:
+            pass  # The launcher is gone, and this process will be in a moment.

@@ -1,35 +1,220 @@
-"""The forkserver: a process that has imported TensorFlow once and forks for every node."""
+"""The forkserver: a process that has imported TensorFlow once and forks for every node.
+
+One belongs to this process, and ends with it, however it ends; see `forkserver_process` for the other side.
+"""
 
 import contextlib
-import multiprocessing
-import multiprocessing.forkserver
-import multiprocessing.resource_tracker
 import os
+import pickle
 import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
+import psutil
 
-def forkserver_context() -> Any:
-    """The `multiprocessing` context whose processes are forks of the forkserver."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["callboard.launch.launchers.preload"])
-    return context
+from ...data import CallboardError
+from ..stop_signals import STOP_SIGNALS
+from .forkserver_process import FORK, HOLD
+
+_END_SECONDS = 8.0
+
+
+class CannotFork(CallboardError):
+    """The forkserver cannot start processes; says why."""
+
+
+class ForkedProcess:
+    """A fork of the forkserver.
+
+    Attributes:
+      pid: its number.
+      pipe: this end of the pipe to the function that it runs.
+      exitcode: as in `subprocess`; None while it runs, and where nobody knows it any more.
+    """
+
+    def __init__(self, pid: int, pipe: Connection, status: Connection):
+        self.pid = pid
+        self.pipe = pipe
+        self.status = status
+        """Becomes ready when the process has ended."""
+        self.exitcode: int | None = None
+        self._ended = False
+        # Knows it again by the time at which it began: numbers are given again.
+        try:
+            self._process: psutil.Process | None = psutil.Process(pid)
+        except psutil.NoSuchProcess:
+            self._process = None
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits for its end, and that of all that it has started; whether it has ended."""
+        if not self._ended and self.status.poll(timeout):
+            try:
+                _, self.exitcode = self.status.recv()
+                self._ended = True
+            except (EOFError, OSError):
+                # The forkserver has died.  Who has adopted the process does not say how it ends.
+                self._ended = self._wait_for_end(timeout)
+        return self._ended
+
+    def kill(self) -> None:
+        if self._process is not None and not self._ended:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._process.kill()
+
+    def _wait_for_end(self, timeout: float | None) -> bool:
+        if self._process is not None:
+            try:
+                self._process.wait(timeout)
+            except psutil.TimeoutExpired:
+                return False
+        return True
+
+
+class ForkServer:
+    """A process that forks, started when it is needed.
+
+    Args:
+      preload: name of the module that it imports first.
+    """
+
+    def __init__(self, preload: str = f"{__package__}.preload"):
+        self._preload = preload
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._held: list[int] = []
+        self._has_forked = False
+
+    def start(self) -> None:
+        with self._lock:
+            self._start()
+
+    def fork(self, function: Callable[..., Any], *arguments: Any) -> ForkedProcess:
+        content = pickle.dumps((function, arguments))
+        pipe, child_end = Pipe()
+        status, status_end = Pipe(duplex=False)
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(pipe.close)
+            on_error.callback(status.close)
+            with child_end, status_end:
+                self._send(FORK, child_end.fileno(), status_end.fileno())
+            try:
+                kind, answer = status.recv()
+                if kind == "error":
+                    raise CannotFork(answer)
+                pipe.send((sys.path, _working_directory(), sys.argv))
+                pipe.send_bytes(content)
+            except (EOFError, OSError):
+                raise CannotFork("the forkserver has died, or may open no more files") from None
+            on_error.pop_all()
+        return ForkedProcess(answer, pipe, status)
+
+    @contextlib.contextmanager
+    def holding(self, descriptor: int) -> Iterator[None]:
+        self._held.append(descriptor)
+        try:
+            with self._lock:
+                if self._control is not None:
+                    with contextlib.suppress(OSError):
+                        socket.send_fds(self._control, [HOLD], [descriptor])
+            yield
+        finally:
+            self._held.remove(descriptor)
+
+    def stop(self) -> None:
+        with self._lock:
+            process, control = self._process, self._control
+            self._process = self._control = None
+            if process is None or control is None:
+                return
+            control.close()
+            # While it only imports there is nothing to clear up, and the import may take long.
+            patience = _END_SECONDS if self._has_forked else 0.0
+            self._has_forked = False
+            try:
+                process.wait(patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        if self._control is not None:
+            self._control.close()
+        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        module = f"{__package__}.forkserver_process"
+        code = f"import sys; sys.path[:] = {sys.path!r}; "
+        code += f"from {module} import main; main({other.fileno()}, {self._preload!r})"
+        # It ignores these signals as soon as it can, and lets them through only then.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            other.close()
+        for descriptor in self._held:
+            socket.send_fds(self._control, [HOLD], [descriptor])
+
+    def _send(self, request: bytes, *descriptors: int) -> None:
+        with self._lock:
+            self._start()
+            assert self._control is not None
+            try:
+                socket.send_fds(self._control, [request], list(descriptors))
+            except OSError as error:
+                raise CannotFork(f"the forkserver has died ({error.strerror})") from error
+            self._has_forked = True
+
+
+_forkserver = ForkServer()
 
 
 def start_forkserver() -> None:
     """Starts it in the background, so that its imports go on while the caller does other things."""
-    forkserver_context()
-    multiprocessing.forkserver.ensure_running()
+    _forkserver.start()
 
 
 def stop_forkserver() -> None:
-    """Ends the forkserver and multiprocessing's resource tracker; they start again when they are needed."""
-    # Both end by themselves with this process, and have no public way to end sooner.
-    server: Any = multiprocessing.forkserver._forkserver
-    if server._forkserver_pid is not None:
-        # It may still be importing, and would look up only after that.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(server._forkserver_pid, signal.SIGKILL)
-    server._stop()
-    tracker: Any = multiprocessing.resource_tracker._resource_tracker
-    tracker._stop()
+    """Ends the forkserver and all that it has started; it starts again when it is needed."""
+    _forkserver.stop()
+
+
+def fork_process(function: Callable[..., Any], *arguments: Any) -> ForkedProcess:
+    """Calls a function in a fork of the forkserver, with a pipe to this process as its last argument.
+
+    Args:
+      function: of a module's top.
+      arguments: picklable.
+
+    Raises:
+      CannotFork: the forkserver's imports have failed, or it has died or was stopped.
+    """
+    return _forkserver.fork(function, *arguments)
+
+
+def held_open(descriptor: int) -> contextlib.AbstractContextManager[None]:
+    """Keeps a file descriptor open in the forkserver and its forks, until the last of them has ended."""
+    return _forkserver.holding(descriptor)
+
+
+def wait_for_any(process: ForkedProcess) -> list[Any]:
+    """Waits until the process has sent something or has ended; gives which of its `pipe` and `status` are ready."""
+    return wait([process.pipe, process.status])
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # It was removed.

@@ -23,10 +23,11 @@ from ..experiment import Run
 from ..program import nodes_of
 from ..run_files import begun
 from ..settings import settings_by_name
+from ..stop_signals import stop_signals
 from ..versions import versions
 from .addresses import bind_addresses, port_of, reserve
 from .meeting import Attendance, Meeting
-from .outcome import Monitor, Outcome, stop_signals
+from .outcome import Monitor, Outcome
 from .processes import run_nodes
 from .supervisor import Event
 
@@ -68,16 +69,6 @@ class HostsOptions:
         self.cluster.check_host(self.host)
         if not self.allow_public:
             self.cluster.check_addresses()
-
-    @contextlib.contextmanager
-    def alone_on_this_machine(self) -> Iterator[None]:
-        """Refuses a second start of this host as long as it lasts."""
-        with _locked(
-            f"{self.host} {self.cluster.ports.start}",
-            f"another callboard runs here as the host {self.host} with the same ports: end it first, or give one of "
-            f"them other ports than {self.cluster.ports.start}-{self.cluster.ports.stop - 1}",
-        ):
-            yield
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) -> Outcome:

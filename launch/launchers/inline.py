@@ -22,8 +22,9 @@ from ..program import nodes_of
 from ..replay import ReplayRole
 from ..role import NodeContext, Role, RoleNode
 from ..run_files import begun
+from ..stop_signals import stop_signals
 from .addresses import FixedAddress
-from .outcome import GuardedMonitor, Monitor, Outcome, error_text, stop_signals
+from .outcome import GuardedMonitor, Monitor, Outcome, error_text
 
 _BEAT_STEPS = 1000
 

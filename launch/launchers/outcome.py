@@ -1,12 +1,10 @@
 """How a run ends, and who is told what happens on the way."""
 
-import contextlib
 import dataclasses
 import errno
 import signal
-import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...data import CallboardError
@@ -101,23 +99,6 @@ class Outcome:
     @property
     def ended(self) -> bool:
         return bool(self.reason)
-
-
-@contextlib.contextmanager
-def stop_signals(on_signal: Callable[[int], Any]) -> Iterator[None]:
-    """Calls `on_signal` for Ctrl-C and SIGTERM while it lasts.  Does nothing outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {
-        number: signal.signal(number, lambda number, frame: on_signal(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def error_text(error: BaseException) -> str:

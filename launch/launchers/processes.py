@@ -7,11 +7,9 @@ import contextlib
 import functools
 import queue
 import signal
-import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import cloudpickle
 import launchpad as lp
@@ -23,9 +21,11 @@ from ..run_directory import RunDirectory
 from ..run_files import begun
 from .addresses import reserved_ports
 from .child import ChildSettings, run_child
-from .forkserver import forkserver_context, stop_forkserver
-from .outcome import Monitor, Outcome
+from .forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
+from .outcome import Monitor, Outcome, error_text
 from .supervisor import Event, Exit, OtherHosts, Supervised, Supervisor
+
+_LAST_SECONDS = 5.0
 
 
 class ProcessWorker:
@@ -49,49 +49,79 @@ class ProcessWorker:
             environment=environment,
         )
         self._events = events
-        self._process: Any = None
-        self._pipe: Any = None
+        self._lock = threading.Lock()
+        self._process: ForkedProcess | None = None
+        self._over = False
+        """Whether its exit was reported."""
 
     def start(self) -> None:
-        context = forkserver_context()
-        self._pipe, child_end = context.Pipe()
-        pickled = cloudpickle.dumps(self._settings)
-        self._process = context.Process(target=run_child, args=(pickled, child_end), name=self._node.name)
-        with _main_not_run_again():
-            self._process.start()
-        child_end.close()
-        threading.Thread(target=self._listen, name=f"pipe of {self._node.name}", daemon=True).start()
+        # From a thread, because the forkserver may still be importing.
+        threading.Thread(target=self._follow, name=f"life of {self._node.name}", daemon=True).start()
 
     def stop(self) -> None:
+        with self._lock:
+            if self._process is None:
+                self._end(Exit(clean=True, description="ended before it began"))
+                return
         with contextlib.suppress(OSError):
-            self._pipe.send("stop")
+            self._process.pipe.send("stop")
 
     def kill(self) -> None:
-        with contextlib.suppress(OSError):
-            self._process.kill()
+        with self._lock:
+            if self._process is None:
+                self._end(Exit(clean=False, description="ended before it began"))
+                return
+        self._process.kill()
 
-    def _listen(self) -> None:
-        """Passes on what the child says; when its pipe ends, the child is dead or about to be."""
-        how: Exit | None = None
+    def _follow(self) -> None:
+        """Passes on what the process says, to its end."""
         try:
-            while True:
-                kind, content = self._pipe.recv()
-                if kind == "exit":
-                    how = content
-                else:
-                    self._events.put(Event(self._node.name, kind, content))
-        except (EOFError, OSError):
-            pass
-        # A server of the old process must be gone before a new one binds its port.
-        self._process.join(5.0)
-        if self._process.exitcode is None:
-            self._process.kill()
-            self._process.join()
-        self._pipe.close()
-        self._events.put(Event(self._node.name, "exit", how or _exit_of(self._process.exitcode)))
+            process = fork_process(run_child, cloudpickle.dumps(self._settings))
+        except Exception as error:
+            with self._lock:
+                self._end(Exit(clean=False, description="cannot be started", error=error_text(error), final=True))
+            return
+        with self._lock:
+            self._process = process
+            unwanted = self._over
+        if unwanted:
+            process.kill()
+        how = self._listen(process)
+        if not process.join(_LAST_SECONDS):
+            # A server of the old process must be gone before a new one binds its port.
+            process.kill()
+            process.join()
+        process.pipe.close()
+        with self._lock:
+            self._end(how or _exit_of(process.exitcode))
+
+    def _listen(self, process: ForkedProcess) -> Exit | None:
+        """Passes on what the process says, until it has ended or is about to."""
+        how: Exit | None = None
+        while True:
+            # Processes that it has started may keep the pipe open.
+            ended = process.pipe not in wait_for_any(process)
+            try:
+                while process.pipe.poll():
+                    kind, content = process.pipe.recv()
+                    if kind == "exit":
+                        how = content
+                    else:
+                        self._events.put(Event(self._node.name, kind, content))
+            except (EOFError, OSError):
+                return how
+            if ended:
+                return how
+
+    def _end(self, how: Exit) -> None:
+        if not self._over:
+            self._over = True
+            self._events.put(Event(self._node.name, "exit", how))
 
 
-def _exit_of(code: int) -> Exit:
+def _exit_of(code: int | None) -> Exit:
+    if code is None:
+        return Exit(clean=False, description="ended, and with it the forkserver, which knew how")
     if code == 0:
         return Exit(clean=True, description="ended")
     if code < 0:
@@ -140,15 +170,3 @@ def run_nodes(
         return Supervisor(supervised, events, monitor, others).run()
     finally:
         stop_forkserver()
-
-
-@contextlib.contextmanager
-def _main_not_run_again() -> Iterator[None]:
-    """Keeps `multiprocessing` from running the user's main script again in every child: nothing there is needed."""
-    main = sys.modules["__main__"]
-    hidden: dict[str, Any] = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
-    main.__spec__ = None
-    try:
-        yield
-    finally:
-        vars(main).update(hidden)

@@ -28,8 +28,9 @@ from ..experiment import Experiment, Run
 from ..program import nodes_of
 from ..role import RoleNode
 from ..run_files import begun
+from ..stop_signals import stop_signals
 from .addresses import addresses_of
-from .outcome import Monitor, Outcome, stop_signals
+from .outcome import Monitor, Outcome
 from .ray_options import RayOptions
 from .supervisor import Event, Exit, Supervised, Supervisor
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ..progress import HEARTBEAT
 from ..role import NodePolicy
-from .outcome import GuardedMonitor, Monitor, Outcome, error_text, stop_signals
+from ..stop_signals import stop_signals
+from .outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .progress_watchdog import ProgressWatchdog
 
 _KILL_SECONDS = 2.0
@@ -168,6 +169,8 @@ class Supervisor:
         self._outcome = Outcome()
         self._signals = 0
         self._last_signal = -math.inf
+        self._own_signal_is_due = False
+        """Whether a node has reported a signal that ended the run, and that this process may have been sent too."""
         self._ending_with_group: set[str] = set()
         """Nodes that were killed because another node of their restart group has died."""
         self._waiting_groups: set[str] = set()
@@ -226,11 +229,15 @@ class Supervisor:
             self._fail_itself(event.content)
 
     def _handle_signal(self, number: int, from_node: bool) -> None:
+        # Where all processes are signaled at once, nodes may report it before the launcher's own comes, or much later.
+        # It is one signal, and hurries nothing.
         now = self._clock()
-        # Where all processes are signaled at once, a busy node may report it much later: it hurries nothing.
-        if not from_node and now - self._last_signal > _SIGNAL_SECONDS:
-            self._signals += 1
+        if from_node:
+            self._own_signal_is_due = self._own_signal_is_due or not self._outcome.ended
+        elif now - self._last_signal > _SIGNAL_SECONDS:
             self._last_signal = now
+            self._signals += not self._own_signal_is_due
+            self._own_signal_is_due = False
         self._outcome.interrupted(number)
 
     def _handle_exit(self, node: Supervised, how: Exit) -> None:

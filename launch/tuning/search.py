@@ -21,8 +21,8 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 from rich.console import Console
 
 from ...data import CallboardError
-from ..launchers.outcome import stop_signals
 from ..ray_connection import connected
+from ..stop_signals import stop_signals
 from .records import Trial, TuneDirectory
 from .search_space import Choice, SearchSpace, describe
 from .trial import AT_STEPS, ENDED, STEPS, TOTAL_STEPS, VALUES, number_of, origin_of, run_trial

@@ -92,6 +92,18 @@ class CommandRun:
         self.look()
         os.killpg(self.process.pid, signal.SIGINT)
 
+    def signal(self, number, target):
+        """Sends a signal to the `launcher`, its `group`, a `node`'s group, or `all` processes, the nodes first."""
+        self.look()
+        if target == "all":
+            for pid in [*reversed(self.seen), self.process.pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        elif target == "launcher":
+            os.kill(self.process.pid, number)
+        else:
+            os.killpg(self.process.pid if target == "group" else self.pid_of("actor/0"), number)
+
     def leftovers(self):
         """Processes that still run, ports on which they listen, and temporary files."""
         alive = []

@@ -34,7 +34,7 @@ def interrupted(command_run, recipe, tmp_path_factory):
     try:
         run.wait_for_steps(STEPS)
         run.wait_for_steps(3, "learner_steps")
-        run.interrupt()
+        run.signal(signal.SIGINT, "all")
         assert run.wait(timeout=60) == 128 + signal.SIGINT, run.text()
         run.left = run.leftovers()
     finally:

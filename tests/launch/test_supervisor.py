@@ -243,9 +243,10 @@ def test_a_second_signal_hurries_and_a_third_once_more():
     assert run.script.of("kill") == ["actor", "learner"]
 
 
-def test_signals_to_all_processes_at_once_are_one():
+@pytest.mark.parametrize("first, second", [("", "learner"), ("learner", "")])
+def test_signals_to_all_processes_at_once_are_one(first, second):
     run = Run(actor=9.0)
-    for node, time in (("", 5), ("", 5.5), ("learner", 5.2), ("actor", 9.0), ("peer", 11.0)):
+    for node, time in ((first, 5), (second, 5.2), ("", 5.5), ("peer", 9.0), ("actor", 11.0)):
         run.script.signal(signal.SIGTERM, time, node)
     assert run.run().exit_code == 143
     assert run.script.of("kill") == []

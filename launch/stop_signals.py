@@ -1,0 +1,82 @@
+"""The signals that end a run: Ctrl-C, SIGTERM, and SIGHUP where a terminal was closed."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_early: list[int] = []
+"""The signal that has come before anything took it."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Raised in the main thread by a signal that comes before a run has begun, or after it is over."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+def raise_at_signals() -> None:
+    """Makes a signal end the command from now on, also where this is process 1, for which the kernel would drop it."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        _early.append(number)
+        raise Stopped(number)
+
+    for number in _to_handle():
+        signal.signal(number, leave)
+
+
+@contextlib.contextmanager
+def stop_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
+    """Calls `on_signal` for the stop signals while it lasts.  Does nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda number, frame: on_signal(number)) for number in _to_handle()}
+    if _early:
+        # Raised where Python lets no exception out, such as in a callback of its garbage collector.
+        on_signal(_early[0])
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def pass_on_signals(tell: Callable[[int], object]) -> None:
+    """Calls `tell` for every stop signal from now on, from a thread, also while the main thread is blocked in C++.
+
+    Processes that this one forks can be ended by SIGTERM, and ignore the others.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda number, frame: None)
+        signal.siginterrupt(number, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=_leave_signals_to_parent)
+
+    def listen() -> None:
+        while True:
+            for number in os.read(reader, 64):
+                if number in STOP_SIGNALS:
+                    tell(number)
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+
+
+def _leave_signals_to_parent() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+
+
+def _to_handle() -> list[signal.Signals]:
+    # `nohup` ignores it for the command that it starts.
+    return [number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]

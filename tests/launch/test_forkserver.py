@@ -1,0 +1,125 @@
+"""The forkserver, without TensorFlow: what it starts, and that nothing of it is left however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import forked_functions
+import psutil
+import pytest
+
+from callboard.launch.launchers.forkserver import CannotFork, ForkServer, wait_for_any
+
+
+@pytest.fixture
+def server():
+    server = ForkServer(preload="json")
+    yield server
+    server.stop()
+
+
+def alive(pids, within=0.0):
+    """Those of some processes that have not ended in time."""
+
+    def runs(pid):
+        try:
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    deadline = time.monotonic() + within
+    while any(map(runs, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return [pid for pid in pids if runs(pid)]
+
+
+def test_a_function_runs_in_a_session_of_its_own_and_its_exit_code_is_known(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("/nowhere")
+    for code in (0, 7):
+        process = server.fork(forked_functions.answer, "x" * 1_000_000)
+        word, pid, session, directory, path = process.pipe.recv()
+        assert len(word) == 1_000_000
+        assert pid == process.pid == session
+        assert (directory, path) == (str(tmp_path), sys.path)
+        assert not process.join(0.0)
+        process.pipe.send(code)
+        assert process.join(10.0) and process.exitcode == code
+    process = server.fork(forked_functions.answer, "x")
+    process.kill()
+    assert process.join(10.0) and process.exitcode == -signal.SIGKILL
+
+
+def test_what_a_process_has_started_ends_with_it(server):
+    process = server.fork(forked_functions.start_others)
+    stubborn, apart, fork = process.pipe.recv()
+    process.pipe.send("end")
+    # The fork holds the pipe open, and is ended before the end is reported.
+    while process.status not in wait_for_any(process):
+        pass
+    assert process.join(10.0) and process.exitcode == 0
+    assert alive([stubborn, fork]) == []
+    server.stop()
+    assert alive([apart]) == []
+
+
+def test_an_import_that_fails_is_told():
+    server = ForkServer(preload="no_such_module")
+    with pytest.raises(CannotFork, match="No module named 'no_such_module'"):
+        server.fork(forked_functions.answer, "x")
+    server.stop()
+
+
+def test_a_forkserver_that_dies_is_started_again(server):
+    process = server.fork(forked_functions.answer, "x")
+    process.pipe.recv()
+    dead = server._process
+    dead.kill()
+    dead.wait()
+    again = server.fork(forked_functions.answer, "y")
+    assert again.pipe.recv()[0] == "y"
+    assert not process.join(0.1)
+    process.kill()
+    assert process.join(10.0) and process.exitcode is None
+    again.pipe.send(0)
+    assert again.join(10.0) and again.exitcode == 0
+
+
+def test_nothing_outlives_a_starter_that_is_killed():
+    code = "import forked_functions; forked_functions.start_others_and_wait()"
+    path = os.pathsep.join(filter(None, sys.path))
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    )
+    pids = list(map(int, starter.stdout.readline().split()))
+    starter.kill()
+    starter.wait()
+    assert alive(pids, within=10.0) == []
+
+
+def test_a_held_file_is_open_until_the_last_process_has_ended(server):
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    with server.holding(writer):
+        process = server.fork(forked_functions.answer, "x")
+        process.pipe.recv()
+        os.close(writer)
+        with pytest.raises(BlockingIOError):
+            os.read(reader, 1)
+        server.stop()
+        assert os.read(reader, 1) == b""
+
+
+def test_a_node_passes_signals_on_and_leaves_none_of_it_to_what_it_starts(server):
+    process = server.fork(forked_functions.report_signals)
+    started, forked = process.pipe.recv()
+    assert started == "[False, False, False]"
+    assert forked == "[True, True, False]"
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.killpg(process.pid, number)
+        assert process.pipe.recv() == number
+    # The forkserver ignores them.
+    os.kill(server._process.pid, signal.SIGTERM)
+    assert server.fork(forked_functions.answer, "x").pipe.recv()[0] == "x"
