@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,13 +17,16 @@ from .checkpoints import Checkpoints, load_policy
 from .devices import device_names, hide_gpus, prepare_devices
 from .display import LineMonitor
 from .experiment import Experiment, Run
+from .launchers.forkserver import held_open
 from .launchers.outcome import Monitor, Outcome
 from .program import make_program
 from .run_directory import RunDirectory
+from .run_lock import run_lease, run_lock
 from .run_summary import SummaryMonitor
 from .settings import format_experiment
 from .start_checks import check_begun, check_launcher, check_launcher_can, find_directory_on_host, find_run_directory
 from .storage import Storage, fetch_run, is_url
+from .temporary_files import removed_afterwards
 
 
 def run(
@@ -77,18 +81,27 @@ def run(
 def _open_directory(experiment: Experiment, launcher: str, resume: bool, options: Any) -> Iterator[RunDirectory]:
     """The directory to run in, and a local one while the run goes on where it is kept at a URL."""
     url = experiment.run_dir
-    if launcher == "hosts":
-        # First of all, because nothing of a run that goes on here may be touched.
-        with options.alone_on_this_machine():
-            yield find_directory_on_host(experiment, resume, options)
-    elif isinstance(url, str) and is_url(url):
-        with tempfile.TemporaryDirectory(prefix="callboard-") as local:
-            directory = RunDirectory(pathlib.Path(local), url=url)
+    if isinstance(url, str) and is_url(url):
+        local = pathlib.Path(tempfile.mkdtemp(prefix="callboard-"))
+        with removed_afterwards(local), run_lease(Storage(url), launcher):
+            directory = RunDirectory(local, url=url)
             fetch_run(Storage(url), directory)
             check_begun(directory, url, resume)
             yield directory
+        return
+    if launcher == "hosts":
+        directory = find_directory_on_host(experiment, resume, options)
+        lock_file = directory.lock(options.is_first)
     else:
-        yield find_run_directory(experiment, resume)
+        directory = find_run_directory(experiment, resume)
+        lock_file = directory.lock()
+    with run_lock(lock_file, launcher) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
+        # Of a launcher that was killed before it could.
+        shutil.rmtree(directory.temporary, ignore_errors=True)
+        if launcher != "hosts":
+            # Another run may have begun, and ended, since.
+            check_begun(directory, experiment.run_dir or directory.path, resume)
+        yield directory
 
 
 def _check_agent_is_found_again(agent: Agent) -> None:

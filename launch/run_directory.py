@@ -66,6 +66,10 @@ class RunDirectory:
         """Temporary files of this machine's nodes, there only while they run."""
         return self.path / f"tmp-{self.host}" if self.host else self.path / "tmp"
 
+    def lock(self, has_checkpoints: bool = True) -> pathlib.Path:
+        """The file whose lock a launcher holds; hosts that share the directory have one each, but for the first."""
+        return self.path / ("lock" if has_checkpoints else f"lock-{self.host}")
+
     def replay(self, shard: int) -> pathlib.Path:
         """Where a replay shard keeps its checkpoints."""
         return self.path / "replay" / str(shard)

@@ -1,15 +1,13 @@
 """What a run writes when it begins, which is once nothing can refuse it any more."""
 
 import contextlib
-import pathlib
-import shutil
-import tempfile
 from collections.abc import Iterator
 
 from ..data import CallboardError
 from .experiment import Run
 from .settings import write_experiment
 from .storage import Storage
+from .temporary_files import temporary_files_in
 
 
 @contextlib.contextmanager
@@ -30,17 +28,5 @@ def begun(run: Run) -> Iterator[None]:
         raise CallboardError(f"the run directory {directory.path} cannot be written: {error.strerror}") from error
     if directory.url:
         Storage(directory.url).store(directory.experiment.name, directory.path)
-    with _temporary_files_in(directory.temporary):
+    with temporary_files_in(directory.temporary):
         yield
-
-
-@contextlib.contextmanager
-def _temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
-    """Keeps temporary files, such as AutoGraph's, in a directory that is removed afterwards."""
-    directory.mkdir(parents=True, exist_ok=True)
-    before, tempfile.tempdir = tempfile.tempdir, str(directory)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-        shutil.rmtree(directory, ignore_errors=True)

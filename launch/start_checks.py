@@ -10,6 +10,7 @@ from ..agents.registry import agent_name
 from ..data import CallboardError
 from .experiment import Experiment
 from .run_directory import RunDirectory
+from .run_lock import check_not_running
 from .settings import nearest, read_experiment, settings_by_name
 from .storage import is_url
 
@@ -73,6 +74,7 @@ def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") ->
         path = default_run_directory(experiment, name, now)
     _check_can_be_made(pathlib.Path(path))
     directory = RunDirectory(pathlib.Path(path).absolute())
+    check_not_running(directory.lock())
     check_begun(directory, path, resume)
     return directory
 
@@ -96,6 +98,7 @@ def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -
         raise CallboardError("hosts need the run's directory: name it with --run-dir, the same on every host")
     _check_can_be_made(pathlib.Path(experiment.run_dir))
     directory = RunDirectory(pathlib.Path(experiment.run_dir).absolute(), options.host)
+    check_not_running(directory.lock(options.is_first))
     if resume:
         if options.is_first:
             find_run_directory(experiment, resume)

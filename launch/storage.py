@@ -133,7 +133,7 @@ class Storage:
         kept = f"{folder}/damaged-{last}"
         say(f"{self.url}/{name} is damaged ({wrong}) and not used; it is kept as {kept}")
         try:
-            self._remove(f"{name}/{_DONE}")
+            self.remove(f"{name}/{_DONE}")
             self._files.mv(self._at(name), self._at(kept), recursive=True)
         except Exception as error:  # Every kind of storage raises its own errors; it may be one that is only read.
             _logger.warning("%s/%s could not be renamed: %s", self.url, name, error)
@@ -149,7 +149,7 @@ class Storage:
         with tempfile.TemporaryDirectory(dir=directory) as links:
             kept = pathlib.Path(links) / "kept"
             shutil.copytree(directory / name, kept, copy_function=os.link)
-            self._remove(f"{name}/{_DONE}")
+            self.remove(f"{name}/{_DONE}")
             for path in sorted(path for path in kept.rglob("*") if path.is_file() and path != kept / _DONE):
                 self._store_as(f"{name}/{path.relative_to(kept)}", path)
             (kept / _DONE).touch()
@@ -163,7 +163,7 @@ class Storage:
             old = entry["name"].rstrip("/").rpartition("/")[2]
             half = entry["type"] == "directory" and old not in whole and old < newest
             if half or old in whole[:-_KEEP]:
-                self._remove(f"{folder}/{old}/{_DONE}")
+                self.remove(f"{folder}/{old}/{_DONE}")
                 self._files.rm(self._at(f"{folder}/{old}"), recursive=True)
 
     def shards(self) -> list[int]:
@@ -192,7 +192,8 @@ class Storage:
         protocols = self._files.protocol
         return (protocols,) if isinstance(protocols, str) else protocols
 
-    def _remove(self, name: str) -> None:
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
         with contextlib.suppress(FileNotFoundError):
             self._files.rm(self._at(name))
 

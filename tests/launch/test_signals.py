@@ -1,0 +1,111 @@
+"""Signals end a run with a checkpoint, whoever is sent them; a launcher that is killed leaves nothing."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null", "--evaluator", "false", "--actors", 2)
+
+
+def ends_with_a_checkpoint(run, number):
+    assert run.wait(timeout=60) == 128 + number, run.text()
+    assert run.text().splitlines()[-1] == f"The run is over: stopped by {number.name}."
+    assert "Traceback" not in run.text() and "while the run was ending" not in run.text()
+    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
+    assert int(checkpoint.name) == run.rows()[-1]["learner_steps"]
+    assert run.leftovers() == []
+    assert not (run.run_dir / "lock").exists()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("target", ["launcher", "group", "node", "all"])
+def test_a_signal_ends_a_run_in_processes(train, number, target):
+    run = train(*ENDLESS)
+    run.wait_for_steps(1, "learner_steps")
+    run.signal(number, target)
+    ends_with_a_checkpoint(run, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("launcher", ["inline", "threads", "hosts"])
+def test_a_signal_ends_a_run_of_another_launcher(train, launcher, number):
+    run = train(*ENDLESS, "--launcher", launcher)
+    run.wait_for_steps(1, "learner_steps")
+    run.signal(number, "all")
+    ends_with_a_checkpoint(run, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_run_on_ray(train, number):
+    """To the launcher: one to all processes ends Ray's own too."""
+    run = train(*ENDLESS, "--launcher", "ray")
+    run.wait_for_steps(1, "learner_steps")
+    run.signal(number, "launcher")
+    ends_with_a_checkpoint(run, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("begun", ["forkserver", "directory", "logs"])
+def test_a_signal_while_the_run_begins(train, number, begun):
+    run = train(*ENDLESS)
+    conditions = {
+        "forkserver": lambda: run.seen,
+        "directory": run.run_dir.exists,
+        "logs": lambda: list(run.run_dir.glob("logs/*.log")),
+    }
+    run.wait_until(lambda: conditions[begun]() or run.process.poll() is not None)
+    run.signal(number, "group")
+    assert run.wait(timeout=60) == 128 + number, run.text()
+    assert "Traceback" not in run.text()
+    assert run.leftovers() == []
+
+
+def test_a_second_signal_hurries(train):
+    """A stopped actor does not end by itself; with one more signal it is not waited for, and the checkpoint is."""
+    run = train(*ENDLESS)
+    run.wait_for_steps(1, "learner_steps")
+    os.kill(run.pid_of("actor/1"), signal.SIGSTOP)
+    run.signal(signal.SIGTERM, "all")
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.process.wait(3.0)
+    run.signal(signal.SIGTERM, "all")
+    assert run.wait(timeout=60) == 143, run.text()
+    assert "actor/1: did not end in time and is killed" in run.text()
+    assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("launcher", ["inline", "threads", "processes", "hosts"])
+def test_nothing_outlives_a_launcher_that_is_killed_and_the_run_can_be_resumed(train, start, launcher):
+    run = train(*ENDLESS, "--launcher", launcher, "--checkpoint-every", 1)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
+    run.look()
+    run.process.kill()
+    run.process.wait()
+    resumed = start("train", "--resume", "--run-dir", run.run_dir)
+    run.wait_until(lambda: not run.leftovers(), timeout=15)
+    resumed.wait_for_steps(run.rows()[-1]["environment_steps"] + 1)
+    second = start("train", "--resume", "--run-dir", run.run_dir)
+    assert second.wait() == 2
+    assert f"by process {resumed.process.pid} on" in second.text().splitlines()[-1]
+    resumed.signal(signal.SIGINT, "launcher")
+    ends_with_a_checkpoint(resumed, signal.SIGINT)
+
+
+def test_a_forkserver_that_is_killed_is_started_again_when_it_is_needed(train):
+    run = train(*ENDLESS)
+    run.wait_for_steps(1, "learner_steps")
+    run.look()
+    (forkserver,) = [process for process in run.seen.values() if "forkserver_process" in " ".join(process.cmdline())]
+    forkserver.kill()
+    run.signal(signal.SIGKILL, "node")
+    run.wait_until(lambda: "actor/0:" in run.text())
+    killed = run.rows()[-1]["environment_steps"]
+    run.wait_for_steps(killed + 5000)
+    run.signal(signal.SIGINT, "all")
+    ends_with_a_checkpoint(run, signal.SIGINT)
