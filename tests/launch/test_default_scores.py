@@ -1,0 +1,35 @@
+"""Every agent learns with nothing but its name, an environment and limits.  The figures in docs/defaults.md come from
+here."""
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CARTPOLE = ("CartPole-v1", 475, 400_000)
+BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "agent, task",
+    [
+        *((agent, CARTPOLE) for agent in ("impala", "ppo", "apex", "r2d2")),
+        ("sac", ("Pendulum-v1", -200, 20_000)),
+        *((agent, BREAKOUT) for agent in ("impala", "ppo", "apex")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_an_agent_learns_with_its_defaults(start, tmp_path, agent, task, seed):
+    env, goal, steps = task
+    if env.startswith("MinAtar"):
+        pytest.importorskip("minatar")
+    limits = ["--max-steps", steps, "--stop-return", goal, "--seed", seed]
+    run = start("train", agent, "--env", env, *limits, "--run-dir", tmp_path / "run")
+    assert run.wait(timeout=3600) == 0, run.text()
+    returns = [
+        (row["evaluator/at_environment_steps"], round(row["evaluator/return"], 1))
+        for row in run.rows()
+        if "evaluator/return" in row
+    ]
+    print(f"\n{agent} on {env}, seed {seed}: {returns}")
+    assert max(value for _, value in returns) >= goal
