@@ -137,6 +137,8 @@ class Update(NamedTuple):
     """`Priorities` of the items that were learnt from, in that order and over all replicas, or None."""
     steps: int = 1
     """Learner steps that were made."""
+    finite: tuple[str, ...] = ()
+    """Names of the metrics that must be finite, or the run fails: losses, norms of gradients."""
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,11 +8,12 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Version, version_column
+from ..data import EnvironmentOutput, Layout, Nest, Record, Version, version_column
 from ..environments import BatchedEnvironment
 from ..replay import Writer
 from .agent import Agent, Policy
 from .compiled import CompiledFunction, as_arrays
+from .finite_checks import check_finite, check_policy
 
 
 class Episode(NamedTuple):
@@ -74,11 +75,17 @@ class CompiledPolicy:
         )
 
     def __call__(self, tick: EnvironmentOutput) -> tuple[Nest, Nest]:
-        """Actions and extras for a tick, as NumPy arrays `[B, ...]`; the state moves on."""
+        """Actions and extras for a tick, as NumPy arrays `[B, ...]`; the state moves on.
+
+        Raises:
+          CallboardError: they are not finite.
+        """
         seed = np.array([self._seed, self._ticks], np.int32)
         self._ticks += 1
         action, extras, self.state = self._act(tick, self.state, seed)
-        return as_arrays(action), as_arrays(extras)
+        action, extras = as_arrays(action), as_arrays(extras)
+        check_policy(action, extras, self._slots)
+        return action, extras
 
     def _call(self, tick: EnvironmentOutput, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         return self.policy(tick, state, self._slots, seed)
@@ -257,17 +264,3 @@ def tick_spec(layout: Layout, batch_size: int | None) -> EnvironmentOutput:
         first=flag,
         last=flag,
     )
-
-
-def check_finite(tick: EnvironmentOutput) -> None:
-    """Refuses a tick whose observation or reward is not a number: it would spoil the weights for good."""
-    if all(leaf.dtype.kind != "f" or np.isfinite(leaf).all() for leaf in tree.flatten((tick.observation, tick.reward))):
-        return
-    for path, leaf in tree.flatten_with_path((tick.observation, tick.reward)):
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            where = "reward" if path[0] == 1 else ".".join(["observation", *(str(part) for part in path[1:])])
-            env = int(np.argwhere(~np.isfinite(leaf))[0][0])
-            raise CallboardError(
-                f"the {where} of environment {env} in the batch is NaN or infinite: "
-                "training on it would spoil the weights; mend the environment"
-            )

@@ -10,6 +10,9 @@ from .updates import CompiledUpdates
 
 Loss = Callable[[Any], tuple[tf.Tensor, Mapping[str, tf.Tensor]]]
 
+FINITE = ("loss", "gradient_norm")
+"""Metrics of a `GradientLearner` that must be finite."""
+
 
 class GradientLearner(tf.Module):
     """A learner whose step is one gradient of one batch.
@@ -43,7 +46,7 @@ class GradientLearner(tf.Module):
         self._strategy = strategy
         self._max_gradient_norm = max_gradient_norm
         optimizer.build(self._trained)
-        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call)
+        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call, finite=FINITE)
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Learns from the next of `iterator`: a batch, or as many of them as are learnt from in a call."""

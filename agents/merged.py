@@ -11,6 +11,7 @@ from ..data import CallboardError, EnvironmentOutput, Layout, Nest
 from .acting import tick_spec
 from .agent import Policy
 from .compiled import CompiledFunction, as_arrays, rebuilt
+from .finite_checks import check_policy
 
 
 class Turn(NamedTuple):
@@ -68,16 +69,25 @@ class MergedPolicy:
         return as_arrays(self._policy.initial_state(batch_size))
 
     def __call__(self, turns: Sequence[Turn]) -> list[Move]:
-        """The move of each turn, by one forward pass."""
+        """The move of each turn, by one forward pass.
+
+        Raises:
+          CallboardError: an action, or what comes with it, is not finite.
+        """
         turns = [turn._replace(seed=turn.seed[np.newaxis]) for turn in turns]
         if len(turns) == 1:
-            return [Move(*as_arrays(self._act(*turns[0])))]
-        columns = zip(*map(tree.flatten, turns), strict=True)
-        outputs = self._act(*rebuilt(turns[0], map(np.concatenate, columns)))
-        leaves = [leaf.numpy() for leaf in tree.flatten(outputs)]
+            merged = turns[0]
+        else:
+            columns = zip(*map(tree.flatten, turns), strict=True)
+            merged = rebuilt(turns[0], map(np.concatenate, columns))
+        outputs = Move(*as_arrays(self._act(*merged)))
+        check_policy(outputs.action, outputs.extras, merged.slots)
+        if len(turns) == 1:
+            return [outputs]
+        leaves = tree.flatten(outputs)
         size = len(turns[0].slots)
         parts = [slice(begin, begin + size) for begin in range(0, size * len(turns), size)]
-        return [Move(*rebuilt(outputs, (leaf[part] for leaf in leaves))) for part in parts]
+        return [rebuilt(outputs, (leaf[part] for leaf in leaves)) for part in parts]
 
 
 def _of_any_batch(leaf: Any) -> tf.TensorSpec:

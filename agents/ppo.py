@@ -17,7 +17,7 @@ from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
 from ..replay import SequenceQueue
 from .agent import Agent, Mode
-from .learning import GradientLearner
+from .learning import FINITE, GradientLearner
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
@@ -422,7 +422,8 @@ class PpoLearner(GradientLearner):
             # Not before: the first epoch begins with the network that acted.
             self._normalizer_update(rollout.observation)
         self._steps.assign_add(1)
-        return Update({**metrics, "epochs": epoch + 1, "learning_rate": rate, "clip": clip, "stale": stale})
+        metrics = {**metrics, "epochs": epoch + 1, "learning_rate": rate, "clip": clip, "stale": stale}
+        return Update(metrics, finite=FINITE)
 
     def _take_batch(self, iterator: Iterator[Any], step: int) -> tuple[list[Sample], int]:
         """The parts of the next batch, and how many were left out because their weights are too old."""

@@ -86,7 +86,10 @@ class PpoPolicy(tf.Module):
     ) -> tuple[Nest, Nest, Nest]:
         if self._mode == "evaluate":
             outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
-            return self._to_environment(self._distribution(outputs).mode()), (), state
+            policy = self._distribution(outputs)
+            chosen = policy.mode()
+            # The most likely of actions whose probabilities are NaN looks like any other: this shows it.
+            return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
         outputs, network_state = self.network.step(Inputs(tick.observation), state.network, tick.first)
         policy = self._distribution(outputs)
         chosen = self._sample(policy, slot, seed)

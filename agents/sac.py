@@ -139,7 +139,7 @@ class SacLearner(tf.Module):
         self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         for optimizer, variables in zip(optimizers, self._trained, strict=True):
             optimizer.build(variables)
-        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call)
+        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call, finite=("critic_loss", "actor_loss"))
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Learns from the next of `iterator`: a batch, or as many of them as are learnt from in a call."""

@@ -26,10 +26,18 @@ class CompiledUpdates:
       strategy: whose replicas share the batch.
       updates_per_call: batches in what it is called with: a `Sample` in which they lie side by side along B, the same
         number of sequences in each.  A single batch may be any nest.
+      finite: names of the metrics that must be finite.
     """
 
-    def __init__(self, update: UpdateOnce, strategy: tf.distribute.Strategy, updates_per_call: int = 1):
+    def __init__(
+        self,
+        update: UpdateOnce,
+        strategy: tf.distribute.Strategy,
+        updates_per_call: int = 1,
+        finite: tuple[str, ...] = (),
+    ):
         self._update = update
+        self._finite = finite
         self._strategy = strategy
         self._updates_per_call = updates_per_call
         self._function = tf.function(self._call, autograph=False)
@@ -44,7 +52,7 @@ class CompiledUpdates:
             self._concrete = self._function.get_concrete_function(batches)
         # Calling the `tf.function` would look for this one again, by all leaves: a quarter of a millisecond.
         metrics, priorities = self._concrete(batches)
-        return Update(metrics, priorities, self._updates_per_call)
+        return Update(metrics, priorities, self._updates_per_call, self._finite)
 
     def _call(self, batches: Any) -> tuple[dict[str, tf.Tensor], Priorities | None]:
         metrics = self._update(batches) if self._updates_per_call == 1 else self._update_each(batches)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ..data import Version
 from .compiled import CompiledFunction
+from .finite_checks import all_finite, check_weights
 
 Snapshot = tuple[tuple[int, int], np.ndarray]
 """A version, and what `pack_weights` made of its values in the order of `Policy.variables`."""
@@ -37,12 +38,17 @@ class Unpacking:
     """
 
     def __init__(self, variables: Sequence[tf.Variable]):
+        self._names = [variable.name for variable in variables]
         self._parts: list[tuple[slice, np.dtype, tuple[int, ...]]] = []
+        self._runs: list[tuple[slice, np.dtype]] = []
         self._bytes = 0
         for variable in variables:
             begin, dtype = self._bytes, np.dtype(variable.dtype.as_numpy_dtype)
             self._bytes += dtype.itemsize * variable.shape.num_elements()
             self._parts.append((slice(begin, self._bytes), dtype, tuple(variable.shape)))
+            if self._runs and self._runs[-1][1] == dtype:
+                begin = self._runs.pop()[0].start
+            self._runs.append((slice(begin, self._bytes), dtype))
 
     def __call__(self, packed: np.ndarray) -> list[np.ndarray]:
         """The values; views of the bytes.
@@ -53,6 +59,15 @@ class Unpacking:
         if self._bytes != len(packed):
             raise ValueError(f"The policy's weights have {self._bytes} bytes, and those that came have {len(packed)}.")
         return [packed[part].view(dtype).reshape(shape) for part, dtype, shape in self._parts]
+
+    def check_finite(self, packed: np.ndarray) -> None:
+        """Looks at all values; at those of one dtype that lie side by side at once.
+
+        Raises:
+          NotFiniteError: names the first that is not finite.
+        """
+        if not all(all_finite(packed[run].view(dtype)) for run, dtype in self._runs):
+            check_weights(self._names, self(packed))
 
 
 class WeightClient:

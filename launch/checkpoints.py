@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ..agents.finite_checks import check_saved_weights, check_weights
 from ..atomic_files import (
     directory_draft,
     file_draft,
@@ -96,12 +97,14 @@ class Checkpoints:
 
         Raises:
           NotWritten: with the reason; nothing of it is left.
+          NotFiniteError: a weight is NaN or infinite; likewise.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             final = self._new_path(step)
             with directory_draft(final) as draft:
                 tf.train.Checkpoint(**modules).write(str(draft / "learner"))
+                check_saved_weights(str(draft / "learner"))
                 _write_weights(draft / "policy.npz", policy_variables)
                 (draft / "counters.json").write_text(json.dumps(counter_sources))
                 write_manifest(draft)
@@ -222,7 +225,11 @@ class SavedPolicy(NamedTuple):
 
 
 def save_policy(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
-    """Writes a policy's weights, in order, to an `.npz` file, in one atomic step."""
+    """Writes a policy's weights, in order, to an `.npz` file, in one atomic step.
+
+    Raises:
+      NotFiniteError: one of them is NaN or infinite; the file stays as it was.
+    """
     with file_draft(path) as draft:
         _write_weights(draft, variables, **also)
 
@@ -268,5 +275,7 @@ def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
 
 
 def _write_weights(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
-    weights = {f"weight_{index:04d}": variable.numpy() for index, variable in enumerate(variables)}
-    np.savez(path, names=np.array([variable.name for variable in variables]), **weights, **also)
+    names, values = [variable.name for variable in variables], [variable.numpy() for variable in variables]
+    check_weights(names, values)
+    weights = {f"weight_{index:04d}": value for index, value in enumerate(values)}
+    np.savez(path, names=np.array(names), **weights, **also)

@@ -1,18 +1,21 @@
 """The learner node: learns from replay, serves weights, writes checkpoints."""
 
+import contextlib
 import functools
 import logging
 import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import launchpad as lp
 import tensorflow as tf
 
 from ..agents.acting import trace_layout
+from ..agents.finite_checks import LossCheck, NotFiniteError
+from ..agents.registry import agent_name
 from ..agents.weights import Snapshot
 from ..data import CallboardError, Priorities, Update, Version
 from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
@@ -75,6 +78,7 @@ class LearnerRole(LinkedRole):
         self._learns_until = math.inf
         self._final_version: Version | None = None
         self._last_update: Update | None = None
+        self._losses = LossCheck()
         self._modules: dict[str, Any] = {}
         self._priorities: PriorityUpdater | None = None
         self._reader: BatchReader | None = None
@@ -161,10 +165,15 @@ class LearnerRole(LinkedRole):
         """Publishes the weights that the run ends with: the evaluator waits for them."""
         if self._final_version is not None or self._rank > 0:
             return
-        self._final_version = self._weights.publish(self._steps, self._policy_variables)
+        with self._finite():
+            self._final_version = self._weights.publish(self._steps, self._policy_variables)
 
     def learn(self) -> bool:
-        """One call of the learner, which makes a learner step or several; waits for data.  False if none was made."""
+        """One call of the learner, which makes a learner step or several; waits for data.  False if none was made.
+
+        Raises:
+          CallboardError: a loss, a gradient or a weight is not finite.
+        """
         assert self._reader is not None
         progress = self.context.progress
         if len(self._peers) > 1:
@@ -188,13 +197,16 @@ class LearnerRole(LinkedRole):
         if update.priorities is not None:
             self._send_priorities(update.priorities)
         self._steps += update.steps
-        if self._rank == 0:
-            soon_again = not self.context.cooperative and self._reader.has_next()
-            self._weights.offer(self._steps, self._policy_variables, soon_again)
+        self._losses.add(self._steps, update)
+        soon_again = not self.context.cooperative and self._reader.has_next()
+        if self._rank == 0 and self._weights.due(soon_again):
+            with self._finite():
+                self._weights.offer(self._steps, self._policy_variables)
         now = time.monotonic()
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
-            self.take_metrics(update.metrics)
+            with self._finite():
+                self.take_metrics(update.metrics)
         self._last_update = update
         if now >= self._next_checkpoint and self._rank == 0:
             self._try_to_save()
@@ -229,6 +241,7 @@ class LearnerRole(LinkedRole):
 
         Raises:
           NotWritten: with the reason.
+          CallboardError: something in it is not finite; the checkpoints before are kept.
         """
         self.context.progress.works_slowly("writing its checkpoint")
         # With the step of these weights among the counters.
@@ -238,7 +251,19 @@ class LearnerRole(LinkedRole):
         except Unreachable:
             self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()
-        self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
+        with self._finite():
+            self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
+
+    @contextlib.contextmanager
+    def _finite(self) -> Iterator[None]:
+        """Checks that all losses were finite, and explains an error about these or about weights."""
+        try:
+            self._losses.check()
+            yield
+        except NotFiniteError as error:
+            latest = self._checkpoints.latest()
+            kept = "there is no checkpoint yet" if latest is None else f"the last checkpoint is {latest}"
+            raise error.advised(agent_name(self._experiment.agent), self._steps, kept) from error
 
     def _try_to_save(self) -> None:
         """Writes a checkpoint; where the disk does not take it, training continues and it is tried again."""

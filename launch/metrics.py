@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .file_errors import file_error
@@ -147,7 +148,8 @@ class TensorBoardWriter:
             with self._writer.as_default(step=row["environment_steps"]):
                 for name, value in row.items():
                     if name not in ("time", "environment_steps"):
-                        tf.summary.scalar(name, value)
+                        # A Python number beyond float32, such as the return of huge rewards, would be refused.
+                        tf.summary.scalar(name, np.float64(value))
             self._writer.flush()
         except tf.errors.OpError:
             self._writer = None

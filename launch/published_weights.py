@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from ..agents.weights import Snapshot, pack_weights
+from ..agents.weights import Snapshot, Unpacking, pack_weights
 from ..data import Version
 
 _SECONDS = 0.01
@@ -24,21 +24,36 @@ class PublishedWeights:
         self._packed = np.zeros(0, np.uint8)
         self._wanted = True
         self._next = 0.0
+        self._parts: Unpacking | None = None
 
     def begin(self, incarnation: int) -> None:
         self._incarnation = incarnation
 
+    def due(self, soon_again: bool = False) -> bool:
+        """Whether weights are wanted; if the next are on their way, then only after some milliseconds."""
+        return self._wanted and not (soon_again and time.monotonic() < self._next)
+
     def offer(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
-        """Copies the weights if they are wanted; if the next are on their way, then only after some milliseconds."""
-        now = time.monotonic()
-        if not self._wanted or (soon_again and now < self._next):
+        """Copies the weights if they are `due`.
+
+        Raises:
+          NotFiniteError: one of them is not finite; who asks gets those before.
+        """
+        if not self.due(soon_again):
             return
-        self._next = now + _SECONDS
+        self._next = time.monotonic() + _SECONDS
         self.publish(step, variables)
 
     def publish(self, step: int, variables: Sequence[tf.Variable]) -> Version:
-        """Copies the weights, whether they are wanted or not; gives their version."""
+        """Copies the weights, whether they are wanted or not; gives their version.
+
+        Raises:
+          NotFiniteError: one of them is not finite; who asks gets those before.
+        """
         packed = pack_weights(variable.numpy() for variable in variables)
+        if self._parts is None:
+            self._parts = Unpacking(variables)
+        self._parts.check_finite(packed)
         with self._changed:
             self._version = Version(self._incarnation, step)
             self._packed = packed

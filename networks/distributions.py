@@ -16,6 +16,8 @@ class Categorical(NamedTuple):
     def sample(self, seed: Any, dtype: Any = tf.int32) -> tf.Tensor:
         """Actions `[...]`.
 
+        Of logits that are NaN any action, whose log-probability is NaN.
+
         Args:
           seed: int `[2]`; the same seed gives the same actions.  Or `[K, 2]`: one for each of K parts of the first
             axis, which are equally long, as if each were sampled by itself.
@@ -31,6 +33,8 @@ class Categorical(NamedTuple):
         else:
             parts = tf.reshape(logits, (tf.shape(seed)[0], -1, logits.shape[-1]))
             actions = tf.map_fn(draw, (parts, seed), fn_output_signature=tf.TensorSpec((None, 1), dtype))
+        # Of NaN logits TensorFlow draws A, which is no action: their log-probability could not even be computed.
+        actions = tf.minimum(actions, tf.cast(logits.shape[-1] - 1, dtype))
         return tf.reshape(actions, tf.shape(logits)[:-1])
 
     def mode(self, dtype: Any = tf.int32) -> tf.Tensor:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 
+from ..data import CallboardError
 from .handle import ReplayHandle
 
 # Ticks in a chunk.  Shorter ones cost memory for their own keeping; longer ones are sent whole for a few ticks of them,
@@ -81,7 +82,10 @@ class EnvironmentWriters:
         """
         for priority in priorities:
             if not 0 <= priority < math.inf:
-                raise ValueError(f"a priority must be a number of at least 0, not {priority}")
+                raise CallboardError(
+                    f"the first priority of an item is {priority}, and must be a finite number of at least 0: "
+                    "check that rewards are not too large"
+                )
         newest, begin = slice(-length - stack, None), -length - 1
         for env, priority in zip(envs, priorities, strict=True):
             history = self._histories[env]

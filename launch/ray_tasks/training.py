@@ -12,7 +12,9 @@ from typing import Any
 import ray
 import tensorflow as tf
 
-from ...agents.weights import pack_weights
+from ...agents.finite_checks import LossCheck, NotFiniteError
+from ...agents.registry import agent_name
+from ...agents.weights import Unpacking, pack_weights
 from ...data import CallboardError, Priorities, Update, Version
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from ..batches import distributed_batches
@@ -48,7 +50,7 @@ class Training:
 
     Raises:
       StoppedBeforehand: all tasks were told to stop before all learners had come.
-      CallboardError: they have not come within five minutes.
+      CallboardError: they have not come within five minutes, or a loss, a gradient or a weight is not finite.
     """
 
     def __init__(self, parts: Parts, rank: int):
@@ -58,6 +60,7 @@ class Training:
         self._ended = threading.Event()
         self._steps = 0
         self._update: Update | None = None
+        self._losses = LossCheck()
         self._dataset: ReplayDataset | None = None
         self._reader: BatchReader | None = None
         self._priorities: PriorityUpdater | None = None
@@ -69,6 +72,7 @@ class Training:
         with self._strategy.scope():
             networks = agent.make_networks(parts.layout)
             self._variables = agent.make_policy(networks, "train").variables
+            self._parts_of_weights = Unpacking(self._variables)
             if rank == 0:
                 self._incarnation = first_answer(parts.weights.begin.remote, "the ParameterServer")
                 # The weights come first: actors wait for them.
@@ -104,6 +108,7 @@ class Training:
     def _learn(self, reader: BatchReader) -> None:
         self._update = update = self._learner.step(reader)
         self._steps += update.steps
+        self._losses.add(self._steps, update)
         if update.priorities is not None:
             self._send_priorities(update.priorities)
 
@@ -140,6 +145,11 @@ class Training:
     def _publish(self) -> "ray.ObjectRef[Any]":
         version = Version(self._incarnation, self._steps)
         packed = pack_weights(variable.numpy() for variable in self._variables)
+        try:
+            self._losses.check()
+            self._parts_of_weights.check_finite(packed)
+        except NotFiniteError as error:
+            raise error.advised(agent_name(self._parts.experiment.agent), self._steps) from error
         return self._parts.weights.publish.remote(tuple(version), packed)
 
     def _report(self) -> "ray.ObjectRef[Any]":

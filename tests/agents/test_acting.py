@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
-from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, check_finite, evaluate
+from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, evaluate
 from callboard.data import CallboardError, EnvironmentOutput, Layout, Version
 from callboard.environments import BatchedEnvironment
 from callboard.specs import EnvironmentSpec
@@ -209,37 +209,6 @@ def test_a_second_evaluation_begins_with_episodes_of_its_own():
 def test_an_evaluation_that_is_stopped_gives_nothing():
     left = iter([False, False, True])
     assert evaluate(Scripted([[1]]), compiled([0]), 5, stopped=lambda: next(left)) == []
-
-
-def output(observation, reward=(0.0, 0.0)):
-    return EnvironmentOutput(
-        observation, np.array(reward, np.float32), np.ones(2), np.zeros(2, bool), np.zeros(2, bool)
-    )
-
-
-@pytest.mark.parametrize(
-    "spoilt, where",
-    [
-        (output(np.array([[1.0, 2.0], [3.0, np.nan]])), "observation of environment 1"),
-        (output(np.array([[np.inf, 2.0], [3.0, 4.0]])), "observation of environment 0"),
-        (
-            output({"camera": np.zeros((2, 3)), "arm": (np.zeros(2), np.array([[0.0], [-np.inf]], np.float32))}),
-            "observation.arm.1 of environment 1",
-        ),
-        (output(np.zeros((2, 2)), reward=(np.nan, 0.0)), "reward of environment 0"),
-    ],
-)
-def test_numbers_that_are_none_are_refused_by_name(spoilt, where):
-    with pytest.raises(CallboardError) as caught:
-        check_finite(spoilt)
-    assert str(caught.value).startswith(f"the {where} in the batch is NaN or infinite: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_whole_numbers_and_large_ones_are_fine():
-    check_finite(
-        output({"count": np.full(2, np.iinfo(np.int64).max), "flag": np.ones(2, bool), "far": np.full(2, 3e38)})
-    )
 
 
 class Spoilt(Scripted):

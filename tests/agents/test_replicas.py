@@ -126,6 +126,12 @@ def test_what_is_learnt_from_is_read_before_it_changes(updates):
     assert [updates[devices]["unordered"] for devices in ("1", "2")] == [[], []]
 
 
+@pytest.mark.parametrize("devices", ["1", "2"])
+def test_a_reward_that_is_not_finite_is_found_in_the_loss_of_its_learner_step(updates, agent, devices):
+    loss = "critic loss" if agent == "sac" else "loss"
+    assert updates[devices]["spoilt"].startswith(f"the {loss} is NaN at learner step 2 (agent test): ")
+
+
 @pytest.mark.slow
 def test_four_devices(updates, on_four, agent):
     assert_alike(on_four["update"][agent], updates["1"])

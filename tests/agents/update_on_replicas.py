@@ -22,6 +22,7 @@ from tensorflow.python.eager import context as eager
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
+from callboard.agents.finite_checks import LossCheck, NotFiniteError
 from callboard.agents.impala import Impala
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
@@ -235,7 +236,28 @@ def update(agent, spec, length, strategy, rank):
         "statistics": np.concatenate(statistics).tolist(),
         "metrics": {name: float(value) for name, value in metrics.items()},
         "unordered": unordered(max(graphs, key=lambda graph: len(graph.node))),
+        "spoilt": said_of_a_spoilt_update(learner, random_sample(layout, length), strategy),
     }
+
+
+def said_of_a_spoilt_update(learner, sample, strategy):
+    """What the check of losses says of three further updates, the second of which has a reward that is NaN.
+
+    With several replicas that is in the share of the last one.
+    """
+    losses = LossCheck()
+    for step, reward in enumerate((1.0, np.nan, 1.0), start=1):
+        record = sample.record
+        rewards = record.reward.copy()
+        rewards[0, -1] = reward
+        # PPO learns from the newest weights' alone.
+        record = record._replace(reward=rewards, version=np.full_like(record.version, step))
+        losses.add(step, learner.step(distribute(strategy, [[sample._replace(record=record)]])))
+    try:
+        losses.check()
+    except NotFiniteError as error:
+        return str(error.advised("test", step))
+    return ""
 
 
 def unordered(graph):

@@ -103,7 +103,10 @@ def test_an_observation_that_is_not_a_number_ends_the_run_with_one_line(train):
     run = train("--launcher", "processes", "--env", "broken_environments:GivesNaN", recipe=None)
     assert run.wait() == 1
     assert "Traceback" not in run.text()
-    assert "the observation of environment 0 in the batch is NaN or infinite" in run.text().splitlines()[-1]
+    assert (
+        "the observation of environment 0 in the batch is NaN as float32: fix the environment"
+        in run.text().splitlines()[-1]
+    )
     assert run.leftovers() == []
 
 

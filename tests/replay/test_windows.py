@@ -7,7 +7,7 @@ import tick_streams
 import tree
 from reading import read_all
 
-from callboard.data import Record
+from callboard.data import CallboardError, Record
 from callboard.replay import WindowWriter, read_windows, window_signature
 
 ENVS, TICKS, STEPS = 3, 120, 3
@@ -174,7 +174,7 @@ def test_a_priority_that_is_no_number_is_refused(serve):
     layout = tick_streams.layout(ENVS)
     replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
     writer = WindowWriter(replay, layout, "windows", 1, priority=lambda record: record.reward[0] * np.nan)
-    with pytest.raises(ValueError, match="priority"):
+    with pytest.raises(CallboardError, match="the first priority of an item is nan"):
         for record in tick_streams.stream(ENVS, 5):
             writer.append(record)
 

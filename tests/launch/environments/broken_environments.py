@@ -57,3 +57,21 @@ class HangsInStep(gymnasium.Env):
                 while True:
                     time.sleep(1)
         return np.zeros(4, np.float32), 1.0, self._steps % 50 == 0, False, {}
+
+
+class RewardsBecomeHuge(gymnasium.Env):
+    """Rewards that are finite, and whose squares are not in float32, from the 200th step on."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self._steps = 0
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        assert action in (0, 1)
+        self._steps += 1
+        return np.zeros(4, np.float32), 1e38 if self._steps > 200 else 0.0, self._steps % 10 == 0, False, {}

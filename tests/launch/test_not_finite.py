@@ -1,0 +1,76 @@
+"""A run in which numbers become NaN or infinite ends with one line that names them, and keeps its last checkpoint."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from callboard.agents.finite_checks import check_saved_weights
+from callboard.agents.impala import Impala
+from callboard.launch.experiment import Experiment
+from callboard.launch.metrics import MetricsWriter
+from callboard.launch.run import run
+from callboard.launch.run_directory import RunDirectory
+
+ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
+ENV = "broken_environments:RewardsBecomeHuge"
+
+
+class Silent:
+    def status(self, status):
+        pass
+
+    def say(self, text):
+        pass
+
+
+def test_metrics_that_are_not_finite_or_too_large_are_written(tmp_path):
+    writer = MetricsWriter(RunDirectory(tmp_path))
+    writer.write({"environment_steps": 1, "return": 1e39, "loss": np.nan, "steps": 2**70})
+    writer.close()
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"environment_steps": 1, "return": 1e39, "loss": None, "steps": 2**70}
+
+
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_rewards_that_are_too_large_end_the_run_with_a_line_about_the_loss(inference, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ENVIRONMENTS)
+    experiment = Experiment(
+        agent=Impala(batch_size=4),
+        env=ENV,
+        actors=1,
+        envs_per_actor=4,
+        inference=inference,
+        evaluator=False,
+        checkpoint_every=1e-3,
+        max_steps=10_000,
+        run_dir=tmp_path / "run",
+    )
+    outcome = run(experiment, "inline", Silent())
+    assert (outcome.exit_code, outcome.failed_node) == (1, "learner/0")
+    # The 200 steps of each environment and their 20 resets make eleven batches.
+    kept = tmp_path / "run" / "checkpoints" / "000000000011"
+    assert outcome.error.startswith("the loss is NaN at learner step 12 (agent impala): ")
+    assert outcome.error.endswith(f"; the last checkpoint is {kept}")
+    check_saved_weights(str(kept / "learner"))
+    with np.load(kept / "policy.npz") as file:
+        assert all(np.isfinite(file[name]).all() for name in file.files if name != "names")
+    assert sorted(path.name for path in kept.parent.glob("*0*")) == ["000000000010", "000000000011"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [["threads"], ["processes"], ["processes", "--inference", "central"]])
+def test_so_it_does_on_other_launchers(train, settings):
+    run = train(
+        *("--env", ENV, "--actors", 1, "--envs-per-actor", 4, "--agent.batch-size", 4, "--evaluator", "false"),
+        *("--checkpoint-every", 0.1, "--launcher", *settings),
+        recipe=None,
+    )
+    assert run.wait() == 1
+    line = run.text().splitlines()[-1]
+    assert "the loss is NaN at learner step" in line and "(agent impala): lower the learning rate" in line
+    assert "Traceback" not in run.text() and "started again" not in run.text()
+    for checkpoint in (run.run_dir / "checkpoints").glob("0*"):
+        check_saved_weights(str(checkpoint / "learner"))
+    assert run.leftovers() == []
