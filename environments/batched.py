@@ -14,8 +14,9 @@ class BatchedEnvironment(abc.ABC):
 
     Where the underlying library shows the final observation of an episode, a tick with `last` shows it, the action that
     follows is ignored, and the next tick is `first` with reward 0 and discount 1, since nothing happened.  Where the
-    library resets in the same step and the final observation is lost, the tick is `first` with the reward and discount of
-    the ended episode, and never `last`.  The discount is 0 only where an episode *terminated*, never at a time limit.
+    library resets in the same step and the final observation is lost, the tick is `first` with the reward and discount
+    of the ended episode, and never `last`.  The discount is 0 only where an episode *terminated*, never at a time
+    limit.
 
     The arrays of a tick are its own: no later step writes into them.  Call `reset` before the first `step`.
     """
