@@ -25,6 +25,7 @@ from ..run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
 from .outcome import GuardedMonitor, Monitor, Outcome, error_text
+from .turn_watch import TurnWatch
 
 _BEAT_STEPS = 1000
 
@@ -57,6 +58,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     current = ""
     with begun(run), stop_signals(interrupt):
         roles = make_local_roles(program, stop, tell)
+        watch = TurnWatch(lambda: (current, roles[current].context.progress) if current else None, monitor.say)
         try:
             for current in roles:
                 roles[current].setup()
@@ -67,6 +69,8 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
                 roles[current].finish()
         except (Exception, SystemExit) as error:
             outcome.failed(current, error_text(error))
+        finally:
+            watch.close()
         if outcome.failed_node is not None:
             # Now, because a server that ends with the process would have the last word on the screen.
             for role in roles.values():

@@ -50,6 +50,8 @@ class _Stall(NamedTuple):
     named_after: float
     """Seconds after which a user should know."""
     overdue_after: float
+    waits: bool = False
+    """Whether it waits for another node."""
 
 
 @dataclasses.dataclass
@@ -118,14 +120,13 @@ class ProgressWatchdog:
             if stall.seconds > stall.overdue_after:
                 overdue.append(Overdue(name, f"{stall.text} for {stall.seconds:.0f} s"))
             elif stall.seconds > max(stall.named_after, watched.next_line):
-                waits = math.isinf(stall.overdue_after)
                 watched.next_line = stall.seconds + _REMIND_SECONDS
-                if waits and now < watched.next_wait_line:
+                if stall.waits and now < watched.next_wait_line:
                     continue
-                if waits:
+                if stall.waits:
                     watched.next_wait_line = now + _WAIT_REMIND_SECONDS
-                watched.named = not waits
-                limit = "" if waits else f", at most {stall.overdue_after:.0f} s"
+                watched.named = not stall.waits
+                limit = "" if math.isinf(stall.overdue_after) else f", at most {stall.overdue_after:.0f} s"
                 lines[f"{stall.text} for {stall.seconds:.0f} s{limit}"].append(name)
         for text, names in lines.items():
             self._say(f"{_enumerate(names)}: {text}")
@@ -178,7 +179,7 @@ class ProgressWatchdog:
             return _Stall(activity, seconds, _WORK_SECONDS, watched.timeout)
         if kind == "slow":
             return _Stall(activity, seconds, _SLOW_SECONDS, slow)
-        return _Stall(activity, seconds, _WAIT_SECONDS, math.inf)
+        return _Stall(activity, seconds, _WAIT_SECONDS, math.inf, waits=True)
 
     def _progresses(self, node: str, watched: _Watched, now: float) -> None:
         if watched.named:
