@@ -5,6 +5,7 @@ named tuples and dictionaries that `tree` understands, with arrays or tensors as
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,3 +148,15 @@ def version_column(version: Version, batch_size: int) -> np.ndarray:
     column = np.tile(np.asarray(version, np.int32), (batch_size, 1))
     column.setflags(write=False)
     return column
+
+
+def rebuilt(structure: Nest, leaves: Iterator[Any]) -> Nest:
+    """Like `tree.unflatten_as`, ten times as fast: it takes no look at whether the number of leaves is right."""
+    if isinstance(structure, dict):
+        return {key: rebuilt(structure[key], leaves) for key in sorted(structure)}
+    if isinstance(structure, tuple):
+        parts = [rebuilt(part, leaves) for part in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else tuple(parts)
+    if isinstance(structure, list):
+        return [rebuilt(part, leaves) for part in structure]
+    return next(leaves)

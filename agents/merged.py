@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest
+from ..data import CallboardError, EnvironmentOutput, Layout, Nest, rebuilt
 from .acting import tick_spec
 from .agent import Policy
-from .compiled import CompiledFunction, as_arrays, rebuilt
+from .compiled import CompiledFunction, as_arrays
 from .finite_checks import check_policy
 
 

@@ -24,10 +24,10 @@ from typing import Any, Literal
 import numpy as np
 import reverb
 
-from ..agents.compiled import Elements
 from ..data import Layout, Record
 from ..launch.program import POLICIES
 from ..replay import (
+    Elements,
     ReplayHandle,
     SequenceWriter,
     WindowWriter,

@@ -6,9 +6,8 @@ from typing import Any
 import tensorflow as tf
 
 from ..agents.agent import Agent
-from ..agents.compiled import Elements
 from ..data import Layout
-from ..replay import ReplayDataset, ReplayHandle
+from ..replay import Elements, ReplayDataset, ReplayHandle
 
 
 def distributed_batches(

@@ -5,6 +5,7 @@ Every tick is stored once.  Items are slices of chunks, so items that overlap sh
 
 from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
 from .datasets import queue_dataset
+from .elements import Elements
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
@@ -25,6 +26,7 @@ from .transition_replay import TransitionReplay
 from .windows import WindowWriter, read_windows, window_signature
 
 __all__ = [
+    "Elements",
     "BatchReader",
     "Heartbeat",
     "Pace",

@@ -23,10 +23,11 @@ class BatchReader(Iterator[Any]):
     """An iterator over a dataset that can be interrupted and rebuilt.
 
     `next(dataset)` blocks in C++ and cannot be interrupted, so a thread of its own does it and holds one batch ready.
-    When the replay server comes back as another one, `rebuild` leaves the old thread behind and starts anew.
+    When the replay server comes back as another one, `rebuild` ends the old thread and starts anew.
 
     Args:
-      make_dataset: builds the dataset; called again by `rebuild`.
+      make_dataset: builds the dataset; called again by `rebuild`.  An iterator over it that waits for ever is left
+        behind with its threads, unless it has a method `cancel`, as those of `Elements` do.
       stopped: True once the run stops; waiting then ends with `ReaderStopped`.
       patience: seconds that `next` waits before it gives up with `ReaderStopped`; a batch that comes later is kept.
       identity: of the replay server.  When it changes the server is another one, and the dataset is built anew.
@@ -88,11 +89,11 @@ class BatchReader(Iterator[Any]):
 
     def rebuild(self) -> None:
         """Starts over with a new dataset; a batch that the old one held ready is dropped."""
-        self._generation.abandoned.set()
+        self._generation.abandon()
         self._generation = _Generation(self._make_dataset)
 
     def close(self) -> None:
-        self._generation.abandoned.set()
+        self._generation.abandon()
 
 
 class _Generation:
@@ -100,8 +101,9 @@ class _Generation:
 
     def __init__(self, make_dataset: Callable[[], Iterable[Any]]):
         self.batches: queue.Queue[Any] = queue.Queue(maxsize=1)
-        self.abandoned = threading.Event()
+        self._abandoned = threading.Event()
         self._make_dataset = make_dataset
+        self._cancel: Callable[[], None] = lambda: None
         thread = threading.Thread(target=self._read, name="batch-reader", daemon=True)
         thread.start()
         _threads.add(thread)
@@ -109,17 +111,25 @@ class _Generation:
         atexit.unregister(_wait_for_threads)
         atexit.register(_wait_for_threads)
 
+    def abandon(self) -> None:
+        """Ends the thread, whatever it waits for."""
+        self._abandoned.set()
+        self._cancel()
+
     def _read(self) -> None:
         try:
-            for batch in self._make_dataset():
+            iterator = iter(self._make_dataset())
+            self._cancel = getattr(iterator, "cancel", self._cancel)
+            # Where it was abandoned before there was something to cancel, nothing is waited for.
+            while not self._abandoned.is_set():
+                batch = next(iterator)
                 if not self._put(batch):
                     return
-            self._put(StopIteration())
         except Exception as error:
             self._put(error)
 
     def _put(self, batch: Any) -> bool:
-        while not self.abandoned.is_set():
+        while not self._abandoned.is_set():
             try:
                 self.batches.put(batch, timeout=_POLL_SECONDS)
                 return True

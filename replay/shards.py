@@ -11,6 +11,7 @@ import tree
 
 from ..data import Layout, Sample
 from .drawing import Drawn, drawn_spec, shard_dataset
+from .elements import Elements
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .reader import BatchReader
@@ -75,7 +76,7 @@ def sharded_dataset(
 
     def reader(shard: int) -> BatchReader:
         return BatchReader(
-            lambda: shard_dataset(replay, table, signature, shard, block, priority_exponent),
+            lambda: Elements(shard_dataset(replay, table, signature, shard, block, priority_exponent)),
             stopped=lambda: False,
             identity=lambda: replay.life(shard),
         )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.compiled import CompiledFunction, Elements, as_arrays
+from callboard.agents.compiled import CompiledFunction, as_arrays
 from callboard.data import EnvironmentOutput
 
 
@@ -51,25 +51,3 @@ def test_a_function_with_effects_has_them_at_every_call():
     compiled = CompiledFunction(lambda x: x + tf.cast(count.assign_add(1), tf.float32), tf.TensorSpec(()))
     assert [float(compiled(np.float32(0.5))) for _ in range(3)] == [1.5, 2.5, 3.5]
     assert count.numpy() == 3
-
-
-def test_the_elements_of_a_dataset_come_one_by_one_until_its_end_and_again():
-    rows = np.arange(6).reshape(3, 2)
-    dataset = tf.data.Dataset.from_tensor_slices({"b": rows, "a": (rows + 10.0, ())})
-    batches = Elements(dataset)
-    assert len(list(batches)) == 3
-    found = [as_arrays(element) for element in batches]
-    assert [list(element) for element in found] == [["a", "b"]] * 3
-    np.testing.assert_array_equal([element["b"] for element in found], rows)
-    np.testing.assert_array_equal([element["a"][0] for element in found], rows + 10.0)
-
-
-def test_an_error_of_a_dataset_is_no_end():
-    def refuse_one(number):
-        with tf.control_dependencies([tf.debugging.assert_none_equal(number, tf.constant(1, tf.int64))]):
-            return tf.identity(number)
-
-    found = iter(Elements(tf.data.Dataset.range(3).map(refuse_one)))
-    assert next(found).numpy() == 0
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        next(found)

@@ -1,0 +1,51 @@
+"""The elements of a dataset, and the end of a wait for one that does not come."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+
+from callboard.replay import BatchReader, Elements
+
+
+def test_the_elements_of_a_dataset_come_one_by_one_until_its_end_and_again():
+    rows = np.arange(6).reshape(3, 2)
+    dataset = tf.data.Dataset.from_tensor_slices({"b": rows, "a": (rows + 10.0, ())})
+    batches = Elements(dataset)
+    assert len(list(batches)) == 3
+    found = [tree.map_structure(np.asarray, element) for element in batches]
+    assert [list(element) for element in found] == [["a", "b"]] * 3
+    np.testing.assert_array_equal([element["b"] for element in found], rows)
+    np.testing.assert_array_equal([element["a"][0] for element in found], rows + 10.0)
+
+
+def test_an_error_of_a_dataset_is_no_end():
+    def refuse_one(number):
+        with tf.control_dependencies([tf.debugging.assert_none_equal(number, tf.constant(1, tf.int64))]):
+            return tf.identity(number)
+
+    found = iter(Elements(tf.data.Dataset.range(3).map(refuse_one)))
+    assert next(found).numpy() == 0
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(found)
+
+
+def test_a_reader_that_is_built_anew_leaves_no_thread_behind():
+    """Where the old one waits for what never comes."""
+    queue = tf.queue.FIFOQueue(1, [tf.int64])
+    made = []
+
+    def make():
+        made.append(threading.current_thread())
+        return Elements(tf.data.Dataset.range(10).map(lambda number: queue.dequeue()))
+
+    reader = BatchReader(make, stopped=lambda: False)
+    for _ in range(3):
+        assert reader.poll(0.5) is None
+        reader.rebuild()
+    reader.close()
+    for thread in made:
+        thread.join(10.0)
+    assert len(made) >= 3 and not any(thread.is_alive() for thread in made)
