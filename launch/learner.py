@@ -18,7 +18,7 @@ from ..agents.finite_checks import LossCheck, NotFiniteError
 from ..agents.registry import agent_name
 from ..agents.weights import Snapshot
 from ..data import CallboardError, Priorities, Update, Version
-from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
+from ..replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, made_again_if_changed
 from .batches import distributed_batches
 from .checkpoints import Checkpoints, NotWritten
 from .devices import device_names, make_strategy, share_first_learners_state
@@ -147,7 +147,8 @@ class LearnerRole(LinkedRole):
             self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._replay_handle, self.context.stop)
-            self._reader = BatchReader(make_batches, self._has_learned_all, self._replay_life)
+            batches_of = made_again_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
+            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_life)
 
     def step(self) -> None:
         if self._final_version is not None:

@@ -6,8 +6,7 @@ import numpy as np
 import tree
 
 from ..agents.acting import tick_spec
-from ..agents.compiled import rebuilt
-from ..data import EnvironmentOutput, Layout
+from ..data import EnvironmentOutput, Layout, rebuilt
 
 
 class TickBytes:

@@ -5,7 +5,7 @@ Every tick is stored once.  Items are slices of chunks, so items that overlap sh
 
 from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
 from .datasets import queue_dataset
-from .elements import Elements
+from .elements import Elements, made_again_if_changed
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
@@ -55,6 +55,7 @@ __all__ = [
     "initial_frames",
     "items_per_batch",
     "latest_checkpoint",
+    "made_again_if_changed",
     "prioritised_sequence_signature",
     "push_frames",
     "queue_dataset",

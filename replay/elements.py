@@ -1,7 +1,7 @@
 """The elements of a dataset, with a wait for the next one that can be ended."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import tensorflow as tf
 import tree
@@ -11,6 +11,25 @@ from ..data import Nest, rebuilt
 
 # As in a call of a `tf.function`: where no kernel is for a device, the operation runs on the processor.
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
+
+
+Made = TypeVar("Made")
+
+
+def made_again_if_changed(make: Callable[[], Made], key: Callable[[], object]) -> Callable[[], Made]:
+    """A function that gives what `make` gave, until `key` gives something else.
+
+    Datasets of one server are made once for all its incarnations: each that is made costs memory that stays.
+    """
+    kept: list[tuple[object, Made]] = []
+
+    def get() -> Made:
+        now = key()
+        if not kept or kept[0][0] != now:
+            kept[:] = [(now, make())]
+        return kept[0][1]
+
+    return get
 
 
 class Elements(Iterable[Nest]):

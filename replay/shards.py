@@ -11,7 +11,7 @@ import tree
 
 from ..data import Layout, Sample
 from .drawing import Drawn, drawn_spec, shard_dataset
-from .elements import Elements
+from .elements import Elements, made_again_if_changed
 from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .reader import BatchReader
@@ -76,7 +76,10 @@ def sharded_dataset(
 
     def reader(shard: int) -> BatchReader:
         return BatchReader(
-            lambda: Elements(shard_dataset(replay, table, signature, shard, block, priority_exponent)),
+            made_again_if_changed(
+                lambda: Elements(shard_dataset(replay, table, signature, shard, block, priority_exponent)),
+                key=lambda: replay.address(shard),
+            ),
             stopped=lambda: False,
             identity=lambda: replay.life(shard),
         )

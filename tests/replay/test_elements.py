@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tree
 
-from callboard.replay import BatchReader, Elements
+from callboard.replay import BatchReader, Elements, made_again_if_changed
 
 
 def test_the_elements_of_a_dataset_come_one_by_one_until_its_end_and_again():
@@ -49,3 +49,14 @@ def test_a_reader_that_is_built_anew_leaves_no_thread_behind():
     for thread in made:
         thread.join(10.0)
     assert len(made) >= 3 and not any(thread.is_alive() for thread in made)
+
+
+def test_a_dataset_is_made_again_only_for_another_address():
+    addresses, made = ["a", "a", "b", "b", "a"], []
+
+    def make():
+        made.append(len(made))
+        return made[-1]
+
+    get = made_again_if_changed(make, key=addresses.pop)
+    assert [get() for _ in range(5)] == [0, 1, 1, 2, 2]
