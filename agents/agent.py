@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from ..replay import Replay
 
-Mode = Literal["train", "evaluate"]
+Mode = Literal["train", "evaluate", "sample"]
+"""How a policy acts: with exploration, by its best actions, or by actions sampled as in training but without what else
+explores."""
 
 
 class Policy(Protocol):
@@ -73,7 +75,11 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def make_policy(self, networks: Any, mode: Mode) -> Policy:
-        """The policy that acts with `networks`: with exploration to train, without to evaluate."""
+        """The policy that acts with `networks`, in one of `modes`."""
+
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that `make_policy` takes; `sample` is for agents that learn a distribution over actions."""
+        return ("train", "evaluate")
 
     @abc.abstractmethod
     def make_replay(self, layout: Layout) -> Replay:

@@ -34,7 +34,7 @@ class ApexExtras(NamedTuple):
 
 
 class ApexPolicy(tf.Module):
-    """Epsilon-greedy, each environment with a rate of its own to train, and without exploration to evaluate.
+    """Epsilon-greedy, each environment with a rate of its own to train, and one for all to evaluate.
 
     Its recurrent state are the frames that it stacks.
     """
@@ -58,7 +58,7 @@ class ApexPolicy(tf.Module):
         if self._mode == "train":
             epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
         else:
-            epsilon = tf.zeros_like(slot, tf.float32)
+            epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
         action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
         return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
 
@@ -86,6 +86,8 @@ class Apex(Agent):
       epsilon: rate of exploration of the first environment, for good.  One environment alone explores at this rate, so
         that it needs a lower one.
       epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
+      evaluation_epsilon: rate of random actions in evaluations; on Atari 0.001 or 0.01 is usual, since a policy without
+        any may repeat an action that does nothing until the time limit.
       target_update_period: learner steps after which the target network is renewed.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.  The paper clips
         those of Atari to [-1, 1].
@@ -115,6 +117,7 @@ class Apex(Agent):
     discount: float = 0.99
     epsilon: float = 0.4
     epsilon_alpha: float = 7.0
+    evaluation_epsilon: float = 0.0
     target_update_period: int = 200
     reward_clip: float | None = None
     huber: float | None = 1.0
@@ -137,7 +140,14 @@ class Apex(Agent):
             self,
             at_least_one=("n_step", "updates_per_call", "target_update_period", "hidden_sizes"),
             at_least_zero=("epsilon_alpha", "stream_size"),
-            from_zero_to_one=("priority_exponent", "importance_exponent", "epsilon", "discount", "rmsprop_decay"),
+            from_zero_to_one=(
+                "priority_exponent",
+                "importance_exponent",
+                "epsilon",
+                "evaluation_epsilon",
+                "discount",
+                "rmsprop_decay",
+            ),
             more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip", "huber"),
         )
         check_stack(layout.spec, self.frame_stack)

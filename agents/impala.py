@@ -29,7 +29,7 @@ class ImpalaExtras(NamedTuple):
 
 
 class ImpalaPolicy(tf.Module):
-    """Samples from the policy head to train, takes the most likely action to evaluate."""
+    """Samples from the policy head, or takes the most likely action to evaluate."""
 
     def __init__(self, network: Network, mode: Mode):
         super().__init__()
@@ -44,7 +44,7 @@ class ImpalaPolicy(tf.Module):
     ) -> tuple[Nest, Nest, Nest]:
         outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
         policy = Categorical(outputs.logits)
-        action = policy.sample(seed) if self._mode == "train" else policy.mode()
+        action = policy.mode() if self._mode == "evaluate" else policy.sample(seed)
         return action, ImpalaExtras(outputs.logits), state
 
 
@@ -155,6 +155,9 @@ class Impala(Agent):
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
         return ImpalaPolicy(networks, mode)
+
+    def modes(self) -> tuple[Mode, ...]:
+        return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
         return SequenceQueue(layout, self.unroll_length, self.batch_size, self.queue_batches, self.updates_per_call)

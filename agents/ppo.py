@@ -241,6 +241,9 @@ class Ppo(Agent):
             )
         return PpoPolicy(networks, self.discount, mode)
 
+    def modes(self) -> tuple[Mode, ...]:
+        return ("train", "evaluate", "sample")
+
     def make_replay(self, layout: Layout) -> SequenceQueue:
         return SequenceQueue(
             layout,

@@ -54,7 +54,7 @@ class PpoExtras(NamedTuple):
 
 
 class PpoState(NamedTuple):
-    """The recurrent state of the policy in training; in evaluation it is the network's alone."""
+    """The recurrent state of the policy in training; otherwise it is the network's alone."""
 
     network: Nest
     discounted_return: Any
@@ -64,7 +64,7 @@ class PpoState(NamedTuple):
 
 
 class PpoPolicy(tf.Module):
-    """Samples from the policy to train, takes the most likely action to evaluate."""
+    """Samples from the policy, or takes the most likely action to evaluate."""
 
     def __init__(self, networks: PpoNetworks, discount: float, mode: Mode):
         super().__init__()
@@ -77,17 +77,17 @@ class PpoPolicy(tf.Module):
 
     def initial_state(self, batch_size: int) -> Nest:
         network_state = self.network.initial_state(batch_size)
-        if self._mode == "evaluate":
+        if self._mode != "train":
             return network_state
         return PpoState(network_state, tf.zeros((batch_size,)), tf.ones((batch_size,), tf.bool))
 
     def __call__(
         self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Nest, Nest, Nest]:
-        if self._mode == "evaluate":
+        if self._mode != "train":
             outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
             policy = self._distribution(outputs)
-            chosen = policy.mode()
+            chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
             # The most likely of actions whose probabilities are NaN looks like any other: this shows it.
             return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
         outputs, network_state = self.network.step(Inputs(tick.observation), state.network, tick.first)

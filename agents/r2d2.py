@@ -45,7 +45,7 @@ class R2D2Extras(NamedTuple):
 
 
 class R2D2Policy(tf.Module):
-    """Epsilon-greedy, each environment with a rate of its own to train, and without exploration to evaluate."""
+    """Epsilon-greedy, each environment with a rate of its own to train, and one for all to evaluate."""
 
     def __init__(self, networks: QNetworks, agent: "R2D2", mode: Mode):
         super().__init__()
@@ -70,7 +70,7 @@ class R2D2Policy(tf.Module):
         if self._mode == "train":
             epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
         else:
-            epsilon = tf.zeros_like(slot, tf.float32)
+            epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
         action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
         return action, R2D2Extras(q, tick.reward), R2D2State(core, action, frames)
 
@@ -107,6 +107,8 @@ class R2D2(Agent):
       epsilon: rate of exploration of the first environment, for good.  One environment alone explores at this rate, so
         that it needs a lower one.
       epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
+      evaluation_epsilon: rate of random actions in evaluations; on Atari 0.001 or 0.01 is usual, since a policy without
+        any may repeat an action that does nothing until the time limit.
       target_update_period: learner steps after which the target network is renewed.
       rescale_values: whether the network learns h(Q), squashed values, in place of Q.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
@@ -145,6 +147,7 @@ class R2D2(Agent):
     discount: float = 0.997
     epsilon: float = 0.4
     epsilon_alpha: float = 7.0
+    evaluation_epsilon: float = 0.0
     target_update_period: int = 200
     rescale_values: bool = True
     reward_clip: float | None = None
@@ -184,7 +187,14 @@ class R2D2(Agent):
                 "hidden_sizes",
             ),
             at_least_zero=("burn_in", "epsilon_alpha", "stream_size"),
-            from_zero_to_one=("priority_exponent", "priority_eta", "importance_exponent", "discount", "epsilon"),
+            from_zero_to_one=(
+                "priority_exponent",
+                "priority_eta",
+                "importance_exponent",
+                "discount",
+                "epsilon",
+                "evaluation_epsilon",
+            ),
             more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip"),
         )
         for name in ("period", "n_step"):

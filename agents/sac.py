@@ -75,6 +75,8 @@ class SacPolicy(tf.Module):
         policy, _ = self.network.step(Inputs(tick.observation), (), tick.first)
         if self._mode == "evaluate":
             return self._bounds.to_environment(policy.mode()), (), state
+        if self._mode == "sample":
+            return self._bounds.to_environment(_sampled(policy, slot, seed)), (), state
         unit = self._explore(policy, slot, seed)
         if self._hold > 1:
             renew = tick.first | (state.left == 0)
@@ -84,9 +86,12 @@ class SacPolicy(tf.Module):
 
     def _explore(self, policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         shape, dtype = (self._bounds.size,), policy.mean.dtype
-        sampled = policy.sample(noise.standard_normal(seed, slot, shape, dtype))
         by_chance = 2 * noise.uniform(seed, slot, shape, dtype) - 1
-        return tf.where(self.learning, sampled, by_chance)
+        return tf.where(self.learning, _sampled(policy, slot, seed), by_chance)
+
+
+def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    return policy.sample(noise.standard_normal(seed, slot, policy.mean.shape[-1:], policy.mean.dtype))
 
 
 class SacLosses(NamedTuple):
@@ -268,6 +273,9 @@ class Sac(Agent):
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
         return SacPolicy(networks, self.hold, mode)
+
+    def modes(self) -> tuple[Mode, ...]:
+        return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
         limits = ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)

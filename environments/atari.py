@@ -21,6 +21,8 @@ _NAMESPACE = "ALE/"
 _SIZE = 84
 _SCREEN = {"img_height": 210, "img_width": 160}
 _SEEDS = 2**31
+_FRAMES_PER_SECOND = 60.0
+"""Of the console."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +127,7 @@ class AtariBatch(BatchedEnvironment):
         """
         self._id = id
         self._life_loss = options.life_loss
+        self._frameskip = options.frameskip
         self._seeds: np.ndarray | None = np.array([int(seed) % _SEEDS for seed in seeds], np.int64)
         self._environment = _make_vector(game, len(seeds), options, grayscale=True, img_height=_SIZE, img_width=_SIZE)
         # Under the same seed and actions the same game, in colour and of the size of the screen.
@@ -179,6 +182,10 @@ class AtariBatch(BatchedEnvironment):
             first=first,
             last=last.copy(),
         )
+
+    @property
+    def frames_per_second(self) -> float:
+        return _FRAMES_PER_SECOND / self._frameskip
 
     def render(self) -> np.ndarray:
         if self._painting is None:

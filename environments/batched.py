@@ -52,6 +52,11 @@ class BatchedEnvironment(abc.ABC):
             The tick that follows.
         """
 
+    @property
+    def frames_per_second(self) -> float | None:
+        """The rate at which pictures of successive timesteps show real time; None where the environment has none."""
+        return None
+
     @abc.abstractmethod
     def render(self) -> np.ndarray:
         """A picture of environment 0, uint8 `[H, W, 3]`.

@@ -77,6 +77,12 @@ class DmEnvBatch(BatchedEnvironment):
             last=np.array(self._over, np.bool_),
         )
 
+    @property
+    def frames_per_second(self) -> float | None:
+        # dm_control's environments say how long a timestep is.
+        timestep = getattr(self._environments[0], "control_timestep", None)
+        return 1.0 / timestep() if timestep is not None else None
+
     def render(self) -> np.ndarray:
         # The interface knows no pictures.  dm_control draws through `physics`, others have a `render` of their own.
         environment: Any = self._environments[0]

@@ -84,6 +84,10 @@ class GymnasiumBatch(BatchedEnvironment):
             last=np.array(over, np.bool_),
         )
 
+    @property
+    def frames_per_second(self) -> float | None:
+        return _frame_rate(self._environments[0])
+
     def render(self) -> np.ndarray:
         environment = self._environments[0]
         name = _name(environment)
@@ -191,6 +195,10 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             first=first,
             last=last,
         )
+
+    @property
+    def frames_per_second(self) -> float | None:
+        return _frame_rate(self._environment)
 
     def render(self) -> np.ndarray:
         name = _name(self._environment)
@@ -312,6 +320,11 @@ def _check_picture(environment: Any, name: str) -> None:
     if "rgb_array" in environment.metadata.get("render_modes", ()):
         raise CallboardError(f"{name} has no picture to show: make it with the option render_mode='rgb_array'")
     raise CallboardError(f"{name} has no picture to show: it has no render mode 'rgb_array'")
+
+
+def _frame_rate(environment: Any) -> float | None:
+    rate = (getattr(environment, "metadata", None) or {}).get("render_fps")
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
 
 
 def _rendered(environment: Any, name: str) -> Any:

@@ -20,6 +20,8 @@ Mode = Literal["easy", "hard", "extreme", "memory", "exploration"]
 
 _ACTIONS = 15
 _RESET = -1
+_FRAMES_PER_SECOND = 15.0
+"""Of Procgen's own videos."""
 """The action with which Procgen ends an episode and begins the next."""
 _LEVELS = 2**31 - 1
 
@@ -195,6 +197,10 @@ class ProcgenBatch(BatchedEnvironment):
             first=first,
             last=np.zeros(self.batch_size, np.bool_),
         )
+
+    @property
+    def frames_per_second(self) -> float:
+        return _FRAMES_PER_SECOND
 
     def render(self) -> np.ndarray:
         if self._draws:

@@ -189,18 +189,31 @@ def _refuse_options(known: argparse.Namespace, names: Sequence[str], launcher: s
 def _evaluate(arguments: list[str]) -> int:
     parser = CommandParser("callboard evaluate", description="Plays with the policy of a run.")
     parser.add_argument("run", help="the run directory, a path or a URL")
-    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--episodes", type=int, default=20, help="whole episodes that are played (20)")
     parser.add_argument("--checkpoint", choices=("best", "latest"), default="best", help="which weights")
-    parser.add_argument("--video", action="store_true", help="record an episode as MP4 under RUN/videos")
+    parser.add_argument(
+        "--mode", choices=("greedy", "sampled"), help="best actions, or actions sampled from the policy; as in the run"
+    )
+    parser.add_argument("--epsilon", type=float, help="rate of random actions, for agents that learn action values")
+    parser.add_argument("--seed", type=int, help="the run's own by default, so that the same episodes are played again")
+    parser.add_argument("--video", action="store_true", help="record whole episodes as MP4 under RUN/videos")
+    parser.add_argument("--video-episodes", type=int, default=1, metavar="N", help="episodes of the video (1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     known = parser.parse_args(arguments)
-    if known.episodes < 1:
-        raise CallboardError(f"--episodes must be at least 1, not {known.episodes}")
+    for option, number in (("--episodes", known.episodes), ("--video-episodes", known.video_episodes)):
+        if number < 1:
+            raise CallboardError(f"{option} must be at least 1, not {number}")
     experiment = _checked_run(known.run)
-    from .evaluation import evaluate_run
+    from .evaluation import evaluate_run, with_evaluation_settings
+
+    experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr)
 
     with local_copy(known.run) as directory:
-        result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, known.video)
+        video_episodes = known.video_episodes if known.video else 0
+        result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, video_episodes, say)
     policy, video = (
         path and f"{known.run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video)
     )
@@ -214,6 +227,10 @@ def _evaluate(arguments: list[str]) -> int:
         "mean_length": statistics.fmean(episode.length for episode in result.episodes),
         "policy": policy,
         "video": video,
+        "video_returns": [episode.episode_return for episode in result.video_episodes],
+        "mode": experiment.evaluation_mode,
+        "epsilon": getattr(experiment.agent, "evaluation_epsilon", None),
+        "seed": experiment.seed,
     }
     if known.json:
         print(json.dumps({**summary, "returns": returns}))
@@ -224,7 +241,8 @@ def _evaluate(arguments: list[str]) -> int:
         f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
     )
     if video:
-        print(f"video: {video}")
+        shown = " ".join(f"{value:g}" for value in summary["video_returns"])
+        print(f"video: {video} (episodes with a return of {shown})")
     return 0
 
 

@@ -242,7 +242,10 @@ class Coordinator(Role):
                 )
 
     def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
-        if not (self._episodes and has_unseen_levels(self._experiment.env, self._experiment.env_options)):
+        """The evaluation with the gap to the training episodes, where those are played the same way on other levels."""
+        experiment = self._experiment
+        alike = experiment.evaluation_mode == "sampled"
+        if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.env_options)):
             return evaluation
         gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
         return {**evaluation, "evaluator/generalisation_gap": gap}

@@ -1,23 +1,20 @@
 """Evaluating the policy of a run that was trained before."""
 
 import dataclasses
-import os
+import math
 import pathlib
-from typing import Any, NamedTuple
-
-import imageio.v3 as imageio
-import numpy as np
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
-from ..data import CallboardError, EnvironmentOutput, Nest
-from ..environments import BatchedEnvironment
+from ..data import CallboardError
 from .actor import compile_policy, make_environments
 from .best_policy import BestPolicy
 from .checkpoints import Checkpoints, load_policy
+from .evaluation_watch import EvaluationWatch
 from .experiment import Experiment
 from .run_directory import RunDirectory
-
-_FRAMES_PER_SECOND = 30
+from .video import record_video
 
 
 class Evaluation(NamedTuple):
@@ -27,6 +24,7 @@ class Evaluation(NamedTuple):
     """The file that the weights came from."""
     episodes: list[Episode]
     video: pathlib.Path | None
+    video_episodes: list[Episode]
 
 
 def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
@@ -49,10 +47,62 @@ def _latest_policy(run_directory: RunDirectory) -> pathlib.Path | None:
     return None if latest is None else latest / "policy.npz"
 
 
+def with_evaluation_settings(
+    experiment: Experiment,
+    mode: Literal["greedy", "sampled"] | None = None,
+    epsilon: float | None = None,
+    seed: int | None = None,
+) -> Experiment:
+    """An experiment whose evaluations are played differently; None leaves a setting as it is.
+
+    Args:
+      experiment: of the run.
+      mode: `greedy` or `sampled`.
+      epsilon: the agent's `evaluation_epsilon`, for agents that learn action values.
+      seed: of the environments, and of what the policy samples.
+
+    Raises:
+      CallboardError: the agent has no such setting, or its value is out of range.
+    """
+    if epsilon is not None:
+        if not hasattr(experiment.agent, "evaluation_epsilon"):
+            raise CallboardError(
+                f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values: "
+                "leave it out, or set the mode to sampled"
+            )
+        if not 0 <= epsilon <= 1:
+            raise CallboardError(f"epsilon must lie between 0 and 1, not {epsilon:g}")
+        agent: Any = experiment.agent
+        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))
+    if seed is not None:
+        if not 0 <= seed < 2**31:
+            raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {seed}")
+        experiment = dataclasses.replace(experiment, seed=seed)
+    if mode is not None:
+        experiment = dataclasses.replace(experiment, evaluation_mode=mode)
+    experiment.evaluation_policy_mode()
+    return experiment
+
+
 def evaluate_run(
-    experiment: Experiment, run_directory: RunDirectory, episodes: int, checkpoint: str, video: bool
+    experiment: Experiment,
+    run_directory: RunDirectory,
+    episodes: int,
+    checkpoint: str,
+    video_episodes: int,
+    say: Callable[[str], None],
 ) -> Evaluation:
-    """Plays `episodes` episodes with the policy of a run; with `video`, records the first one as MP4.
+    """Plays whole episodes with the policy of a run, as many in each of up to `evaluation_envs` environments.
+
+    Seeds are those of the run's evaluator: the same episodes are played at every call.
+
+    Args:
+      experiment: of the run, see `with_evaluation_settings`.
+      run_directory: of the run.
+      episodes: to be played.
+      checkpoint: `best` or `latest`.
+      video_episodes: to be played once more, in one environment, and recorded as MP4; 0 for no video.
+      say: takes a line for the user.
 
     Raises:
       CallboardError: there is no such checkpoint, or the environment cannot draw itself.
@@ -61,78 +111,17 @@ def evaluate_run(
     layout = experiment.acting_layout()
     networks = experiment.agent.make_networks(layout)
 
-    def load(policy: CompiledPolicy) -> CompiledPolicy:
+    def compiled_for(count: int) -> CompiledPolicy:
+        policy = compile_policy(experiment, layout, networks, experiment.evaluation_policy_mode(), 0, count)
         load_policy(weights, policy.policy.variables)
         return policy
 
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
     environment = make_environments(experiment, "evaluator", 0, envs)
-    policy = load(compile_policy(experiment, layout, networks, "evaluate", 0, envs))
-    played = evaluate(environment, policy, episodes, stopped=lambda: False)
+    watch = EvaluationWatch(episodes, math.inf, lambda: False, say)
+    played = evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
     environment.close()
-    path = None
-    if video:
-        path = run_directory.videos / f"{checkpoint}.mp4"
-        record_video(experiment, load(compile_policy(experiment, layout, networks, "evaluate", 0, 1)), path)
-    return Evaluation(weights, played, path)
-
-
-def record_video(experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path) -> None:
-    """Plays one episode with a policy compiled for one environment, and writes what it looks like to an MP4 file."""
-    # SDL, which draws for Gymnasium, looks for a screen otherwise.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    environment = _Recorded(_make_drawing_environment(experiment))
-    evaluate(environment, policy, episodes=1, stopped=lambda: False)
-    environment.close()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frames = np.stack([_even(frame) for frame in environment.frames])
-    imageio.imwrite(path, frames, plugin="pyav", codec="libx264", fps=_FRAMES_PER_SECOND)
-
-
-class _Recorded(BatchedEnvironment):
-    """Draws another environment after every step."""
-
-    def __init__(self, environment: BatchedEnvironment):
-        self._environment = environment
-        self.frames: list[np.ndarray] = []
-
-    @property
-    def spec(self) -> Any:
-        return self._environment.spec
-
-    @property
-    def batch_size(self) -> int:
-        return self._environment.batch_size
-
-    def reset(self) -> EnvironmentOutput:
-        tick = self._environment.reset()
-        self.frames.append(self.render())
-        return tick
-
-    def step(self, actions: Nest) -> EnvironmentOutput:
-        tick = self._environment.step(actions)
-        self.frames.append(self.render())
-        return tick
-
-    def render(self) -> np.ndarray:
-        return self._environment.render()
-
-    def close(self) -> None:
-        self._environment.close()
-
-
-def _even(frame: np.ndarray) -> np.ndarray:
-    """H.264 wants even widths and heights."""
-    return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
-
-
-def _make_drawing_environment(experiment: Experiment) -> BatchedEnvironment:
-    # Gymnasium ids take both options, factories that make a Gymnasium environment perhaps the first, others none.
-    tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
-    for options in tries:
-        drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
-        try:
-            return make_environments(drawing, "evaluator", 0, 1)
-        except CallboardError:
-            continue
-    return make_environments(experiment, "evaluator", 0, 1)
+    if not video_episodes:
+        return Evaluation(weights, played, None, [])
+    path = run_directory.videos / f"{checkpoint}.mp4"
+    return Evaluation(weights, played, path, record_video(experiment, compiled_for(1), path, video_episodes, say))

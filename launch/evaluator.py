@@ -61,7 +61,8 @@ class EvaluatorRole(LinkedRole):
         self._environment = MarkedEnvironment(environments, progress)
         progress.works_slowly("building networks")
         networks = experiment.agent.make_networks(self._layout)
-        self._policy = compile_policy(experiment, self._layout, networks, "evaluate", 0, experiment.evaluation_envs)
+        mode = experiment.evaluation_policy_mode()
+        self._policy = compile_policy(experiment, self._layout, networks, mode, 0, experiment.evaluation_envs)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
         steps = self.link.state.environment_steps
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every

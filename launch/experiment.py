@@ -6,6 +6,7 @@ import pathlib
 from typing import Any, Literal, NamedTuple
 
 from ..agents import Agent
+from ..agents.agent import Mode
 from ..data import CallboardError, Layout
 from ..environments import spec as environment_spec
 from .devices import device_count, device_names
@@ -55,6 +56,8 @@ class Experiment:
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
       evaluation_envs: environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
+      evaluation_mode: `greedy` takes the policy's best actions, `sampled` samples them from the policy, as actors do.
+        Agents that learn action values have an `evaluation_epsilon` instead.
       evaluation_timeout: seconds after which an evaluation is given up.
       max_steps: environment steps after which the run ends; it does less than one more timestep of every actor.
       stop_return: the run ends once an evaluation's mean return reaches this; None never.
@@ -84,6 +87,7 @@ class Experiment:
     evaluate_every: int = 20_000
     evaluation_episodes: int = 100
     evaluation_envs: int = 20
+    evaluation_mode: Literal["greedy", "sampled"] = "greedy"
     evaluation_timeout: float = 1800.0
     max_steps: int = 1_000_000
     stop_return: float | None = None
@@ -141,6 +145,7 @@ class Experiment:
         self.check_numbers()
         layout = self.layout()
         self._check_devices(self.learners if learners_here is None else learners_here)
+        self.evaluation_policy_mode()
         self.agent.check(layout)
         return layout
 
@@ -170,6 +175,24 @@ class Experiment:
                 f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
                 "to a number of GPUs or all"
             )
+
+    def evaluation_policy_mode(self) -> Mode:
+        """The mode of the policy in evaluations.
+
+        Raises:
+          CallboardError: the agent has no such mode.
+        """
+        modes: dict[str, Mode] = {"greedy": "evaluate", "sampled": "sample"}
+        mode = modes.get(self.evaluation_mode)
+        if mode is None:
+            raise CallboardError(f"evaluation_mode must be greedy or sampled, not {self.evaluation_mode!r}")
+        if mode not in self.agent.modes():
+            name = type(self.agent).__name__
+            raise CallboardError(
+                f"{name} has no distribution to sample actions from: leave evaluation_mode at greedy"
+                + (", and set agent.evaluation_epsilon" if hasattr(self.agent, "evaluation_epsilon") else "")
+            )
+        return mode
 
     def acting_layout(self) -> Layout:
         """The layout for acting alone, on a machine that need not have the learner's devices."""

@@ -42,7 +42,7 @@ class Export(NamedTuple):
 
 
 def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathlib.Path, checkpoint: str) -> Export:
-    """Writes the policy of a run, `best` or `latest`, that acts as in an evaluation.
+    """Writes the policy of a run, `best` or `latest`, that acts as in the run's evaluations.
 
     Raises:
       CallboardError: there is no such checkpoint, or something at `path` already.
@@ -53,7 +53,8 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
         raise CallboardError(f"{path} is a file: name a directory that is new")
     weights = policy_file(run_directory, checkpoint)
     layout = experiment.acting_layout()
-    policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
+    mode = experiment.evaluation_policy_mode()
+    policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), mode)
     load_policy(weights, policy.variables)
     return Export(weights, save_policy_as_model(policy, layout.spec, path))
 

@@ -1,6 +1,7 @@
 """The command: one line for every mistake, and what the small commands print."""
 
 import json
+import pathlib
 
 import imageio.v3 as imageio
 import pytest
@@ -95,14 +96,28 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     settings = ["--launcher", "inline", "--max-steps", "1000", "--evaluator", "false", "--stop-return", "null"]
     assert main(["train", "--recipe", "impala-cartpole", "--run-dir", path, *settings]) == 0
     capsys.readouterr()
-    assert main(["evaluate", path, "--episodes", "7", "--checkpoint", "latest", "--json", "--video"]) == 0
+    video = ["--video", "--video-episodes", "3"]
+    assert main(["evaluate", path, "--episodes", "7", "--checkpoint", "latest", "--json", *video]) == 0
     result = json.loads(capsys.readouterr().out)
     assert len(result["returns"]) == result["episodes"] == 7
     assert result["min"] <= result["mean"] <= result["max"]
     frames = imageio.imread(result["video"], plugin="pyav")
     assert frames.shape[1:] == (400, 600, 3)
-    # CartPole's return is its number of steps; the video shows the first observation too.
-    assert abs(len(frames) - 1 - result["returns"][0]) <= result["max"]
+    # CartPole's return is its number of steps; the video shows the first observations too.
+    assert len(result["video_returns"]) == 3
+    assert len(frames) == sum(result["video_returns"]) + 3
+    assert imageio.immeta(result["video"], plugin="pyav")["fps"] == 50.0
     assert frames.std() > 1.0
+    assert list(pathlib.Path(path, "videos").iterdir()) == [pathlib.Path(result["video"])]
+
+    def returns(*options):
+        assert main(["evaluate", path, "--episodes", "7", "--checkpoint", "latest", "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)["returns"]
+
+    assert returns() == result["returns"]
+    assert returns("--seed", "5") != result["returns"]
+    assert returns("--mode", "sampled") != result["returns"]
+    assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
+    assert "Impala takes no epsilon" in capsys.readouterr().err
     assert main(["evaluate", path]) == 2
     assert "has no best checkpoint yet: there is --checkpoint latest" in capsys.readouterr().err

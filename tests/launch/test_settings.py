@@ -11,6 +11,7 @@ import types
 import pytest
 import yaml
 
+from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.data import CallboardError
 from callboard.launch.experiment import Experiment
@@ -178,6 +179,7 @@ def test_an_unknown_recipe_is_told_with_the_nearest():
         ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
         ({"env": "Pendulum-v1"}, "needs one discrete action"),
         ({"agent": Impala(batch_size=24)}, "set agent.batch_size to 16 or 32"),
+        ({"agent": Apex(), "evaluation_mode": "sampled"}, "leave evaluation_mode at greedy, and set agent.evaluation_"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(settings, message):

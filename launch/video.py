@@ -1,0 +1,111 @@
+"""Videos of episodes."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import imageio.v3 as imageio
+import numpy as np
+
+from ..agents.acting import CompiledPolicy, Episode, evaluate
+from ..data import CallboardError, EnvironmentOutput, Nest
+from ..environments import BatchedEnvironment
+from .actor import make_environments
+from .evaluation_watch import EvaluationWatch
+from .experiment import Experiment
+
+_FRAMES_PER_SECOND = 30.0
+"""Where the environment names no rate."""
+
+
+def record_video(
+    experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path, episodes: int, say: Callable[[str], None]
+) -> list[Episode]:
+    """Plays whole episodes, and writes what they look like to one MP4 file: a frame for every timestep.
+
+    Args:
+      experiment: names the environment.
+      policy: compiled for one environment.
+      path: of the file, which appears whole or not at all.
+      episodes: to be played one after the other.
+      say: takes a line for the user.
+
+    Returns:
+      The episodes.
+
+    Raises:
+      CallboardError: the environment cannot draw itself.
+    """
+    # SDL, which draws for Gymnasium, looks for a screen otherwise.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    watch = EvaluationWatch(episodes, np.inf, lambda: False, say)
+    with contextlib.closing(_make_drawing_environment(experiment)) as environment:
+        with _video_file(path, environment.frames_per_second or _FRAMES_PER_SECOND) as write:
+            recorded = _Recorded(environment, write)
+            return evaluate(recorded, policy, episodes, watch.stopped, watch.episode_ended)
+
+
+@contextlib.contextmanager
+def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
+    """Gives what writes the next frame; an episode may be too long to be kept in memory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"draft-{os.getpid()}-{path.name}")
+    try:
+        with imageio.imopen(draft, "w", plugin="pyav") as file:
+            file.init_video_stream("libx264", fps=frames_per_second)
+            yield file.write_frame
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+class _Recorded(BatchedEnvironment):
+    """Records a frame of another environment after every reset and step."""
+
+    def __init__(self, environment: BatchedEnvironment, write: Callable[[np.ndarray], None]):
+        self._environment = environment
+        self._write = write
+
+    @property
+    def spec(self) -> Any:
+        return self._environment.spec
+
+    @property
+    def batch_size(self) -> int:
+        return self._environment.batch_size
+
+    def reset(self) -> EnvironmentOutput:
+        return self._record(self._environment.reset())
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        return self._record(self._environment.step(actions))
+
+    def render(self) -> np.ndarray:
+        return self._environment.render()
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def _record(self, timestep: EnvironmentOutput) -> EnvironmentOutput:
+        self._write(_even(self.render()))
+        return timestep
+
+
+def _even(frame: np.ndarray) -> np.ndarray:
+    """H.264 needs even widths and heights."""
+    return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
+
+
+def _make_drawing_environment(experiment: Experiment) -> BatchedEnvironment:
+    # Gymnasium ids take both options, factories that make a Gymnasium environment perhaps the first, others none.
+    tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
+    for options in tries:
+        drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
+        try:
+            return make_environments(drawing, "evaluator", 0, 1)
+        except CallboardError:
+            continue
+    return make_environments(experiment, "evaluator", 0, 1)
