@@ -12,7 +12,7 @@ from typing import Any
 
 from ..environments import has_unseen_levels
 from .checkpoints import Checkpoints, NotWritten
-from .counters import CounterFile, Counters
+from .counters import CounterFile
 from .experiment import Run
 from .metrics import MetricsWriter
 from .role import NodeContext, Role
@@ -154,7 +154,8 @@ class Coordinator(Role):
             self.write_metrics()
         if now >= self._next_counters:
             self._next_counters = now + _COUNTERS_SECONDS
-            self._save_counters()
+            with self._lock:
+                self._save_counters()
         if not self.context.cooperative:
             self.context.stop.wait(0.1)
 
@@ -165,7 +166,6 @@ class Coordinator(Role):
             self._write_row(always=True)
             sources = self._counters.sources
         self._metrics.close()
-        self._save_counters()
         # Of several learners the first ends before the actors: its last checkpoint lacks what those did after it.
         try:
             if sources != self._checkpoints.counter_sources():
@@ -197,10 +197,8 @@ class Coordinator(Role):
             self._next_status = self._clock()
 
     def _save_counters(self) -> None:
-        with self._lock:
-            counters = Counters(self._counters.sources)
         try:
-            self._counter_file.save(counters)
+            self._counter_file.save(self._counters)
             self._counters_failed = False
         except OSError as error:
             logging.warning("the counters were not written: %s", error)
@@ -251,6 +249,8 @@ class Coordinator(Role):
         return {**evaluation, "evaluator/generalisation_gap": gap}
 
     def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
+        # No row may be ahead of what another coordinator would begin with.
+        self._save_counters()
         self._metrics.write({**self._row(), **(also or {})}, kind, always)
 
     def _row(self) -> dict[str, Any]:

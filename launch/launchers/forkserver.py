@@ -4,6 +4,7 @@ One belongs to this process, and ends with it, however it ends; see `forkserver_
 """
 
 import contextlib
+import math
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
@@ -19,9 +21,12 @@ import psutil
 
 from ...data import CallboardError
 from ..stop_signals import STOP_SIGNALS
-from .forkserver_process import FORK, HOLD
+from .forkserver_process import FORK, HOLD, PING
 
 _END_SECONDS = 8.0
+_POLL_SECONDS = 0.5
+_ZOMBIE_SECONDS = 5.0
+"""In which the forkserver takes leave of a process that has ended, and of those that it has started."""
 
 
 class CannotFork(CallboardError):
@@ -52,19 +57,38 @@ class ForkedProcess:
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits for its end, and that of all that it has started; whether it has ended."""
-        if not self._ended and self.status.poll(timeout):
-            try:
-                _, self.exitcode = self.status.recv()
-                self._ended = True
-            except (EOFError, OSError):
-                # The forkserver has died.  Who has adopted the process does not say how it ends.
-                self._ended = self._wait_for_end(timeout)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        zombie_since: float | None = None
+        while not self._ended:
+            if self.status.poll(max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))):
+                try:
+                    _, self.exitcode = self.status.recv()
+                    self._ended = True
+                except (EOFError, OSError):
+                    # The forkserver has died.  Who has adopted the process does not say how it ends.
+                    self._ended = self._wait_for_end(timeout)
+                    break
+            elif not self._is_zombie():
+                zombie_since = None
+            elif zombie_since is None:
+                zombie_since = time.monotonic()
+            else:
+                # A forkserver that hangs does not see it end.
+                self._ended = time.monotonic() - zombie_since > _ZOMBIE_SECONDS
+            if time.monotonic() >= deadline:
+                break
         return self._ended
 
     def kill(self) -> None:
         if self._process is not None and not self._ended:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._process.kill()
+
+    def _is_zombie(self) -> bool:
+        try:
+            return self._process is None or self._process.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
 
     def _wait_for_end(self, timeout: float | None) -> bool:
         if self._process is not None:
@@ -89,12 +113,41 @@ class ForkServer:
         self._control: socket.socket | None = None
         self._held: list[int] = []
         self._has_forked = False
+        self._killed = 0
 
     def start(self) -> None:
         with self._lock:
             self._start()
 
     def fork(self, function: Callable[..., Any], *arguments: Any) -> ForkedProcess:
+        killed = self._killed
+        try:
+            return self._fork(function, *arguments)
+        except CannotFork:
+            if self._killed == killed:
+                raise
+            return self._fork(function, *arguments)
+
+    def ping(self) -> int:
+        """A file descriptor that becomes ready once requests are handled again; to be closed by the caller."""
+        ready, ready_end = os.pipe()
+        try:
+            self._send(PING, ready_end)
+        except CannotFork:
+            pass  # Its end is no less an answer: another one is started when it is needed.
+        finally:
+            os.close(ready_end)
+        return ready
+
+    def kill(self) -> None:
+        """Ends a forkserver that hangs; what it has started lives on, and another one takes its place."""
+        with self._lock:
+            if self._process is not None:
+                self._killed += 1
+                self._process.kill()
+                self._process.wait()
+
+    def _fork(self, function: Callable[..., Any], *arguments: Any) -> ForkedProcess:
         content = pickle.dumps((function, arguments))
         pipe, child_end = Pipe()
         status, status_end = Pipe(duplex=False)
@@ -174,7 +227,7 @@ class ForkServer:
                 socket.send_fds(self._control, [request], list(descriptors))
             except OSError as error:
                 raise CannotFork(f"the forkserver has died ({error.strerror})") from error
-            self._has_forked = True
+            self._has_forked = self._has_forked or request == FORK
 
 
 _forkserver = ForkServer()
@@ -201,6 +254,16 @@ def fork_process(function: Callable[..., Any], *arguments: Any) -> ForkedProcess
       CannotFork: the forkserver's imports have failed, or it has died or was stopped.
     """
     return _forkserver.fork(function, *arguments)
+
+
+def ping_forkserver() -> int:
+    """A file descriptor that becomes ready once the forkserver handles requests; to be closed by the caller."""
+    return _forkserver.ping()
+
+
+def kill_forkserver() -> None:
+    """Ends a forkserver that hangs; what it has started lives on, and another one takes its place when needed."""
+    _forkserver.kill()
 
 
 def held_open(descriptor: int) -> contextlib.AbstractContextManager[None]:

@@ -35,6 +35,8 @@ arguments that it calls.  On the other the forkserver sends `("pid", number)` or
 """
 HOLD = b"hold"
 """Request to keep a file descriptor open, here and in all processes to come."""
+PING = b"ping"
+"""Request to close the file descriptor that comes with it, which shows that requests are handled."""
 
 _MOST_BYTES = 16
 _MOST_DESCRIPTORS = 2
@@ -132,8 +134,9 @@ class _Forker:
             os.set_inheritable(descriptor, False)
         if request == FORK and len(descriptors) == _MOST_DESCRIPTORS:
             self._fork(*descriptors)
-        elif request == FORK:
-            for descriptor in descriptors:  # There was no room for all: who asked sees the end of its pipes.
+        elif request in (FORK, PING):
+            # Who asked sees the end of its pipes; of a fork where there was no room for all of them.
+            for descriptor in descriptors:
                 os.close(descriptor)
         return bool(request)
 

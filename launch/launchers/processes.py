@@ -22,6 +22,7 @@ from ..run_files import begun
 from .addresses import reserved_ports
 from .child import ChildSettings, run_child
 from .forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
+from .forkserver_watch import ForkserverWatch
 from .outcome import Monitor, Outcome, error_text
 from .supervisor import Event, Exit, OtherHosts, Supervised, Supervisor
 
@@ -166,7 +167,9 @@ def run_nodes(
         )
         for node in nodes
     ]
+    watch = ForkserverWatch(lambda text: events.put(Event("", "line", text)))
     try:
         return Supervisor(supervised, events, monitor, others).run()
     finally:
+        watch.close()
         stop_forkserver()

@@ -42,8 +42,8 @@ class Event(NamedTuple):
     """From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a
     dictionary), `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (a number, where a signal reached the node).
     From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host
-    and its error), `group` (the name of a restart group of which a node has died there), `monitor` (an exception that
-    the monitor has raised)."""
+    and its error), `line` (that is said as it is), `group` (the name of a restart group of which a node has died
+    there), `monitor` (an exception that the monitor has raised)."""
     content: Any
 
 
@@ -217,6 +217,8 @@ class Supervisor:
             self._watchdog.heard(event.node, event.content)
         elif event.kind == "say":
             self._monitor.say(f"{event.node}: {event.content}")
+        elif event.kind == "line":
+            self._monitor.say(event.content)
         elif event.kind == "exit":
             self._handle_exit(self._nodes[event.node], event.content)
         elif event.kind == "outcome":

@@ -141,6 +141,16 @@ def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
     assert CounterFile(RunDirectory(tmp_path)).load().total("environment_steps") == 200
 
 
+def test_rows_do_not_go_back_with_another_coordinator(make_coordinator, tmp_path):
+    coordinator = make_coordinator(lambda: 0.0)
+    report(coordinator, steps=10)
+    coordinator.write_metrics()
+    another = make_coordinator()
+    another.write_metrics()
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["environment_steps"] for row in rows] == [10, 10]
+
+
 def test_learner_steps_never_go_back(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, "learner/0", learner_steps=219, values={"learner/step": 219})

@@ -1,9 +1,11 @@
 """The forkserver, without TensorFlow: what it starts, and that nothing of it is left however it ends."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import forked_functions
@@ -70,6 +72,42 @@ def test_an_import_that_fails_is_told():
     with pytest.raises(CannotFork, match="No module named 'no_such_module'"):
         server.fork(forked_functions.answer, "x")
     server.stop()
+
+
+def test_a_forkserver_that_is_stopped_is_noticed_and_replaced(server):
+    process = server.fork(forked_functions.answer, "x")
+    process.pipe.recv()
+    ping = server.ping()
+    assert select.select([ping], [], [], 10.0)[0]
+    os.close(ping)
+    stopped = server._process.pid
+    os.kill(stopped, signal.SIGSTOP)
+    ping = server.ping()
+    assert not select.select([ping], [], [], 0.3)[0]
+    forked = []
+    fork = threading.Thread(target=lambda: forked.append(server.fork(forked_functions.answer, "y")))
+    fork.start()
+    time.sleep(0.1)
+    process.kill()
+    assert not process.join(0.3)
+    server.kill()
+    assert process.join(10.0) and process.exitcode is None
+    fork.join(10.0)
+    assert forked[0].pipe.recv()[0] == "y" and server._process.pid != stopped
+    assert select.select([ping], [], [], 10.0)[0]
+    os.close(ping)
+    forked[0].pipe.send(0)
+    assert forked[0].join(10.0)
+
+
+def test_the_end_of_a_process_is_seen_without_the_forkserver(server, monkeypatch):
+    monkeypatch.setattr("callboard.launch.launchers.forkserver._ZOMBIE_SECONDS", 0.1)
+    process = server.fork(forked_functions.answer, "x")
+    process.pipe.recv()
+    os.kill(server._process.pid, signal.SIGSTOP)
+    process.kill()
+    assert process.join(20.0)
+    server.kill()
 
 
 def test_a_forkserver_that_dies_is_started_again(server):
