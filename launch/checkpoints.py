@@ -49,7 +49,7 @@ class Checkpoints:
     """
 
     def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
-        self._directory = run_directory.checkpoints
+        self.directory = run_directory.checkpoints
         self._say = say
         self._whole: set[tuple[str, int]] = set()
         """Names and inodes of those that were checked."""
@@ -62,10 +62,10 @@ class Checkpoints:
         """
         newest = self._newest_whole()
         if newest is None:
-            damaged = sorted(path.name for path in self._directory.glob("damaged-[0-9]*") if path.is_dir())
+            damaged = sorted(path.name for path in self.directory.glob("damaged-[0-9]*") if path.is_dir())
             if damaged:
                 raise CallboardError(
-                    f"no checkpoint in {self._directory} can be used, {damaged[-1]} is damaged: replace it by a copy, "
+                    f"no checkpoint in {self.directory} can be used, {damaged[-1]} is damaged: replace it by a copy, "
                     "or remove it to begin the training anew"
                 )
         return newest
@@ -100,7 +100,7 @@ class Checkpoints:
           NotFiniteError: a weight is NaN or infinite; likewise.
         """
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
             final = self._new_path(step)
             with directory_draft(final) as draft:
                 tf.train.Checkpoint(**modules).write(str(draft / "learner"))
@@ -112,12 +112,12 @@ class Checkpoints:
             raise NotWritten(file_error(error)) from error
         for old in self._all()[:-_KEEP]:
             remove_directory(old)
-        remove_drafts(self._directory)
+        remove_drafts(self.directory)
         return final
 
     def remove_all(self) -> None:
         """Removes all checkpoints, the damaged ones too."""
-        for path in [*self._all(), *self._directory.glob("damaged-[0-9]*")]:
+        for path in [*self._all(), *self.directory.glob("damaged-[0-9]*")]:
             remove_directory(path)
 
     def replace_counters(self, counter_sources: Mapping[str, Mapping[str, int]]) -> None:
@@ -163,7 +163,7 @@ class Checkpoints:
 
     def next_incarnation(self) -> int:
         """Counts the starts of the learner in this run; the first is 0."""
-        marker = self._directory / "incarnation"
+        marker = self.directory / "incarnation"
         try:
             number = int(marker.read_text()) + 1
         except FileNotFoundError:
@@ -196,7 +196,7 @@ class Checkpoints:
     def _all(self) -> list[pathlib.Path]:
         """All checkpoints, the newest last."""
         return sorted(
-            (path for path in self._directory.glob("[0-9]*") if is_checkpoint_name(path.name) and path.is_dir()),
+            (path for path in self.directory.glob("[0-9]*") if is_checkpoint_name(path.name) and path.is_dir()),
             key=lambda path: path.name,
         )
 
@@ -206,8 +206,8 @@ class Checkpoints:
             match for path in self._all() if (match := CHECKPOINT_NAME.fullmatch(path.name)) and int(match[1]) == step
         ]
         if not numbers:
-            return self._directory / f"{step:012d}"
-        return self._directory / f"{step:012d}.{max(int(match[2] or 0) for match in numbers) + 1:03d}"
+            return self.directory / f"{step:012d}"
+        return self.directory / f"{step:012d}.{max(int(match[2] or 0) for match in numbers) + 1:03d}"
 
 
 def step_of(checkpoint: pathlib.Path) -> int:

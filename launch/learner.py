@@ -26,6 +26,7 @@ from .experiment import Run
 from .link import LinkedRole, Report
 from .published_weights import PublishedWeights
 from .role import NodeContext, RoleHandle, Unreachable
+from .written_bytes import marked_while_files_grow
 
 _METRICS_SECONDS = 0.5
 _HOLD_SECONDS = 0.1
@@ -244,7 +245,6 @@ class LearnerRole(LinkedRole):
           NotWritten: with the reason.
           CallboardError: something in it is not finite; the checkpoints before are kept.
         """
-        self.context.progress.works_slowly("writing its checkpoint")
         # With the step of these weights among the counters.
         self.link.beat()
         try:
@@ -252,7 +252,8 @@ class LearnerRole(LinkedRole):
         except Unreachable:
             self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()
-        with self._finite():
+        progress, directory = self.context.progress, self._checkpoints.directory
+        with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
             self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
 
     @contextlib.contextmanager

@@ -12,6 +12,7 @@ from ..replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use
 from .experiment import Run
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
+from .written_bytes import marked_while_files_grow
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0
@@ -74,8 +75,7 @@ class ReplayRole(LinkedRole):
         self.link.close()
         try:
             if self._keeps:
-                self.context.progress.works_slowly("writing its checkpoint")
-                self._saver.save(_SAVE_SECONDS)
+                self._save()
         except ReplayNotSaved as error:
             raise CallboardError(f"the last checkpoint of replay could not be written: {error}") from error
         finally:
@@ -123,12 +123,15 @@ class ReplayRole(LinkedRole):
         }
         return Report(values={f"replay/{name}_{self._shard}": value for name, value in values.items()})
 
+    def _save(self) -> None:
+        with marked_while_files_grow(self.context.progress, self._directory, "writing its checkpoint"):
+            self._saver.save(_SAVE_SECONDS)
+
     def _try_to_save(self) -> None:
         """Writes a checkpoint; where the disk does not take it, the run continues and it is tried again."""
         every = self._experiment.replay_checkpoint_every
-        self.context.progress.works_slowly("writing its checkpoint")
         try:
-            self._saver.save(_SAVE_SECONDS)
+            self._save()
             if self._unwritten:
                 self.context.tell("say", "checkpoints of replay are written again")
             self._unwritten = False

@@ -160,9 +160,18 @@ class ProgressWatchdog:
             self._next_stop_line = _STOP_SAID_SECONDS
         elif seconds >= self._next_stop_line:
             self._next_stop_line = seconds + _STOP_REMIND_SECONDS
+            limit = f"at most {grace:.0f} s" if seconds < grace else "while it makes progress"
             for text, names in waiting.items():
-                self._say(f"waiting for {_enumerate(names)}, {text} ({seconds:.0f} s, at most {grace:.0f} s)")
+                self._say(f"waiting for {_enumerate(names)}, {text} ({seconds:.0f} s, {limit})")
         return overdue
+
+    def works_slowly(self, node: str) -> bool:
+        """Whether a node does work of its own that may take minutes, such as writing to a slow disk, and progresses."""
+        watched = self._nodes.get(node)
+        if watched is None or watched.heartbeat is None or watched.heartbeat.kind != "slow":
+            return False
+        stall = self._stall(watched, self._clock())
+        return stall.seconds < stall.overdue_after
 
     def _stall(self, watched: _Watched, now: float) -> _Stall:
         """What a node has been doing since its last progress."""

@@ -250,8 +250,9 @@ class Supervisor:
         elif self._outcome.ended or self._ending:
             if not how.clean:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
-                if node.policy.keeps and how.error:
-                    self._fail(node.name, how.error)
+                # A signal says by itself that this is not the end that was planned.
+                if node.policy.keeps and (how.error or not self._outcome.exit_code):
+                    self._fail(node.name, how.error or f"{how.description} before it had kept what it has to keep")
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
             self._start_group(node.policy.restart_group)
@@ -341,7 +342,10 @@ class Supervisor:
             self._others.have_stopped(order)
 
     def _stop(self, nodes: Sequence[Supervised]) -> None:
-        """Tells nodes to end, and kills those that have not after their grace, or at one more signal."""
+        """Tells nodes to end, and kills those that have not after their grace, or at one more signal.
+
+        Those that write what they keep are waited for as long as they make progress: a disk may be slow.
+        """
         for node in nodes:
             if node.worker is not None:
                 node.worker.stop()
@@ -360,7 +364,11 @@ class Supervisor:
                         given_up.add(name)
                         self._monitor.say(f"{name}: {why} while the run ends, and is killed")
                         worker.kill()
-            if self._clock() > min(deadline, self._latest_end) or self._signals > signals:
+            late = self._clock() > deadline and not any(
+                node.worker is not None and node.policy.keeps and self._watchdog.works_slowly(node.name)
+                for node in nodes
+            )
+            if late or self._clock() > self._latest_end or self._signals > signals:
                 self._kill(nodes)
 
     def _kill_all(self) -> None:

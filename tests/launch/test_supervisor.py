@@ -221,6 +221,34 @@ def test_a_node_that_does_not_end_is_killed_after_its_grace():
     assert "waiting for actor, not started (3 s, at most 10 s)" in run.screen.lines
 
 
+def test_a_learner_that_writes_to_a_slow_disk_is_waited_for_while_it_makes_progress():
+    run = Run(learner=2000.0)
+    run.limit(at=5)
+    for second in range(0, 2005):
+        run.script.put(
+            Event("learner", "heartbeat", Heartbeat(second // 300, "writing its checkpoint", "slow")), second
+        )
+    outcome = run.run()
+    assert outcome.exit_code == 0 and run.script.of("kill") == []
+    assert "waiting for learner, writing its checkpoint (1003 s, while it makes progress)" in run.screen.lines
+
+
+def test_a_run_without_its_last_checkpoint_does_not_end_well():
+    run = Run(learner=2000.0)
+    run.limit(at=5)
+    for second in range(0, 2005):
+        run.script.put(Event("learner", "heartbeat", Heartbeat(0, "writing its checkpoint", "slow")), second)
+    outcome = run.run()
+    assert (outcome.exit_code, outcome.failed_node) == (1, "learner")
+    assert outcome.error == "killed by SIGKILL before it had kept what it has to keep"
+    (killed,) = [time for name, told, time in run.script.told if told == "kill"]
+    assert 600 <= killed <= 605
+    run = Run(learner=50.0)
+    run.limit(at=5)
+    run.dies("learner", at=10)
+    assert run.run().exit_code == 1
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_run_in_order(number, code):
     run = Run(actor=3.0)

@@ -1,0 +1,22 @@
+"""Progress of what writes files."""
+
+import time
+
+from callboard.launch.progress import Progress
+from callboard.launch.written_bytes import bytes_in, marked_while_files_grow
+
+
+def test_progress_is_marked_while_files_grow_and_only_then(tmp_path):
+    progress = Progress()
+    (tmp_path / "inner").mkdir()
+    with marked_while_files_grow(progress, tmp_path, "writing", seconds=0.01):
+        marks = [progress.heartbeat().marks]
+        for content in ("a", "aa", "aaa"):
+            (tmp_path / "inner" / "file").write_text(content)
+            deadline = time.monotonic() + 30
+            while progress.heartbeat().marks == marks[-1] and time.monotonic() < deadline:
+                time.sleep(0.01)
+            marks.append(progress.heartbeat().marks)
+        assert marks == sorted(set(marks)) and bytes_in(tmp_path / "inner") == 3
+        time.sleep(0.1)
+        assert progress.heartbeat() == (marks[-1], "writing", "slow")
