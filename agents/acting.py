@@ -58,13 +58,14 @@ class CompiledPolicy:
       policy: the policy.
       layout: names the environment's spec.
       slots: int `[B]`, the global index of each environment of the batch.
-      seed: of the run; together with the first slot and the tick it seeds every action.
+      seed: of the run; together with the first slot, the incarnation and the tick it seeds every action.
+      incarnation: number of earlier starts of the node that acts.
     """
 
-    def __init__(self, policy: Policy, layout: Layout, slots: np.ndarray, seed: int):
+    def __init__(self, policy: Policy, layout: Layout, slots: np.ndarray, seed: int, incarnation: int = 0):
         self.policy = policy
         self._slots = tf.constant(slots, tf.int32)
-        self._seed = policy_seed(seed, int(slots[0]))
+        self._seed = policy_seed(seed, int(slots[0]), incarnation)
         self._ticks = 0
         self.state = policy.initial_state(len(slots))
         self._act = CompiledFunction(
@@ -249,9 +250,16 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     return layout._replace(record=record, state=tree.map_structure(without_batch, state_spec))
 
 
-def policy_seed(run_seed: int, first_slot: int) -> int:
-    """What seeds, together with the tick, the actions of the batch of environments that begins with that slot."""
-    return int(np.random.SeedSequence([run_seed, first_slot]).generate_state(1)[0] >> 1)
+def policy_seed(run_seed: int, first_slot: int, incarnation: int = 0, restart: int = 0) -> int:
+    """What seeds, together with the tick, the actions of the batch of environments that begins with that slot.
+
+    Args:
+      run_seed: 0 or more.
+      first_slot: of the batch.
+      incarnation: number of earlier starts of the node that steps the environments.
+      restart: number of times that ticks have begun at 0 again in this incarnation.
+    """
+    return int(np.random.SeedSequence([run_seed, first_slot, incarnation, restart]).generate_state(1)[0] >> 1)
 
 
 def tick_spec(layout: Layout, batch_size: int | None) -> EnvironmentOutput:

@@ -65,11 +65,11 @@ class SteppingRole(LinkedRole):
         """Items that replay has been given."""
         raise NotImplementedError
 
-    def make_environment(self) -> BatchedEnvironment:
-        """Makes the environments, which `finish` closes."""
+    def make_environment(self, incarnation: int) -> BatchedEnvironment:
+        """Makes the environments of an incarnation of this node, which `finish` closes."""
         count = self._experiment.envs_per_actor
         self.context.progress.works_slowly("making environments")
-        environment = make_environments(self._experiment, "actor", self.first_slot, count)
+        environment = make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
         self._environment = MarkedEnvironment(environment, self.context.progress)
         return self._environment
 
@@ -152,10 +152,16 @@ class ActorRole(SteppingRole):
 
     def setup(self) -> None:
         experiment, agent = self._experiment, self._experiment.agent
-        environment = self.make_environment()
         self.context.progress.works_slowly("building networks")
         networks = agent.make_networks(self._layout)
-        policy = compile_policy(experiment, self._layout, networks, "train", self.first_slot, experiment.envs_per_actor)
+        incarnation = self.link.incarnation()
+        if incarnation is None:
+            return
+        environment = self.make_environment(incarnation)
+        self.context.progress.works_slowly("building networks")
+        policy = compile_policy(
+            experiment, self._layout, networks, "train", self.first_slot, experiment.envs_per_actor, incarnation
+        )
         self._layout = trace_layout(agent, self._layout, networks)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), policy.policy.variables)
         self.begin_reports()
@@ -191,10 +197,10 @@ class ActorRole(SteppingRole):
 
 
 def make_environments(
-    experiment: Experiment, role: Literal["actor", "evaluator"], first_slot: int, count: int
+    experiment: Experiment, role: Literal["actor", "evaluator"], first_slot: int, count: int, incarnation: int = 0
 ) -> BatchedEnvironment:
-    """The environments of one node, each with a seed of its own."""
-    seeds = environment_seeds(experiment.seed, role, first_slot, count)
+    """The environments of one incarnation of a node, each with a seed of its own."""
+    seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
     options = experiment.env_options
     if role == "evaluator":
         options = evaluation_options(experiment.env, options)
@@ -202,11 +208,18 @@ def make_environments(
 
 
 def compile_policy(
-    experiment: Experiment, layout: Layout, networks: Any, mode: Mode, first_slot: int, count: int
+    experiment: Experiment,
+    layout: Layout,
+    networks: Any,
+    mode: Mode,
+    first_slot: int,
+    count: int,
+    incarnation: int = 0,
 ) -> CompiledPolicy:
-    """The agent's policy for the environments `first_slot` to `first_slot + count`."""
+    """The agent's policy for the environments `first_slot` to `first_slot + count`, for one incarnation of a node."""
     policy = experiment.agent.make_policy(networks, mode)
-    return CompiledPolicy(policy, layout, np.arange(first_slot, first_slot + count), experiment.seed)
+    slots = np.arange(first_slot, first_slot + count)
+    return CompiledPolicy(policy, layout, slots, experiment.seed, incarnation)
 
 
 def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:

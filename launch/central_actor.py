@@ -5,7 +5,7 @@ from typing import Any
 
 import tree
 
-from ..agents.acting import Stepper
+from ..agents.acting import Stepper, policy_seed
 from .actor import SteppingRole
 from .experiment import Run
 from .role import NodeContext, RoleHandle, Unreachable
@@ -22,8 +22,7 @@ class CentralActorRole(SteppingRole):
         super().__init__(context, run, index, coordinator)
         self._inference = inference
         self._ticks = TickBytes(run.layout)
-        self._lives = 0
-        self._number = 0
+        self._incarnation = self._restarts = self._seed = self._number = 0
         self._packed = b""
 
     @property
@@ -31,7 +30,12 @@ class CentralActorRole(SteppingRole):
         return self._inference.client(_CALL_SECONDS).items_written(self._index)
 
     def setup(self) -> None:
-        environment = self.make_environment()
+        incarnation = self.link.incarnation()
+        if incarnation is None:
+            return
+        self._incarnation = incarnation
+        self._begin_episodes(0)
+        environment = self.make_environment(incarnation)
         self.begin_reports()
         if not self.link.wait_for(self._inference.name):
             return
@@ -55,8 +59,7 @@ class CentralActorRole(SteppingRole):
         if not known:
             # Another node has taken the place of the one that knew what came before the newest observations.
             stepper.begin()
-            self._lives += 1
-            self._number = 0
+            self._begin_episodes(self._restarts + 1)
             self._packed = self._ticks.pack(stepper.tick)
         elif action is not None and self.may_step():
             episodes = stepper.step(tree.unflatten_as(self._layout.spec.action, action))
@@ -67,6 +70,11 @@ class CentralActorRole(SteppingRole):
                 # The record is written before the others take their turn.
                 self._client.observe(*self._newest())
 
-    def _newest(self) -> tuple[int, str, int, bytes]:
+    def _newest(self) -> tuple[int, str, int, int, bytes]:
         """The newest tick, as `InferenceRole.act` takes it."""
-        return self._index, f"{self.context.identity}.{self._lives}", self._number, self._packed
+        return self._index, f"{self.context.identity}.{self._restarts}", self._seed, self._number, self._packed
+
+    def _begin_episodes(self, restarts: int) -> None:
+        """Begins to count ticks at 0, with actions of their own."""
+        self._restarts, self._number = restarts, 0
+        self._seed = policy_seed(self._experiment.seed, self.first_slot, self._incarnation, restarts)

@@ -34,7 +34,7 @@ _EVALUATOR_SILENT_SECONDS = 60.0
 class Coordinator(Role):
     """Takes the reports of all nodes, writes metrics, and says when the run is over."""
 
-    served = ("report", "counter_sources", "status")
+    served = ("report", "begin_incarnation", "counter_sources", "status")
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
         super().__init__(context)
@@ -112,6 +112,21 @@ class Coordinator(Role):
                 max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
             )
+
+    def begin_incarnation(self, name: str, identity: str) -> int:
+        """The number of a node's earlier incarnations in this run, those before it was resumed included.
+
+        A call that arrives twice gives the same number.  After a coordinator has died, too, unless a node died just
+        before it: its incarnation may be missing.
+
+        Args:
+          name: of the node.
+          identity: of its incarnation.
+        """
+        count = f"incarnations of {name}"
+        with self._lock:
+            self._counters.update(f"{name}#{identity}", {count: 1})
+            return self._counters.total(count) - 1
 
     @property
     def stopping(self) -> bool:

@@ -39,7 +39,8 @@ class Experiment:
       agent: the recipe.
       env: name of the environment, see `environments.make`.
       env_options: keyword arguments of the environment.
-      seed: of everything that is random: environments, exploration, initial weights.
+      seed: of everything that is random: environments, exploration, initial weights.  An actor that is started again,
+        and a run that is resumed, continue with other episodes and other noise; evaluations begin with the same ones.
       actors: number of actor nodes.
       envs_per_actor: environments that one actor steps as a batch.
       inference: where actions are chosen: `local`, by every actor itself, or `central`, by inference nodes that serve

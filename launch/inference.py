@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tree
 
-from ..agents.acting import end_record, make_record, policy_seed, trace_layout
+from ..agents.acting import end_record, make_record, trace_layout
 from ..agents.merged import MergedPolicy, Move, Turn
 from ..agents.weights import WeightClient
 from ..data import EnvironmentOutput, Nest, Version
@@ -71,7 +71,7 @@ class InferenceRole(LinkedRole):
         self._batches = 0
         self._turns = 0
 
-    def act(self, actor: int, life: str, number: int, tick: bytes) -> Answer:
+    def act(self, actor: int, life: str, seed: int, number: int, tick: bytes) -> Answer:
         """Takes an actor's tick, and gives the leaves of the action that follows it.
 
         A call may come twice: what it tells is taken once.
@@ -79,6 +79,7 @@ class InferenceRole(LinkedRole):
         Args:
           actor: its index.
           life: different at every start of the actor.
+          seed: together with the number of the tick it seeds every action of that life.
           number: of the tick in that life, from 0 on.
           tick: as `TickBytes` packs it.
 
@@ -92,7 +93,7 @@ class InferenceRole(LinkedRole):
         if not seat.lock.acquire(timeout=_ANSWER_SECONDS):
             return True, None
         try:
-            if not self._observe(actor, life, number, tick):
+            if not self._observe(actor, life, seed, number, tick):
                 return False, None
             assert seat.life is not None
             return True, self._answer(actor, seat.life)
@@ -103,9 +104,9 @@ class InferenceRole(LinkedRole):
         finally:
             seat.lock.release()
 
-    def observe(self, actor: int, life: str, number: int, tick: bytes) -> bool:
+    def observe(self, actor: int, life: str, seed: int, number: int, tick: bytes) -> bool:
         """Takes a tick as `act` does, and leaves the action for later; for roles that share a thread."""
-        return self._observe(actor, life, number, tick)
+        return self._observe(actor, life, seed, number, tick)
 
     def items_written(self, actor: int) -> int:
         """Items of an actor's present life that replay has been given."""
@@ -168,20 +169,20 @@ class InferenceRole(LinkedRole):
         assert self._weights.version is not None
         return self._weights.version
 
-    def _observe(self, actor: int, identity: str, number: int, tick: bytes) -> bool:
+    def _observe(self, actor: int, identity: str, seed: int, number: int, tick: bytes) -> bool:
         seat = self._seats[actor]
         if seat.life is None or seat.life.identity != identity:
             if number != 0:
                 return False
             if seat.life is not None:
                 seat.life.writer.close()
-            seat.life = self._begin(actor, identity)
+            seat.life = self._begin(actor, identity, seed)
         known = seat.life.observe(number, self._ticks.unpack(tick))
         if self.context.cooperative:
             seat.life.writer.settle(self.context.stop)
         return known
 
-    def _begin(self, actor: int, identity: str) -> "_ActorLife":
+    def _begin(self, actor: int, identity: str, seed: int) -> "_ActorLife":
         logging.info("actor %d begins", actor)
         agent, batch = self._experiment.agent, self._experiment.envs_per_actor
         ask = ask_for_shortage(self._learner, self.context)
@@ -191,7 +192,7 @@ class InferenceRole(LinkedRole):
             writer,
             state=self._policy.initial_state(batch),
             slots=np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32),
-            seed=policy_seed(self._experiment.seed, actor * batch),
+            seed=seed,
         )
 
     def _answer(self, actor: int, life: "_ActorLife") -> list[np.ndarray] | None:

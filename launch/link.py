@@ -125,6 +125,17 @@ class Link:
         """Whether the coordinator has not answered for several seconds."""
         return time.monotonic() - self._answered > _CUT_OFF_SECONDS + self.state.report_seconds
 
+    def incarnation(self) -> int | None:
+        """The number of earlier incarnations of this node in the run; None if the run stops before it is known."""
+        self._context.progress.waits(f"{self.coordinator} to answer")
+        while not self._context.stop.is_set():
+            try:
+                client = self._coordinator.client(_CALL_SECONDS)
+                return client.begin_incarnation(self._context.name, self._context.identity)
+            except Unreachable as error:
+                logging.warning("the coordinator does not answer: %s", error)
+        return None
+
     def wait_for(self, *names: str) -> bool:
         """Waits until those nodes have reported; False if the run stops before."""
         self._context.progress.waits(f"{', '.join(names)} to start")

@@ -13,7 +13,16 @@ from ...agents.weights import WeightClient
 from ...replay import Heartbeat
 from ..actor import compile_policy, make_environments
 from ..actor_writer import ActorWriter, act_once
-from .clients import CALL_SECONDS, REPORT_SECONDS, UNREACHABLE, Parts, RemoteWeights, Repeated, replay_handle
+from .clients import (
+    CALL_SECONDS,
+    REPORT_SECONDS,
+    UNREACHABLE,
+    Parts,
+    RemoteWeights,
+    Repeated,
+    first_answer,
+    replay_handle,
+)
 
 _FETCH_SECONDS = 0.1
 _POLL_SECONDS = 0.05
@@ -33,16 +42,18 @@ class Rollout:
         experiment = parts.experiment
         first_slot, count = index * experiment.envs_per_actor, experiment.envs_per_actor
         networks = experiment.agent.make_networks(parts.layout)
-        policy = compile_policy(experiment, parts.layout, networks, "train", first_slot, count)
+        identity = f"{index}/{uuid.uuid4().hex}"
+        incarnation = first_answer(lambda: parts.progress.begin_rollout.remote(index, identity), "Progress")
+        policy = compile_policy(experiment, parts.layout, networks, "train", first_slot, count, incarnation)
         self._parts = parts
         self._index = index
         self._ended = threading.Event()
         self._policy = policy
-        self._environment = make_environments(experiment, "actor", first_slot, count)
+        self._environment = make_environments(experiment, "actor", first_slot, count, incarnation)
         self._weights = WeightClient(RemoteWeights(parts.weights), policy.policy.variables)
         self._replay = replay_handle(parts.replay)
         self._actor: Actor | None = None
-        self._identity = f"{index}/{uuid.uuid4().hex}"
+        self._identity = identity
         self._returns: list[float] = []
         self._told_to_stop = Repeated(self._report, first=False, every=REPORT_SECONDS)
 

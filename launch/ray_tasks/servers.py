@@ -78,6 +78,7 @@ class Progress:
     def __init__(self, max_steps: int | None = None):
         self._max_steps = max_steps
         self._steps: dict[str, int] = {}
+        self._rollouts: dict[int, tuple[str, int]] = {}
         self._episodes = 0
         self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
         self._learner_steps = 0
@@ -103,6 +104,19 @@ class Progress:
         if self._max_steps is not None and sum(self._steps.values()) >= self._max_steps:
             self._stopping = True
         return self._stopping or self.learning_has_ended()
+
+    def begin_rollout(self, index: int, identity: str) -> int:
+        """The number of earlier rollouts of an actor's index; a call that comes twice gives the same number.
+
+        Args:
+          index: of the actor.
+          identity: different at every start of a task.
+        """
+        newest, number = self._rollouts.get(index, ("", -1))
+        if newest != identity:
+            number += 1
+            self._rollouts[index] = identity, number
+        return number
 
     def report_learner(self, steps: int, metrics: Mapping[str, float], short_of_data: float = 0.0) -> bool:
         """Takes the first learner's report; True if it shall stop.

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
-from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, evaluate
+from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, evaluate, policy_seed
 from callboard.data import CallboardError, EnvironmentOutput, Layout, Version
 from callboard.environments import BatchedEnvironment
 from callboard.specs import EnvironmentSpec
@@ -124,11 +124,11 @@ class Kept:
         pass
 
 
-def compiled(slots, seed=1):
+def compiled(slots, seed=1, incarnation=0):
     layout = Layout(
         spec=SPEC, envs_per_actor=len(slots), actors=1, shards=1, replicas=1, seed=seed, max_steps=1, record=None
     )
-    return CompiledPolicy(Remembering(), layout, np.asarray(slots), seed)
+    return CompiledPolicy(Remembering(), layout, np.asarray(slots), seed, incarnation)
 
 
 def tick(reward, first, last, discount=1.0):
@@ -306,6 +306,16 @@ def test_the_same_seed_gives_the_same_actions_and_another_seed_or_slot_others():
     np.testing.assert_array_equal(actions(compiled([4, 5])), reference)
     for other in (compiled([4, 5], seed=2), compiled([5, 6]), compiled([6, 7])):
         assert (actions(other) != reference).any()
+
+
+def test_an_actor_that_starts_again_acts_by_other_seeds():
+    seeds = [policy_seed(1, 4), policy_seed(1, 4, 1), policy_seed(1, 4, 2), policy_seed(1, 4, 1, 1), policy_seed(1, 5)]
+    assert len(set(seeds)) == 5
+    # Fresh runs go on to repeat the older ones under the same seed.
+    assert seeds[0] == int(np.random.SeedSequence([1, 4]).generate_state(1)[0] >> 1)
+    first, second = (compiled([4, 5], incarnation=incarnation) for incarnation in range(2))
+    shown = Scripted([[9], [9]]).reset()
+    assert any((first(shown)[0] != second(shown)[0]).any() for _ in range(10))
 
 
 def test_a_policy_knows_its_slots_and_is_given_another_seed_at_every_tick_and_in_every_actor():

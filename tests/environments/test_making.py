@@ -291,11 +291,13 @@ def test_no_picture_is_told(name, message):
     assert str(caught.value) == message
 
 
-def test_seeds_differ_by_run_role_and_slot_and_not_by_how_slots_are_shared_out():
+def test_seeds_differ_by_run_role_slot_and_incarnation_and_not_by_how_slots_are_shared_out():
     actors = environments.environment_seeds(0, "actor", 0, 500)
     everyone = actors + environments.environment_seeds(0, "evaluator", 0, 500)
     everyone += environments.environment_seeds(1, "actor", 0, 500)
-    assert len(set(everyone)) == 1500
+    everyone += environments.environment_seeds(0, "actor", 0, 500, incarnation=1)
+    everyone += environments.environment_seeds(0, "actor", 0, 500, incarnation=2)
+    assert len(set(everyone)) == 2500
     assert all(0 <= seed < 2**31 for seed in everyone)
     assert environments.environment_seeds(0, "actor", 16, 16) == actors[16:32]
 

@@ -282,3 +282,22 @@ def test_the_gap_between_known_and_unseen_levels_is_one_of_episodes_played_alike
     report(coordinator, "evaluator/0", evaluation={"evaluator/return": 4.0})
     (row,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert row.get("evaluator/generalisation_gap") == gap
+
+
+def test_incarnations_are_numbered_over_restarts_of_the_coordinator_and_resumes_of_the_run(make_coordinator):
+    coordinator = make_coordinator()
+    starts = [
+        ("actor/0", "a"),
+        ("actor/1", "b"),
+        ("actor/0", "a"),
+        ("actor/0", "c"),
+        ("actor/0", "d"),
+        ("actor/0", "e"),
+    ]
+    assert [coordinator.begin_incarnation(*start) for start in starts] == [0, 0, 0, 1, 2, 3]
+    report(coordinator, identity="e", steps=7)
+    coordinator.finish()
+    again = make_coordinator()
+    assert again.begin_incarnation("actor/0", "e") == 3
+    assert again.begin_incarnation("actor/0", "f") == 4
+    assert again.begin_incarnation("actor/1", "g") == 1

@@ -151,6 +151,7 @@ class Node:
 
     def __init__(self, roles, layout):
         self.role = roles["inference/0"]
+        self.actor = roles["actor/0"]
         self._ticks = TickBytes(layout)
         self._shape = (layout.envs_per_actor, *layout.spec.observation.shape)
 
@@ -160,9 +161,9 @@ class Node:
         ones = np.ones(batch, np.float32)
         return EnvironmentOutput(observation, ones, ones, np.full(batch, first), np.zeros(batch, bool))
 
-    def act(self, life, number, tick, actor=0):
+    def act(self, life, number, tick, actor=0, seed=1):
         """What an actor is answered."""
-        return self.role.act(actor, life, number, self._ticks.pack(tick))
+        return self.role.act(actor, life, seed, number, self._ticks.pack(tick))
 
 
 @pytest.fixture(
@@ -226,6 +227,30 @@ def test_a_life_whose_beginning_is_not_known_must_begin_anew(node, number):
     # Its own life has ticks 0 and 1.
     assert node.act(life, number, node.tick(number))[0] == (number == 1)
     assert node.act(life, 2, node.tick(2))[0]
+
+
+def test_a_life_acts_by_a_seed_of_its_own(node):
+    actions = {
+        seed: [node.act(f"seed {seed}", number, node.tick(number), seed=seed)[1][0].tolist() for number in range(10)]
+        for seed in (1, 2)
+    }
+    assert actions[1] != actions[2]
+
+
+def test_an_actor_whose_node_was_started_again_begins_with_another_seed(node, monkeypatch):
+    calls = []
+
+    def act(actor, life, seed, number, tick):
+        calls.append((life, seed, number))
+        # The node that comes in place of another knows no actor.
+        return len(calls) != 2, None
+
+    monkeypatch.setattr(node.role, "act", act)
+    for _ in range(3):
+        node.actor.step()
+    (life, seed, _), (_, same_seed, _), (new_life, new_seed, number) = calls
+    assert seed == same_seed and number == 0
+    assert life != new_life and seed != new_seed
 
 
 def test_where_roles_share_a_thread_a_batch_waits_for_nobody(node):

@@ -61,6 +61,12 @@ def test_progress_adds_up_over_starts_and_not_over_reports():
     assert progress.totals().metrics == {"loss": 0.5} and progress.totals().learner_steps == 3
 
 
+def test_rollouts_that_start_again_are_numbered():
+    progress = servers.Progress()
+    starts = [(0, "a"), (0, "a"), (1, "b"), (0, "c"), (0, "c"), (0, "d")]
+    assert [progress.begin_rollout(*start) for start in starts] == [0, 0, 0, 1, 1, 2]
+
+
 def test_progress_stops_without_a_limit_only_when_told_to():
     progress = servers.Progress()
     assert not progress.report_rollout("0/a", 10**9, [])

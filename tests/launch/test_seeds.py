@@ -1,0 +1,67 @@
+"""A run that is resumed sees new episodes with new noise, and inline it stays reproducible."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.launch import actor, central_actor
+from callboard.launch.checkpoints import Checkpoints
+from callboard.launch.experiment import Experiment
+from callboard.launch.run import run
+from callboard.launch.run_directory import RunDirectory
+
+
+class Silent:
+    def status(self, status):
+        pass
+
+    def say(self, text):
+        pass
+
+
+@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=pytest.mark.slow)])
+def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_resumed_again(
+    inference, tmp_path, monkeypatch
+):
+    seeds = []
+
+    def make(name, count, of_environments, options):
+        seeds.append(("environments", *of_environments))
+        return make_environments(name, count, of_environments, options)
+
+    def policy_seed(*arguments):
+        seeds.append(("policy", arguments[0], *arguments[2:]))
+        return make_policy_seed(*arguments)
+
+    make_environments, make_policy_seed = actor.make, central_actor.policy_seed
+    monkeypatch.setattr(actor, "make", make)
+    for module in ("callboard.agents.acting", "callboard.launch.central_actor"):
+        monkeypatch.setattr(f"{module}.policy_seed", policy_seed)
+
+    def play(name, max_steps, resume=False):
+        """The seeds of a run, and the weights that it ends with."""
+        seeds.clear()
+        experiment = Experiment(
+            agent=Impala(batch_size=4, hidden_sizes=(8,)),
+            env="CartPole-v1",
+            actors=1,
+            envs_per_actor=4,
+            inference=inference,
+            evaluator=False,
+            max_steps=max_steps,
+            run_dir=tmp_path / name,
+        )
+        outcome = run(experiment, "inline", Silent(), resume=resume)
+        assert outcome.exit_code == 0, outcome
+        latest = Checkpoints(RunDirectory(tmp_path / name)).latest()
+        with np.load(latest / "policy.npz") as file:
+            return list(seeds), {key: file[key].tobytes() for key in file.files if key != "names"}, latest.name
+
+    fresh, _, _ = play("run", 400)
+    assert {kind for kind, *_ in fresh} == {"environments", "policy"}
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    resumed, *ended = play("run", 800, resume=True)
+    assert not set(resumed) & set(fresh)
+    assert play("copy", 800, resume=True) == (resumed, *ended)
