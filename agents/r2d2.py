@@ -81,9 +81,9 @@ class R2D2(Agent):
 
     The paper's, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and learn nothing
     within a million steps: its target network is renewed for the first time after millions.  Sequences, batches and
-    layers are smaller here, the learning rate is larger, and the target network is renewed more often.  What the paper
-    says of returns, priorities, discount, exploration and value rescaling stays.  docs/defaults.md shows all defaults
-    beside the papers'.
+    layers are smaller here, the learning rate is larger, the target network is renewed more often, and the discount is
+    smaller.  What the paper says of returns, priorities, exploration and value rescaling stays.  docs/defaults.md shows
+    all defaults beside the papers'.
 
     A sequence holds `burn_in + trace_length` transitions of one environment, and may reach over the end of an episode:
     there the network forgets, and nothing is learnt from the step to the next one.  In the paper sequences end with
@@ -144,15 +144,15 @@ class R2D2(Agent):
     priority_exponent: float = 0.9
     priority_eta: float = 0.9
     importance_exponent: float = 0.6
-    discount: float = 0.997
+    discount: float = 0.99
     epsilon: float = 0.4
     epsilon_alpha: float = 7.0
     evaluation_epsilon: float = 0.0
-    target_update_period: int = 200
+    target_update_period: int = 50
     rescale_values: bool = True
     reward_clip: float | None = None
     learning_rate: float = 5e-4
-    learning_rate_decay: bool = False
+    learning_rate_decay: bool = True
     optimizer_epsilon: float = 1e-3
     max_gradient_norm: float = 40.0
     frame_stack: int = 1

@@ -36,6 +36,7 @@ SMALL = R2D2(
     priority_eta=0.7,
     target_update_period=2,
     learning_rate=1e-2,
+    learning_rate_decay=False,
     optimizer_epsilon=1e-3,
     max_gradient_norm=40.0,
     hidden_sizes=(3,),

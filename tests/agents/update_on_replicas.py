@@ -79,6 +79,7 @@ AGENTS = {
             lstm_size=3,
             stream_size=4,
             learning_rate=1.0,
+            learning_rate_decay=False,
             max_gradient_norm=CLIPPED_TO,
         ),
         DISCRETE,
