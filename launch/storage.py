@@ -301,7 +301,7 @@ class Mirror:
             "coordinator": ["metrics.jsonl", "counters.json"],
         }
         path = self._directory.path
-        owned = [*named.get(self._label, []), self._log]
+        owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]
         if self._label == "coordinator":
             owned += [str(file.relative_to(path)) for file in self._directory.tensorboard.rglob("*") if file.is_file()]
         return [name for name in owned if (path / name).exists()]

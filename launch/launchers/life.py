@@ -7,6 +7,7 @@ import traceback
 
 from ...data import CallboardError
 from ..role import NodePolicy
+from .log_files import redirect_output
 from .supervisor import Exit
 
 
@@ -19,7 +20,7 @@ def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> 
       log: path of the file that takes all that the process prints.
       temporary: directory for temporary files, which the launcher removes: a process that is killed cannot.
     """
-    _redirect_output(log)
+    redirect_output(log)
     os.makedirs(temporary, exist_ok=True)
     os.environ["TMPDIR"] = temporary
     tempfile.tempdir = temporary
@@ -49,10 +50,3 @@ def exit_by(error: BaseException) -> Exit:
     traceback.print_exc()
     first_line = (str(error).splitlines() or [""])[0]
     return Exit(clean=False, description=f"{type(error).__name__}: {first_line}", error=traceback.format_exc())
-
-
-def _redirect_output(log: str) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)

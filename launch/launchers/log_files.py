@@ -1,0 +1,74 @@
+"""The log file of a node: it takes all that the process prints, stays bounded, and is never a reason to die.
+
+A log of more than 10 MB is copied to `<name>.log.1` and begins anew, so that a node has at most about 20 MB of logs.
+It is copied and cut, not renamed: libraries and child processes have the file open too.  A line that is printed in
+between may be lost.
+"""
+
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+import sys
+import threading
+import time
+from typing import Any
+
+_LIMIT_BYTES = 10 * 2**20
+_LOOK_SECONDS = 10.0
+
+_bounded: set[str] = set()
+"""Logs that a thread of this process looks at."""
+
+
+def redirect_output(log: str) -> None:
+    """Lets all that this process prints go to a file, from Python and from libraries, and bounds the file.
+
+    Args:
+      log: path of the file, which is appended to.
+    """
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    sys.stdout, sys.stderr = _text_output(1), _text_output(2)
+    if log not in _bounded:
+        _bounded.add(log)
+        threading.Thread(target=_keep_bounded, args=(pathlib.Path(log),), name="log-size", daemon=True).start()
+
+
+def bound_log(log: pathlib.Path, limit: int = _LIMIT_BYTES) -> None:
+    """Moves the content of a log to `<log>.1`, in place of what was there, if it has more than `limit` bytes.
+
+    Where the disk is full, the content is lost.
+    """
+    with contextlib.suppress(OSError):
+        if log.stat().st_size <= limit:
+            return
+        before = log.with_name(log.name + ".1")
+        try:
+            shutil.copyfile(log, before)
+        except OSError:
+            before.unlink(missing_ok=True)
+        os.truncate(log, 0)
+
+
+def _keep_bounded(log: pathlib.Path) -> None:
+    while True:
+        bound_log(log)
+        time.sleep(_LOOK_SECONDS)
+
+
+class OutputFile(io.FileIO):
+    """A file that takes what it can: a full disk is no reason to end a node that prints."""
+
+    def write(self, data: Any) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(data)
+        return memoryview(data).nbytes
+
+
+def _text_output(descriptor: int) -> io.TextIOWrapper:
+    binary = io.BufferedWriter(OutputFile(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)
