@@ -18,6 +18,7 @@ from rich.table import Table
 from ..data import CallboardError
 from .cluster import Cluster, read_cluster
 from .command_parser import CommandParser
+from .ports import listen_on_all
 
 _DIAL_SECONDS = 2.0
 _POLL_SECONDS = 0.5
@@ -101,7 +102,7 @@ class _Listener:
         self._view = view
         port = _port(cluster, host)
         try:
-            self._socket = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+            self._socket = listen_on_all(port)
         except OSError as error:
             raise CallboardError(
                 f"the port {port} of host {host} cannot be bound ({error.strerror}): end the run or the program that "

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from .launchers.addresses import reserve_any
+from .ports import reserve_any
 from .versions import PINS, version_of
 
 _OTHERS = ("numpy", "gymnasium", "dm-env", "procgen", "ray", "ale-py", "mujoco")
@@ -63,7 +63,7 @@ def _ports() -> list[Finding]:
     try:
         reserve_any().release()
     except OSError as error:
-        return [Finding("ports", False, str(error), "allow this user to bind ports above 1024, with IPv6 switched on")]
+        return [Finding("ports", False, str(error), "allow this user to bind ports above 1024")]
     return [Finding("ports", True, "a free port can be bound")]
 
 

@@ -24,6 +24,7 @@ from .checkpoints import Checkpoints, NotWritten
 from .devices import device_names, make_strategy, share_first_learners_state
 from .experiment import Run
 from .link import LinkedRole, Report
+from .proxy_bypass import bypass_proxies
 from .published_weights import PublishedWeights
 from .role import NodeContext, RoleHandle, Unreachable
 from .written_bytes import marked_while_files_grow
@@ -302,6 +303,7 @@ class LearnerRole(LinkedRole):
             threading.Thread(target=self._leave_when_told, name="leave", daemon=True).start()
         devices = device_names(self._experiment.learner_devices)
         workers = [peer.resolve() for peer in self._peers] if len(self._peers) > 1 else []
+        bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
         return make_strategy(devices, workers, self._rank)
 
     def _take_dataset(self, dataset: ReplayDataset) -> None:

@@ -11,6 +11,7 @@ from courier.python.client import StatusNotOk
 from launchpad.nodes import base as lp_base
 
 from .progress import Progress
+from .proxy_bypass import bypass_proxies
 from .run_directory import RunDirectory
 
 Unreachable = StatusNotOk
@@ -110,7 +111,9 @@ class RoleHandle(lp_base.Handle[Any]):
 
     def address(self) -> str:
         """The node's present `host:port`."""
-        return self._address.resolve()
+        address = self._address.resolve()
+        bypass_proxies(address.rpartition(":")[0])
+        return address
 
     def client(self, timeout: float) -> Any:
         """A Courier client whose calls raise `Unreachable` after `timeout` seconds.

@@ -20,6 +20,7 @@ from .experiment import Experiment, Run
 from .launchers.forkserver import held_open
 from .launchers.outcome import Monitor, Outcome
 from .program import make_program
+from .proxy_bypass import bypass_proxies
 from .run_directory import RunDirectory
 from .run_lock import run_lease, run_lock
 from .run_summary import SummaryMonitor
@@ -51,6 +52,7 @@ def run(
     Raises:
       CallboardError: nothing was started, because something is wrong that the message names.
     """
+    bypass_proxies()
     check_launcher(launcher)
     format_experiment(experiment)  # What cannot be written is refused now.
     _check_agent_is_found_again(experiment.agent)

@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ class ChildSettings(NamedTuple):
     """Path of its log file."""
     temporary: str
     """Directory for temporary files."""
-    environment: Mapping[str, str] = {}
-    """Variables that differ from those of the launcher's start."""
 
 
 def run_child(pickled: bytes, pipe: Connection) -> None:
@@ -40,7 +37,6 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     pass_on_signals(lambda number: tell("signal", number))
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
-        os.environ.update(settings.environment)
         prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
         _run_node(settings, pipe, tell)
         code = 0

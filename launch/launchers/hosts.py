@@ -6,7 +6,6 @@ file alone.
 
 import contextlib
 import dataclasses
-import os
 import queue
 import socket
 import threading
@@ -20,12 +19,14 @@ import launchpad as lp
 from ...data import CallboardError
 from ..cluster import Cluster
 from ..experiment import Run
+from ..ports import reserve
 from ..program import nodes_of
+from ..proxy_bypass import bypass_proxies
 from ..run_files import begun
 from ..settings import settings_by_name
 from ..stop_signals import stop_signals
 from ..versions import versions
-from .addresses import bind_addresses, port_of, reserve
+from .addresses import bind_addresses, port_of
 from .meeting import Attendance, Meeting
 from .outcome import Monitor, Outcome
 from .processes import run_nodes
@@ -78,9 +79,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
       CallboardError: this host may not take part, or cannot.
     """
     cluster, host = options.cluster, options.host
-    # gRPC would send what is for other hosts through a proxy, where there is one.
-    environment = {"no_grpc_proxy": ",".join(["localhost", "127.0.0.1", *cluster.hosts.values()])}
-    os.environ.update(environment)
+    bypass_proxies(*cluster.hosts.values())
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
@@ -113,7 +112,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
                 attendance.start()
                 own_ports = {node.name: port_of(addresses[node.name][0]) for node in nodes}
                 try:
-                    outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance, environment)
+                    outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance)
                 finally:
                     attendance.close()
             if options.is_first and outcome.exit_code == 0:

@@ -6,6 +6,7 @@ import tempfile
 import traceback
 
 from ...data import CallboardError
+from ..proxy_bypass import bypass_proxies
 from ..role import NodePolicy
 from .log_files import redirect_output
 from .supervisor import Exit
@@ -29,6 +30,7 @@ def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> 
     )
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
     logging.info("%s begins, process %d", name, os.getpid())
+    bypass_proxies()
     prepare_tensorflow(policy)
 
 

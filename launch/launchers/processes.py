@@ -38,7 +38,6 @@ class ProcessWorker:
         port: int,
         run_directory: RunDirectory,
         events: "queue.SimpleQueue[Event]",
-        environment: Mapping[str, str],
     ):
         self._node = node
         self._settings = ChildSettings(
@@ -47,7 +46,6 @@ class ProcessWorker:
             port=port,
             log=str(run_directory.log(node.name)),
             temporary=str(run_directory.temporary),
-            environment=environment,
         )
         self._events = events
         self._lock = threading.Lock()
@@ -146,7 +144,6 @@ def run_nodes(
     monitor: Monitor,
     events: "queue.SimpleQueue[Event]",
     others: OtherHosts | None = None,
-    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Runs some nodes of a program in processes of this machine, to the end of the run.
 
@@ -157,13 +154,12 @@ def run_nodes(
       monitor: is told what happens.
       events: the queue of the supervisor.
       others: the hosts of the program's other nodes.
-      environment: variables of the nodes' processes.
     """
     supervised = [
         Supervised(
             node.name,
             node.policy,
-            functools.partial(ProcessWorker, node, ports[node.name], run_directory, events, environment or {}),
+            functools.partial(ProcessWorker, node, ports[node.name], run_directory, events),
         )
         for node in nodes
     ]

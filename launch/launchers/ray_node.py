@@ -23,10 +23,11 @@ from launchpad.address import AbstractAddressBuilder
 
 from ...data import CallboardError
 from ..experiment import Run
+from ..ports import RAY_PORTS, ReservedPort, reserve_among
 from ..role import NodeContext, RoleNode
 from ..run_directory import RunDirectory
 from ..storage import Mirror, Storage
-from .addresses import RAY_PORTS, ReservedPort, addresses_of, reserve_among
+from .addresses import addresses_of
 from .life import exit_by, prepare_process
 from .supervisor import Exit
 

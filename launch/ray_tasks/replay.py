@@ -7,7 +7,7 @@ import uuid
 from ...agents import Agent
 from ...data import Layout
 from ...replay import start_server
-from ..launchers.addresses import RAY_PORTS, reserve_among
+from ..ports import RAY_PORTS, reserve_among
 from .clients import address_here
 
 _INFO_SECONDS = 2

@@ -19,7 +19,7 @@ from ...data import CallboardError, Priorities, Update, Version
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from ..batches import distributed_batches
 from ..devices import device_names, make_strategy
-from ..launchers.addresses import RAY_PORTS, reserve_among
+from ..ports import RAY_PORTS, reserve_among
 from .clients import (
     CALL_SECONDS,
     REPORT_SECONDS,

@@ -1,11 +1,12 @@
 """Ports that are reserved before a server binds them."""
 
+import errno
 import socket
 
 import pytest
 import reverb
 
-from callboard.launch.launchers.addresses import RAY_PORTS, reserve, reserve_among, reserve_any
+from callboard.launch.ports import RAY_PORTS, has_ipv6, reserve, reserve_among, reserve_any
 
 
 def test_a_server_can_listen_on_a_reserved_port():
@@ -47,3 +48,28 @@ def test_a_given_port_is_reserved_again_by_the_host_that_comes_back():
     assert again.port == first.port
     first.release()
     again.release()
+
+
+@pytest.fixture
+def without_ipv6(monkeypatch):
+    """A machine whose kernel has no IPv6, as in many containers."""
+    create = socket.socket
+
+    def refuse(family=socket.AF_INET, *arguments, **options):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return create(family, *arguments, **options)
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    has_ipv6.cache_clear()
+    yield
+    has_ipv6.cache_clear()
+
+
+def test_without_ipv6_ports_are_reserved_by_ipv4(without_ipv6):
+    assert not has_ipv6()
+    reserved = reserve_any()
+    server = reverb.Server([reverb.Table.queue("queue", 1)], port=reserved.port)
+    assert reverb.Client(f"127.0.0.1:{reserved.port}").server_info(timeout=5).keys() == {"queue"}
+    server.stop()
+    reserved.release()
