@@ -1,9 +1,9 @@
 """A network of the run's own: its ports listen where nothing from outside can connect.
 
 The kernel gives a user and a network namespace to an unprivileged process, but only to one with a single thread.  NumPy
-starts threads when it is imported, so the command begins again, as `python -m callboard.launch.private_network train
-...` in the same process, and this module imports nothing but the standard library until the namespaces are entered.
-Files stay accessible as before, and those that are written belong to the same user.
+starts threads when it is imported, so the command begins again in the same process, by `run_command_again`, and this
+module imports nothing but the standard library until the namespaces are entered.  Files stay accessible as before, and
+those that are written belong to the same user.
 """
 
 import ctypes
@@ -32,7 +32,9 @@ def begin_again(arguments: Sequence[str]) -> NoReturn:
       arguments: of the command, `OPTION` among them.
     """
     again = [argument for argument in arguments if argument != OPTION]
-    os.execv(sys.executable, [sys.executable, "-m", __name__, *again])
+    # Not by -m, which would look into the working directory first, and run a `json.py` that lies there.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import run_command_again; run_command_again()"
+    os.execv(sys.executable, [sys.executable, "-c", code, *again])
 
 
 def enter_private_network() -> None:
@@ -55,7 +57,8 @@ def enter_private_network() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, _INTERFACE_FLAGS.pack(name, flags | _IFF_UP))
 
 
-def _run_command() -> None:
+def run_command_again() -> None:
+    """Runs the command in a network of its own; nothing but the standard library may have been imported before."""
     try:
         enter_private_network()
     except OSError as error:
@@ -72,4 +75,4 @@ def _run_command() -> None:
 
 
 if __name__ == "__main__":
-    _run_command()
+    run_command_again()

@@ -3,15 +3,18 @@
 import dataclasses
 import json
 import math
+import os
 import pathlib
+import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-import yaml
 from rich.table import Table
 
 from ...atomic_files import write_file
+from ...data import CallboardError
 from ..run_directory import RunDirectory
+from ..yaml_files import format_yaml
 from .search_space import Values
 
 Mode = Literal["max", "min"]
@@ -72,8 +75,26 @@ class TuneDirectory:
 
     def create(self, settings: dict[str, Any]) -> None:
         """Writes down what is searched."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_file(self.settings, yaml.safe_dump(settings, sort_keys=False))
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(self.settings, format_yaml(settings))
+
+    def check_owner(self) -> None:
+        """Refuses a search that others have written, or can write: Tune unpickles its own files, which runs code.
+
+        Raises:
+          CallboardError: names the first file or directory that is not this user's alone to write.
+        """
+        for path in [self.path, self.settings, self.ray, *sorted(self.ray.rglob("*"))]:
+            if not os.path.lexists(path):
+                continue
+            status = path.lstat()
+            writable = not stat.S_ISLNK(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if status.st_uid != os.geteuid() or writable:
+                problem = "can be written by others" if writable else "belongs to another user"
+                raise CallboardError(
+                    f"{path} {problem}, and a search that is resumed runs code that is in its files: take it over "
+                    "with chown and chmod, or give --trust if you trust all who could write there"
+                )
 
     def run(self, number: int) -> RunDirectory:
         """The run directory of a trial."""
@@ -84,10 +105,13 @@ class TuneDirectory:
         if not self.trials.exists():
             return {}
         trials = {}
-        for fields in json.loads(self.trials.read_text()):
-            for name in ("reports", "takeovers"):
-                fields[name] = [tuple(pair) for pair in fields[name]]
-            trials[fields["number"]] = Trial(**fields)
+        try:
+            for fields in json.loads(self.trials.read_text()):
+                for name in ("reports", "takeovers"):
+                    fields[name] = [tuple(pair) for pair in fields[name]]
+                trials[fields["number"]] = Trial(**fields)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CallboardError(f"{self.trials} is damaged: replace it by a copy, or begin the search anew") from error
         return trials
 
     def write_trials(self, trials: Iterable[Trial]) -> None:

@@ -10,16 +10,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_type_hints
 
-import yaml
 from rich.console import Console
 
 from ...atomic_files import write_file
 from ...data import CallboardError
 from ..command_parser import CommandParser
 from ..experiment import Experiment
+from ..setting_types import converted, field_types
 from ..settings import experiment_settings, nearest, parse_experiment, read_recipe, setting_types
 from ..start_checks import check_launcher_can, default_run_directory
 from ..storage import is_url
+from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory, best_trial, trials_table
 from .search_space import SearchSpace, Values, describe, parse_search, with_values
 
@@ -176,7 +177,7 @@ def tune_command(arguments: list[str]) -> int:
         Console(highlight=False, soft_wrap=True, markup=False).print(parser.format_help().rstrip())
         return 0
     given = {name: value for name, value in vars(known).items() if value is not None}
-    for name in ("help", "resume", "recipe", "run_dir", "ray_address"):
+    for name in ("help", "resume", "recipe", "run_dir", "ray_address", "trust"):
         given.pop(name, None)
     if known.resume:
         directory, tuning = _resumed(known, agent, given, options)
@@ -215,6 +216,7 @@ def _parser() -> CommandParser:
     add("--gpus-per-trial", type=float, help="GPUs for each trial (0)")
     add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
     add("--resume", action="store_true", help="go on with the search in --run-dir")
+    add("--trust", action="store_true", help="resume a search whose files others can write: their content can run code")
     add(
         "--ray-address",
         help="of a Ray cluster, auto for one that runs here, or local; otherwise RAY_ADDRESS, one that runs here, "
@@ -265,7 +267,24 @@ def _resumed(
     directory = TuneDirectory(known.run_dir)
     if not directory.settings.exists():
         raise CallboardError(f"there is no search to resume in {known.run_dir}: it has no {directory.settings.name}")
-    return directory, Tuning(**yaml.safe_load(directory.settings.read_text()))
+    if not known.trust:
+        directory.check_owner()
+    return directory, _read_tuning(directory.settings)
+
+
+def _read_tuning(path: pathlib.Path) -> Tuning:
+    content, types = read_yaml(path), field_types(Tuning)
+    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
+        raise CallboardError(f"{path} does not hold a search: begin it anew in another directory")
+    for key in content:
+        if key not in types:
+            raise CallboardError(f"{path}: unknown key {key!r}: there are {', '.join(types)}")
+    try:
+        tuning = Tuning(**{"search": [], **{key: converted(key, value, types[key]) for key, value in content.items()}})
+        tuning.check()
+    except (CallboardError, KeyError) as error:
+        raise CallboardError(f"{path}: {error}") from error
+    return tuning
 
 
 def _settings_of(experiment: Experiment) -> dict[str, Any]:
@@ -337,4 +356,4 @@ def _write_best(tuning: Tuning, directory: TuneDirectory, best: Trial) -> None:
     if best.takeovers:
         lines.append("# Its weights came from other trials with other settings: a run of its own may do less well.")
     settings = with_values(tuning.settings, best.best_values)
-    write_file(directory.best, "\n".join(lines) + "\n" + yaml.safe_dump(settings, sort_keys=False))
+    write_file(directory.best, "\n".join(lines) + "\n" + format_yaml(settings))
