@@ -65,6 +65,11 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     if not (isinstance(vectorized, bool) or vectorized == "auto"):
         raise CallboardError(f"environment {id!r}: 'vectorized' is {vectorized!r}, it must be true, false or 'auto'")
     spec = _find(id)
+    if is_only_refused(spec):
+        versions = [other for other in gymnasium.registry.values() if other.name == spec.name]
+        newest = max((other for other in versions if not is_only_refused(other)), key=_version, default=None)
+        right = f"did you mean {newest.id!r}?" if newest else _OTHERWISE
+        raise CallboardError(f"environment {id!r} is not in Gymnasium any more: {right}")
     if vectorized is True and spec.vector_entry_point is None:
         raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
     limit = options.get("max_episode_steps")
@@ -77,15 +82,23 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     render_mode = options.get("render_mode")
     if not isinstance(render_mode, str | None):
         raise CallboardError(f"environment {id!r}: 'render_mode' is {render_mode!r}, it must be text")
-    if options and vectorized is not True:
-        # Where a package is missing, the environment says so when it is made.
-        with contextlib.suppress(ImportError, gymnasium.error.Error):
+    if vectorized is not True:
+        with user_errors(id, options, list):
             named, takes_others = keywords(_creator(spec.entry_point))
-            taken = [*named, "max_episode_steps", "vectorized"]
-            for key in options:
-                if not takes_others and key not in (*taken, "disable_env_checker"):
-                    raise unknown_option(id, key, taken)
+        taken = [*named, "max_episode_steps", "vectorized"]
+        for key in options:
+            if not takes_others and key not in (*taken, "disable_env_checker"):
+                raise unknown_option(id, key, taken)
     return spec
+
+
+def is_only_refused(spec: EnvSpec) -> bool:
+    """Whether an id is registered for nothing but an error that says what became of its environment."""
+    return getattr(spec.entry_point, "__name__", "").startswith("_raise_")
+
+
+def _version(spec: EnvSpec) -> int:
+    return spec.version or 0
 
 
 def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:

@@ -7,6 +7,7 @@ import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
 from .atari import atari_ids
+from .gymnasium_registry import is_only_refused
 from .minatar import minatar_ids
 from .procgen import GAMES
 
@@ -36,8 +37,7 @@ def names() -> list[str]:
 
 def _can_be_loaded(spec: gymnasium.envs.registration.EnvSpec) -> bool:
     if spec.entry_point is None or callable(spec.entry_point):
-        # Gymnasium's own are functions where they only raise an error that says what became of an environment.
-        return not getattr(spec.entry_point, "__module__", "gymnasium").startswith("gymnasium.")
+        return spec.entry_point is not None and not is_only_refused(spec)
     # Whatever a package that is half there raises.
     with contextlib.suppress(Exception):
         load_env_creator(spec.entry_point)

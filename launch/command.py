@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         return commands[arguments[0]](arguments[1:])
     except CallboardError as error:
-        print(f"callboard: {error}", file=sys.stderr)
+        print(f"callboard: {_printable(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stopped:
         return stopped.exit_code
@@ -78,6 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     finally:
         stop_forkserver()
+
+
+def _printable(text: str) -> str:
+    """A text in one line: what came from a user's file may hold line breaks, or codes that terminals obey."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _train(arguments: list[str]) -> int:

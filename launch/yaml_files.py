@@ -16,6 +16,7 @@ import yaml
 from ..data import CallboardError
 
 _MOST_BYTES = 2**20
+_MOST_DEPTH = 50
 _PLAIN = (str, int, float, bool, type(None))
 _BOOL = "tag:yaml.org,2002:bool"
 _INT = "tag:yaml.org,2002:int"
@@ -28,8 +29,14 @@ _FLOAT_TEXT = re.compile(
 )
 
 
+class NotPlain(ValueError):
+    """A value that settings are not made of."""
+
+
 class _Loader(yaml.SafeLoader):
     """Reads plain values."""
+
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -37,7 +44,14 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(
                 None, None, f"*{event.anchor}: aliases are not read, write the value once more", event.start_mark
             )
-        return super().compose_node(parent, index)
+        # PyYAML takes a quarter of a minute to fail on some thousand brackets.
+        if self.depth > _MOST_DEPTH:
+            raise yaml.constructor.ConstructorError(None, None, "it is nested too deeply", self.peek_event().start_mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -136,9 +150,11 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"{error.reason}: {chr(int(error.character))!a}") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    except NotPlain as error:
+        raise ValueError(str(error)) from error
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
-        # What constructors of PyYAML raise for values that do not fit their tags, such as `!!int x`.
-        raise ValueError(" ".join(str(error).split()) or "a value does not fit its tag") from error
+        # What constructors of PyYAML raise for `!!int x`, or a number of five thousand digits.
+        raise ValueError("a value is not what its tag says, or too long") from error
     return value
 
 
@@ -148,24 +164,23 @@ def format_yaml(value: Any, marked: bool = False) -> str:
     Raises:
       ValueError: something in it is not plain.
     """
-    try:
-        _check_plain(value)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    _check_plain(value)
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, explicit_start=marked, explicit_end=marked)
 
 
-def _check_plain(value: Any) -> None:
+def _check_plain(value: Any, depth: int = 0) -> None:
+    if depth > _MOST_DEPTH:
+        raise NotPlain("it is nested too deeply")
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"the key {key!r} is not text: put it in quotes")
-            _check_plain(item)
-    elif isinstance(value, list):
+                raise NotPlain(f"the key {key!r} is not text: put it in quotes")
+            _check_plain(item, depth + 1)
+    elif isinstance(value, list | tuple):
         for item in value:
-            _check_plain(item)
+            _check_plain(item, depth + 1)
     elif type(value) not in _PLAIN:
-        raise ValueError(f"{value!r} is a {type(value).__name__}: write text, a number, true, false, a list or a map")
+        raise NotPlain(f"{value!r} is a {type(value).__name__}: write text, a number, true, false, a list or a map")
 
 
 def _reason(error: Exception) -> str:

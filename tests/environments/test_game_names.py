@@ -54,6 +54,30 @@ from callboard.data import CallboardError
         ),
         ("procgen:coinrn", {}, "unknown environment 'procgen:coinrn': did you mean 'procgen:coinrun'?"),
         (
+            "procgen:procgen-coinrun-v0",
+            {},
+            "unknown environment 'procgen:procgen-coinrun-v0': did you mean 'procgen:coinrun'?",
+        ),
+        ("procgen-coinrun-v0", {}, "unknown environment 'procgen-coinrun-v0': did you mean 'procgen:coinrun'?"),
+        (
+            "BreakoutDeterministic-v4",
+            {},
+            "unknown environment 'BreakoutDeterministic-v4': did you mean 'ALE/Breakout-v5'?",
+        ),
+        ("Reacher-v2", {}, "environment 'Reacher-v2' is not in Gymnasium any more: did you mean 'Reacher-v5'?"),
+        (
+            "NewUser/Grid-v0",
+            {},
+            "unknown environment 'NewUser/Grid-v0': if a module of yours registers it, write "
+            "'your_module:NewUser/Grid-v0'",
+        ),
+        (
+            "CartPole-v1",
+            {"max_episode_steps": "ten"},
+            "environment 'CartPole-v1': 'max_episode_steps' is 'ten', it must be a whole number of 1 or more, or -1 "
+            "for no limit",
+        ),
+        (
             "procgen:qqqq",
             {},
             "unknown environment 'procgen:qqqq': the games are bigfish, bossfight, caveflyer, chaser, climber, "
@@ -92,6 +116,22 @@ def test_mistakes_are_told_in_one_line(name, options, message):
     with pytest.raises(CallboardError) as caught:
         environments.make(name, 2, [0, 1], options)
     assert str(caught.value) == message
+    with pytest.raises(CallboardError) as caught:
+        environments.check(name, options)
+    assert str(caught.value) == message
+
+
+def test_an_environment_is_named_by_text():
+    with pytest.raises(CallboardError, match="named by text, such as 'CartPole-v1', not by a function"):
+        environments.make(lambda: None, 1, [0])
+
+
+def test_names_are_of_what_can_be_made():
+    names = environments.names()
+    assert {"CartPole-v1", "procgen:coinrun", "MinAtar/Breakout-v1", "ALE/Pong-v5"} <= set(names)
+    assert not {"Reacher-v2", "GymV21Environment-v0", "Pusher-v4", "Breakout-v4"} & set(names)
+    for name in names:
+        environments.check(name)
 
 
 @pytest.mark.parametrize(
