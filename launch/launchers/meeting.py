@@ -17,7 +17,7 @@ from courier.python.client import StatusNotOk
 
 from ...data import CallboardError
 from ..cluster import Cluster
-from .outcome import Monitor, Outcome
+from .outcome import Monitor, Outcome, error_text
 from .supervisor import Event
 
 _BEAT_SECONDS = 0.5
@@ -27,6 +27,10 @@ _LATE_SECONDS = 15.0
 _REMIND_SECONDS = 60.0
 _SHOWN_DIFFERENCES = 3
 _ALL_STOPPED = 1000
+_PROTOCOL = 1
+"""Version of what hosts send each other; raise it with every change of `HostState` or `Answer`."""
+_OTHER_VERSION = "runs another version of Callboard: install the same version on every host"
+_NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED")
 
 
 class Answer(NamedTuple):
@@ -44,6 +48,23 @@ class Answer(NamedTuple):
     """Of every other host that is heard, its `Generation` of each restart group."""
     came_back: bool
     """Whether the host has been here before, in another life."""
+
+
+class HostState(NamedTuple):
+    """What a host reports with every call."""
+
+    host: str
+    """Its name."""
+    life: str
+    """Different at every start of it."""
+    settings: dict[str, str]
+    """What it was started with."""
+    stopped: int
+    """The highest stop order up to which all its nodes have ended; -1 while they run."""
+    generations: dict[str, list[int]]
+    """Its `Generation` of each restart group that has nodes there."""
+    failure: list[str] | None
+    """The node that has failed for good and its error."""
 
 
 class Generation(NamedTuple):
@@ -87,32 +108,33 @@ class Meeting:
         self._begun = time.monotonic()
         self._next_reminder = self._begun + _LATE_SECONDS
 
-    def attend(
-        self,
-        host: str,
-        life: str,
-        settings: dict[str, str],
-        stopped: int,
-        generations: dict[str, list[int]],
-        failure: list[str] | None,
-    ) -> tuple[Any, ...]:
-        """Takes the state of a host, and gives the fields of an `Answer`.
+    def attend(self, protocol: Any, *state: Any) -> tuple[int, tuple[Any, ...]]:
+        """Handles the call of a host.
 
         Args:
-          host: its name.
-          life: different at every start of it.
-          settings: that it was started with.
-          stopped: the highest stop order up to which all its nodes have ended; -1 while they run.
-          generations: its `Generation` of each restart group that has nodes there.
-          failure: the node that has failed for good and its error.
+          protocol: the host's `_PROTOCOL`; one of another version may send anything here.
+          *state: the fields of a `HostState`.
+
+        Returns:
+          `_PROTOCOL` and the fields of an `Answer`.
         """
+        if protocol != _PROTOCOL or len(state) != len(HostState._fields):
+            self._refuse_once("of another version", "it " + _OTHER_VERSION)
+            return _PROTOCOL, tuple(Answer(f"this host {_OTHER_VERSION}", False, -1, None, {}, False))
+        return _PROTOCOL, tuple(self._answer(HostState(*state)))
+
+    def _refuse_once(self, host: str, why: str) -> None:
+        if host not in self._refused:
+            self._refused.add(host)
+            self._say(f"refused, because {why}", host)
+
+    def _answer(self, state: HostState) -> Answer:
+        host, life, settings, stopped, generations, failure = state
         with self._lock:
             differences = _differences(host, settings, self._cluster.first, self._settings)
             if differences:
-                if host not in self._refused:
-                    self._refused.add(host)
-                    self._say(f"refused, because {differences}", host)
-                return tuple(Answer(differences, False, -1, None, {}, False))
+                self._refuse_once(host, differences)
+                return Answer(differences, False, -1, None, {}, False)
             now = time.monotonic()
             known = self._hosts.get(host)
             if known is None:
@@ -121,7 +143,7 @@ class Meeting:
                     self._say(f"joined the run, from {self._cluster.hosts[host]}", host)
             elif known.life != life:
                 if now - known.heard < _SILENT_SECONDS and known.stopped < _ALL_STOPPED:
-                    return tuple(Answer("", False, -1, None, {}, False))
+                    return Answer("", False, -1, None, {}, False)
                 self._say("came back", host)
                 self._hosts[host] = known = _Attendant(life, now, came_back=True)
             elif known.silent:
@@ -135,7 +157,7 @@ class Meeting:
                 for name, attendant in self._hosts.items()
                 if name != host and now - attendant.heard < _SILENT_SECONDS
             }
-            return tuple(Answer("", True, self._turn(now), self._ending, others, known.came_back))
+            return Answer("", True, self._turn(now), self._ending, others, known.came_back)
 
     def end(self, outcome: Outcome) -> None:
         """Spreads how the run ends."""
@@ -296,6 +318,13 @@ class Attendance:
             self._leaving = True
 
     def _attend_for_ever(self) -> None:
+        try:
+            self._attend_until_ended()
+        except Exception as error:
+            # Without this thread the supervisor would wait for other hosts for ever.
+            self._leave(self._host, error_text(error))
+
+    def _attend_until_ended(self) -> None:
         heard = time.monotonic()
         silent = False
         while not self._ended.wait(_BEAT_SECONDS):
@@ -342,16 +371,25 @@ class Attendance:
         return [known[group][0] for known in others.values() if group in known]
 
     def _attend(self) -> Answer | None:
-        """One call of the meeting; None if it does not answer."""
+        """One call of the meeting; None if it does not answer.
+
+        Raises:
+          CallboardError: the first host runs another version.
+        """
         with self._generations_lock:
             generations = {group: list(known) for group, known in self._generations.items()}
+        state = HostState(self._host, self._life, self._settings, self._stopped, generations, self._failure)
         try:
-            return Answer(
-                *self._client.attend(self._host, self._life, self._settings, self._stopped, generations, self._failure)
-            )
-        except StatusNotOk:
+            reply = self._client.attend(_PROTOCOL, *state)
+        except StatusNotOk as error:
             self._client = self._connect()
+            if error.code.name not in _NO_ANSWER:
+                # The call was answered with an error of Python's: the method takes other arguments there.
+                raise CallboardError(f"the first host, {self._cluster.first}, {_OTHER_VERSION}") from error
             return None
+        if not isinstance(reply, (tuple, list)) or len(reply) != 2 or reply[0] != _PROTOCOL:
+            raise CallboardError(f"the first host, {self._cluster.first}, {_OTHER_VERSION}")
+        return Answer(*reply[1])
 
     def _connect(self) -> Any:
         return courier.Client(self._cluster.meeting_address, call_timeout=_CALL_SECONDS)

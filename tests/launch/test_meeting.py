@@ -214,3 +214,40 @@ def test_a_host_that_comes_back_restarts_the_group_elsewhere(meeting):
     for host in (again, a):
         host.beat()
     assert a.told("group") == ["learner"] and again.told("group") == []
+
+
+class OtherVersion:
+    """The first host, with another version of Callboard."""
+
+    def __init__(self, reply):
+        self._reply = reply
+
+    def attend(self, *state):
+        return self._reply
+
+
+@pytest.mark.parametrize("reply", [("", True, 0, None), (2, ("", True)), None])
+def test_a_first_host_of_another_version_is_refused_by_name(reply):
+    host = Host("b", OtherVersion(reply))
+    with pytest.raises(CallboardError, match="the first host, a, runs another version of Callboard: install the same"):
+        host.join()
+
+
+def test_a_host_whose_thread_fails_ends_its_part_in_the_run(meeting):
+    host = local("b", meeting)
+    host.join()
+    host.attendance._client = OtherVersion(None)
+    host.attendance._attend_for_ever()
+    (failed,) = host.told("failed")
+    assert failed[0] == "host b" and "runs another version" in failed[1]
+
+
+@pytest.mark.parametrize("call", [("b", "1", SETTINGS, -1, {}, None), (2, "b", "1"), (1, "b", "1")])
+def test_a_host_of_another_version_is_refused_once_by_name(meeting, first_events, call):
+    for _ in range(2):
+        protocol, answer = meeting.attend(*call)
+        assert protocol == 1 and "runs another version of Callboard" in answer[0]
+    assert first_events.get().content == (
+        "refused, because it runs another version of Callboard: install the same version on every host"
+    )
+    assert first_events.empty()
