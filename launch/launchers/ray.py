@@ -26,6 +26,7 @@ from ...data import CallboardError
 from ..devices import device_count
 from ..experiment import Experiment, Run
 from ..program import nodes_of
+from ..progress import HEARTBEAT, Heartbeat
 from ..role import RoleNode
 from ..run_files import begun
 from ..stop_signals import stop_signals
@@ -187,6 +188,8 @@ class RayWorker:
         begun, told, ended = time.monotonic(), False, set()
         question = self._actor.past_life.remote()
         while not (self._told_to_stop.is_set() or self._killed.is_set()):
+            # However long that takes, the node does not hang.
+            self._tell(HEARTBEAT, Heartbeat(0, "waiting for a process in the cluster", "wait"))
             try:
                 past_life = ray.get(question, timeout=_POLL_SECONDS)
                 if not past_life:

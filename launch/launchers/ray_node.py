@@ -24,6 +24,7 @@ from launchpad.address import AbstractAddressBuilder
 from ...data import CallboardError
 from ..experiment import Run
 from ..ports import RAY_PORTS, ReservedPort, reserve_among
+from ..progress import HeartbeatSender, Progress
 from ..role import NodeContext, RoleNode
 from ..run_directory import RunDirectory
 from ..storage import Mirror, Storage
@@ -33,6 +34,8 @@ from .supervisor import Exit
 
 _ADDRESS_SECONDS = 300.0
 _STOP_POLL_SECONDS = 0.2
+# Every one is an object of Ray's.
+_HEARTBEAT_SECONDS = 2.0
 
 
 class NodeStopped(Exception):
@@ -135,6 +138,7 @@ class Node:
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._ports: list[ReservedPort] = []
         self._identity = ""
+        self._progress = Progress()
 
     @ray.method(concurrency_group="control")
     def past_life(self) -> str:
@@ -158,6 +162,7 @@ class Node:
     def run(self, identity: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
         """Runs the node; gives what it tells, `(kind, content)`, and at last `("exit", Exit)`."""
         self._identity = identity
+        HeartbeatSender(self._progress, self._tell, _HEARTBEAT_SECONDS)
         threading.Thread(target=self._live, args=(pickled,), name="node", daemon=True).start()
         while True:
             message = self._messages.get()
@@ -221,7 +226,12 @@ class Node:
             own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]
             self._messages.put(("addresses", own))
             context = NodeContext(
-                name=node.name, identity=life.identity, stop=self._stop, tell=self._tell, port=self._ports[0].port
+                name=node.name,
+                identity=life.identity,
+                stop=self._stop,
+                tell=self._tell,
+                port=self._ports[0].port,
+                progress=self._progress,
             )
             node.run_role(context)
         except NodeStopped:

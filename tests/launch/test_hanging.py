@@ -149,3 +149,19 @@ def test_a_stopped_forkserver_is_replaced(train):
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
     assert run.leftovers() == []
+
+
+def test_a_stopped_learner_is_replaced_on_ray(train):
+    run = train("--launcher", "ray", "--max-steps", 100_000_000, "--node-timeout", 12, "--checkpoint-every", 3)
+    run.wait_for_steps(5, "learner_steps")
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
+    stopped = run.pid_of("learner/0")
+    os.kill(stopped, signal.SIGSTOP)
+    run.wait_until(lambda: "learner/0: no heartbeat for" in run.text(), timeout=60)
+    run.wait_until(lambda: "learner/0: killed; started again (1 of 3" in run.text(), timeout=60)
+    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=200)
+    run.wait_for_steps(run.rows()[-1]["learner_steps"] + 10, "learner_steps")
+    run.interrupt()
+    assert run.wait(timeout=120) == 130, run.text()
+    assert is_monotone(run)
+    assert run.leftovers() == []
