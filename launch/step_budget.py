@@ -89,7 +89,12 @@ class StepBudget:
         self._limit = limit
         self._actors = actors
         self._waits_until = now + _SILENT_SECONDS if restarted else now
+        # In the order in which the actors were last heard, so that a report costs the same however many there are.
         self._leases: dict[str, _Lease] = {}
+        self._leased = 0
+        """The steps that are outstanding in those leases."""
+        self._silent: dict[str, _Lease] = {}
+        """Leases that were given to others."""
 
     def renew(
         self, actor: str, incarnation: str, sequence: int, done: int, request: LeaseRequest, all_done: int, now: float
@@ -105,24 +110,34 @@ class StepBudget:
           all_done: environment steps of the run, those of this report included.
           now: seconds, of the clock that the budget began with.
         """
-        lease = self._leases.get(actor)
+        self._take_from_silent(now)
+        lease = self._silent.pop(actor, None)
+        if actor in self._leases:
+            lease = self._leases.pop(actor)
+            self._leased -= lease.outstanding
         if lease is None or lease.incarnation != incarnation:
-            lease = self._leases[actor] = _Lease(incarnation)
+            lease = _Lease(incarnation)
+        leased_to_others = self._leased
+        self._leases[actor] = lease
+        self._leased += lease.outstanding
         lease.heard = now
         if sequence <= lease.sequence:
             return lease.granted
         lease.sequence = sequence
         left = max(0, self._limit - all_done)
-        if now < self._waits_until and len(self._leases) < self._actors:
+        if now < self._waits_until and len(self._leases) + len(self._silent) < self._actors:
             lease.granted = max(done, request.limit)
         else:
-            leased = sum(
-                other.outstanding
-                for other in self._leases.values()
-                if other is not lease and now - other.heard < _SILENT_SECONDS
-            )
             share = max(left // (2 * self._actors), int(request.wants))
-            lease.granted = done + max(0, min(share, left - leased))
-        lease.outstanding = max(lease.granted, request.limit) - done
-        lease.outstanding = max(0, lease.outstanding)
+            lease.granted = done + max(0, min(share, left - leased_to_others))
+        lease.outstanding = max(0, max(lease.granted, request.limit) - done)
+        self._leased = leased_to_others + lease.outstanding
         return lease.granted
+
+    def _take_from_silent(self, now: float) -> None:
+        while self._leases:
+            actor, lease = next(iter(self._leases.items()))
+            if now - lease.heard < _SILENT_SECONDS:
+                return
+            self._silent[actor] = self._leases.pop(actor)
+            self._leased -= lease.outstanding
