@@ -15,7 +15,7 @@ from ..data import CallboardError, Layout, Nest, Record, Sample, Update
 from ..networks.defaults import check_torso, gaussian_value_network, policy_value_network
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
-from ..replay import SequenceQueue
+from ..replay import SequenceQueue, raise_if_stopped
 from .agent import Agent, Mode
 from .learning import FINITE, GradientLearner
 from .losses.gae import gae, standardized
@@ -411,10 +411,11 @@ class PpoLearner(GradientLearner):
         self.optimizer.learning_rate = rate
         for epoch in range(agent.epochs):
             seed = tf.constant([self._seed, step * agent.epochs + epoch], tf.int64)
-            of_minibatches = [
-                self._compiled((rollout, Minibatch(seed, tf.constant(number), tf.constant(clip)))).metrics
-                for number in range(agent.minibatches)
-            ]
+            of_minibatches = []
+            for number in range(agent.minibatches):
+                raise_if_stopped(iterator)
+                minibatch = Minibatch(seed, tf.constant(number), tf.constant(clip))
+                of_minibatches.append(self._compiled((rollout, minibatch)).metrics)
             metrics = {
                 name: sum(each[name] for each in of_minibatches) / agent.minibatches for name in of_minibatches[0]
             }

@@ -8,9 +8,11 @@ import os
 import pathlib
 import statistics
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +20,7 @@ from .. import environments
 from ..data import CallboardError
 from .command_parser import CommandParser
 from .launchers.forkserver import start_forkserver, stop_forkserver
+from .launchers.forkserver_process import end_processes
 from .settings import Settings, format_help, nearest, parse_settings, read_recipe, read_settings, recipe_names
 from .stop_signals import Stopped, raise_at_signals
 from .storage import is_url, local_copy
@@ -404,11 +407,33 @@ def run_command() -> None:
         code = main()
     except Stopped as stopped:  # One more, while it was clearing up.
         code = stopped.exit_code
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        code = 1
+    _end_children()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+def _end_children() -> None:
+    """Ends what environments in this process have started and left running; `multiprocessing` would wait for it."""
+
+    def find() -> list[int]:
+        found = []
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                # A resource tracker removes what processes shared, once this one has ended.
+                if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
+                    found.append(child.pid)
+        return found
+
+    end_processes(find)
 
 
 if __name__ == "__main__":

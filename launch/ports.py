@@ -1,12 +1,16 @@
 """Ports of this machine: reserved before a node starts until after it has died for the last time."""
 
+import contextlib
 import functools
 import random
 import socket
+import struct
 
 # Above those of Ray's workers (10002 to 19999), and below those that Linux gives to outgoing connections.
 RAY_PORTS = range(20_000, 32_768)
 
+_MOST_CONNECTIONS = 100
+_DIAL_SECONDS = 5.0
 _SHARING = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
@@ -64,6 +68,21 @@ def reserve_among(ports: range) -> ReservedPort:
         except OSError:
             continue
     raise OSError(f"all ports from {ports[0]} to {ports[-1]} of this machine are taken: end what listens there")
+
+
+def check_connections(port: int, nodes: int) -> None:
+    """Makes as many connections to a reserved port as nodes may make to one of them: each takes a port of its own.
+
+    Raises:
+      OSError: there are not so many.
+    """
+    with contextlib.ExitStack() as sockets:
+        server = sockets.enter_context(_bound_socket(port, *_SHARING))
+        server.listen(_MOST_CONNECTIONS)
+        for _ in range(min(nodes, _MOST_CONNECTIONS)):
+            client = sockets.enter_context(socket.create_connection(("localhost", port), timeout=_DIAL_SECONDS))
+            # The port is free again at once.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def listen_on_all(port: int) -> socket.socket:

@@ -18,7 +18,7 @@ from .devices import device_names, hide_gpus, prepare_devices
 from .display import LineMonitor
 from .experiment import Experiment, Run
 from .launchers.forkserver import held_open
-from .launchers.outcome import Monitor, Outcome
+from .launchers.outcome import Monitor, Outcome, error_text
 from .program import make_program
 from .proxy_bypass import bypass_proxies
 from .run_directory import RunDirectory
@@ -76,7 +76,13 @@ def run(
         module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
         arguments = [] if options is None else [options]
         summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps))
-        return summary.complete(module.run(make_program(one_run), one_run, summary, *arguments))
+        try:
+            outcome = module.run(make_program(one_run), one_run, summary, *arguments)
+        except OSError as error:
+            # There may be too few ports, descriptors, processes or too little room for what the launcher itself needs.
+            outcome = Outcome()
+            outcome.failed("launcher", error_text(error))
+        return summary.complete(outcome)
 
 
 @contextlib.contextmanager

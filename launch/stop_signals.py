@@ -30,6 +30,7 @@ def raise_at_signals() -> None:
 
     for number in _to_handle():
         signal.signal(number, leave)
+    os.register_at_fork(after_in_child=_leave_signals_to_parent)
 
 
 @contextlib.contextmanager

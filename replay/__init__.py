@@ -12,7 +12,7 @@ from .heartbeat import Heartbeat
 from .malloc import use_one_arena
 from .priorities import PriorityUpdater, UpdateCounts
 from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
-from .reader import BatchReader, ReaderStopped
+from .reader import BatchReader, ReaderStopped, raise_if_stopped
 from .replay_protocol import Pace, Replay, ReplayDataset, Writer
 from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
@@ -33,6 +33,7 @@ __all__ = [
     "PrioritisedSequenceWriter",
     "PriorityUpdater",
     "ReaderStopped",
+    "raise_if_stopped",
     "Replay",
     "ReplayDataset",
     "ReplayHandle",

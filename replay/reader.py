@@ -19,6 +19,16 @@ class ReaderStopped(Exception):
     """Raised by `BatchReader` when the run stops while it waits for a batch."""
 
 
+def raise_if_stopped(batches: Iterator[Any]) -> None:
+    """Ends a long learner step early, between its parts, where the run stops.
+
+    Raises:
+      ReaderStopped: `batches` are those of a `BatchReader`, and the run stops.
+    """
+    if isinstance(batches, BatchReader):
+        batches.raise_if_stopped()
+
+
 class BatchReader(Iterator[Any]):
     """An iterator over a dataset that can be interrupted and rebuilt.
 
@@ -59,6 +69,10 @@ class BatchReader(Iterator[Any]):
                     raise ReaderStopped
         finally:
             self._waiting_since = None
+
+    def raise_if_stopped(self) -> None:
+        if self._stopped():
+            raise ReaderStopped
 
     def has_next(self) -> bool:
         """Whether a batch is there, so that `next` would not wait."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
 
-from ..ports import ReservedPort, reserve_any
+from ..ports import ReservedPort, check_connections, reserve_any
 from ..program import nodes_of
 from ..role import RoleNode
 
@@ -33,6 +33,8 @@ def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
     try:
         addresses = {node.name: [local_address() for _ in addresses_of(node)] for _, node in nodes_of(program)}
         bind_addresses(program, addresses)
+        if reserved:
+            check_connections(reserved[0].port, len(addresses))
         yield {name: port_of(own[0]) for name, own in addresses.items()}
     finally:
         for port in reserved:

@@ -4,10 +4,13 @@ What happens depends on nothing but the experiment: an agent that reads a queue 
 at every run with the same seed.
 """
 
+import contextlib
 import functools
+import math
 import threading
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import launchpad as lp
@@ -25,6 +28,7 @@ from ..run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
 from .outcome import GuardedMonitor, Monitor, Outcome, error_text
+from .supervisor import SIGNAL_SECONDS
 from .turn_watch import TurnWatch
 
 _BEAT_STEPS = 1000
@@ -51,9 +55,12 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         elif kind == "say":
             monitor.say(f"{name}: {content}")
 
+    signals = _Signals()
+
     def interrupt(signal_number: int) -> None:
         outcome.interrupted(signal_number)
         stop.set()
+        signals.add()
 
     current = ""
     with begun(run), stop_signals(interrupt):
@@ -62,8 +69,9 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         try:
             for current in roles:
                 roles[current].setup()
-            for whose_turn in _play(list(roles.values()), stop):
-                current = whose_turn
+            with signals.hurrying():
+                for whose_turn in _play(list(roles.values()), stop):
+                    current = whose_turn
             for _, node in sorted(nodes_of(program), key=lambda labelled: labelled[1].policy.stop_order):
                 current = node.name
                 roles[current].finish()
@@ -77,6 +85,38 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
                 if isinstance(role, ReplayRole):
                     role.stop_server()
     return outcome
+
+
+class _Hurried(BaseException):
+    """Raised where a second signal comes in the middle of an environment's or a learner's step."""
+
+
+class _Signals:
+    """Counts signals, of which those that come at nearly the same time are one."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last = -math.inf
+        self._hurrying = False
+
+    def add(self) -> None:
+        now = time.monotonic()
+        if now - self._last > SIGNAL_SECONDS:
+            self._count += 1
+            self._last = now
+            if self._hurrying and self._count > 1:
+                raise _Hurried
+
+    @contextlib.contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Leaves what is done here at the second signal, and not when it is finished."""
+        self._hurrying = True
+        try:
+            yield
+        except _Hurried:
+            pass
+        finally:
+            self._hurrying = False
 
 
 def make_local_roles(

@@ -107,4 +107,9 @@ def error_text(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return f"{error.strerror}: raise the limit of open files (`ulimit -n`), or start fewer nodes"
+    if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+        return (
+            f"{error.strerror}: there are not enough free ports for the nodes and their connections; end what holds "
+            "them, or widen the range in `sysctl net.ipv4.ip_local_port_range`"
+        )
     return "".join(traceback.format_exception(error)).rstrip()

@@ -19,7 +19,7 @@ _OTHERS_SECONDS = 10.0
 # After an error of the supervisor itself all nodes together have this long to end.
 _FAILED_SECONDS = 6.0
 # Signals that come sooner after each other are one: `timeout`, for example, sends two at once.
-_SIGNAL_SECONDS = 1.0
+SIGNAL_SECONDS = 1.0
 
 
 class Exit(NamedTuple):
@@ -236,7 +236,7 @@ class Supervisor:
         now = self._clock()
         if from_node:
             self._own_signal_is_due = self._own_signal_is_due or not self._outcome.ended
-        elif now - self._last_signal > _SIGNAL_SECONDS:
+        elif now - self._last_signal > SIGNAL_SECONDS:
             self._last_signal = now
             self._signals += not self._own_signal_is_due
             self._own_signal_is_due = False

@@ -53,7 +53,7 @@ class ThreadWorker:
         try:
             self._node.run_role(self._context)
             how = Exit(clean=True, description="ended")
-        except Exception as error:
+        except BaseException as error:
             how = exit_by(error)
         # A node that failed has threads of its own, which shall not go on beside those of its next life.
         self._context.stop.set()

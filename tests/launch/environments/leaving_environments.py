@@ -1,0 +1,46 @@
+"""Environments that leave processes behind, or the interpreter."""
+
+import multiprocessing
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+
+
+class LeavesProcesses(gymnasium.Env):
+    """Starts processes and does not end them: one that it waits for at its own end, and one in a session of its own."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start()
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(4, np.float32), 0.0, False, False, {}
+
+
+class LeavesPython(LeavesProcesses):
+    """Ends the process in the middle of an episode, as some simulators do."""
+
+    def __init__(self):
+        self._steps = 0
+
+    def step(self, action):
+        self._steps += 1
+        if self._steps > 20:
+            sys.exit(0)
+        return super().step(action)
+
+
+class HasNoCamera(LeavesPython):
+    """Fails with an error in brackets."""
+
+    def step(self, action):
+        raise OSError("cannot open camera [/dev/video0]")
