@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -22,6 +23,7 @@ except ImportError as error:
     raise CallboardError("Ray is not installed: install callboard[ray]") from error
 
 _STARTS = 3
+_DIAL_SECONDS = 10.0
 _OBJECT_STORE_BYTES = 100 * 2**20
 _END_SECONDS = 30.0
 
@@ -55,6 +57,8 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         raise CallboardError(
             f"{address!r} is no address of a Ray cluster: write HOST:PORT, auto or local ({_in_a_line(error)})"
         ) from error
+    if found is not None:
+        _check_answers(found)
     with contextlib.ExitStack() as stack:
         settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
         if found is None:
@@ -74,6 +78,18 @@ def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _END_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+def _check_answers(address: str) -> None:
+    """Refuses an address where nothing listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_DIAL_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise CallboardError(
+            f"no Ray cluster answers at {address} ({getattr(error, 'strerror', None) or error}): start one there with "
+            "`ray start --head`, or give another --ray-address"
+        ) from error
 
 
 def _connect(address: str | None, settings: dict[str, Any]) -> None:

@@ -14,7 +14,10 @@ import yaml
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.data import CallboardError
+from callboard.launch.cluster import Cluster
 from callboard.launch.experiment import Experiment
+from callboard.launch.launchers.hosts import HostsOptions
+from callboard.launch.launchers.ray_options import RayOptions
 from callboard.launch.run import run
 from callboard.launch.run_directory import RunDirectory
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
@@ -214,6 +217,13 @@ def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
         with pytest.raises(CallboardError, match=message):
             run(wrong, launcher)
         assert not list(tmp_path.iterdir()), (launcher, message)
+    placement = {label: ["a"] for label in ("learner", "replay", "evaluator")}
+    cluster = Cluster(pathlib.Path("c"), {"a": "127.0.0.1"}, range(23000, 23002), {**placement, "actor": ["a"] * 4})
+    with pytest.raises(CallboardError, match="need 10 ports"):
+        run(experiment, "hosts", options=HostsOptions(cluster, "a"))
+    with pytest.raises(CallboardError, match="no Ray cluster answers at"):
+        run(experiment, "ray", options=RayOptions("127.0.0.1:1"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
