@@ -29,6 +29,10 @@ class Heartbeat(NamedTuple):
     kind: Kind
 
 
+_STARTING: tuple[str, Kind] = ("starting", "slow")
+_UNMARKED: tuple[str, Kind] = ("in its step", "work")
+
+
 class Progress:
     """What a node's main loop is doing.
 
@@ -37,7 +41,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._count = 0
-        self._activity: tuple[str, Kind] = ("starting", "slow")
+        self._activity = _STARTING
         self.waits_for: Callable[[], str] = lambda: ""
         """Gives what the present work waits for, empty where it does not; called with every heartbeat."""
 
@@ -59,6 +63,13 @@ class Progress:
     def waits(self, name: str) -> None:
         """The node waits for another one, or for data."""
         self._activity = (f"waiting for {name}", "wait")
+
+    def begins_step(self) -> None:
+        """The main loop turns.  That is progress, unless the role says itself what it is doing."""
+        if self._activity is _STARTING:
+            self._activity = _UNMARKED
+        if self._activity is _UNMARKED:
+            self._count += 1
 
     def heartbeat(self) -> Heartbeat:
         """The newest mark."""

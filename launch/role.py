@@ -57,7 +57,10 @@ class Role:
         """Builds what `step` needs; may wait for other nodes, while it looks at `context.stop`."""
 
     def step(self) -> None:
-        """One unit of work, of at most about a second; marks it in `context.progress`."""
+        """One unit of work, of at most about a second.
+
+        Where it may hang, or waits for other nodes, it marks that in `context.progress`.
+        """
 
     def finish(self) -> None:
         """Ends in good order.  Runs only where neither `setup` nor `step` has failed."""
@@ -65,6 +68,7 @@ class Role:
     def run(self) -> None:
         self.setup()
         while not self.context.stop.is_set():
+            self.context.progress.begins_step()
             self.step()
         self.context.progress.works_slowly("ending")
         self.finish()

@@ -78,6 +78,25 @@ def test_an_environment_that_never_returns_is_named_with_what_it_does(watch):
     assert watch.overdue[0] == ("actor/1", "in environment step for 300 s")
 
 
+def test_a_role_that_marks_nothing_is_judged_by_its_steps(watch):
+    watch.start("custom/0")
+    for _ in range(1000):
+        watch.nodes["custom/0"].begins_step()
+        watch.let_pass(1)
+    assert watch.said == []
+    watch.let_pass(10)
+    assert watch.said == ["custom/0: in its step for 8 s, at most 300 s"]
+
+
+def test_a_loop_that_turns_while_it_waits_makes_no_progress(watch):
+    watch.start("actor/0")
+    for _ in range(70):
+        watch.nodes["actor/0"].begins_step()
+        watch.nodes["actor/0"].waits("newer weights")
+        watch.let_pass(1)
+    assert watch.said == ["actor/0: waiting for newer weights for 60 s"]
+
+
 def test_who_waits_is_named_late_and_never_overdue(watch):
     watch.start("actor/0", "actor/1", "learner/0")
     watch.nodes["learner/0"].waits_for = lambda: "data"
