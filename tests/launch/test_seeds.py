@@ -1,11 +1,14 @@
 """A run that is resumed sees new episodes with new noise, and inline it stays reproducible."""
 
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
 
 from callboard.agents.impala import Impala
+from callboard.environments import environment_seeds
 from callboard.launch import actor, central_actor
 from callboard.launch.checkpoints import Checkpoints
 from callboard.launch.experiment import Experiment
@@ -65,3 +68,25 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
     resumed, *ended = play("run", 800, resume=True)
     assert not set(resumed) & set(fresh)
     assert play("copy", 800, resume=True) == (resumed, *ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_an_actor_that_is_started_again_has_new_seeds(train, tmp_path, inference):
+    env = "broken_environments:NotesItsSeed"
+    settings = ["--inference", inference, "--actors", 1, "--envs-per-actor", 2, "--evaluator", "false"]
+    run = train("--env", env, *settings, "--max-steps", 10_000_000, recipe=None)
+
+    def seeds():
+        file = tmp_path / "seeds.txt"
+        return file.read_text().split() if file.exists() else []
+
+    run.wait_until(lambda: len(seeds()) == 2)
+    assert seeds() == [str(seed) for seed in environment_seeds(1, "actor", 0, 2)]
+    run.wait_for_steps(1)
+    for incarnation in (1, 2):
+        os.kill(run.pid_of("actor/0"), signal.SIGKILL)
+        run.wait_until(lambda expected=2 * incarnation + 2: len(seeds()) == expected)
+    run.interrupt()
+    assert run.wait() == 130
+    assert len(set(seeds())) == 6

@@ -75,3 +75,19 @@ class RewardsBecomeHuge(gymnasium.Env):
         assert action in (0, 1)
         self._steps += 1
         return np.zeros(4, np.float32), 1e38 if self._steps > 200 else 0.0, self._steps % 10 == 0, False, {}
+
+
+class NotesItsSeed(gymnasium.Env):
+    """Appends the seed of its first reset to a file in the working directory."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        if seed is not None:
+            with open("seeds.txt", "a", encoding="utf-8") as file:
+                file.write(f"{seed}\n")
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(4, np.float32), 1.0, False, False, {}
