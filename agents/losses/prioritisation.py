@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .dtypes import as_dtype
@@ -54,5 +55,7 @@ def importance_weights(
     check_ranks(1, probability=probability)
     expected = tf.cast(table_size, probability.dtype) * probability
     check_same_shape(probability=probability, table_size=expected)
+    # A probability that rounding has made 0 would make this weight infinite, and all of the batch NaN.
+    expected = tf.maximum(expected, expected.dtype.as_numpy_dtype(np.finfo(expected.dtype.as_numpy_dtype).tiny))
     weights = tf.pow(expected, -as_dtype(beta, probability.dtype))
     return tf.stop_gradient(weights if largest is None else weights / largest(weights))

@@ -48,6 +48,14 @@ def test_weights_by_hand():
     np.testing.assert_allclose(result, [0.5, 1.0, 2.0])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_probability_of_zero_gives_a_finite_weight(dtype):
+    for beta in (0.4, 1.0):
+        weights = importance_weights(np.array([0.0, 0.5], dtype), 10, beta, tf.reduce_max).numpy()
+        assert weights[0] == 1 and 0 <= weights[1] < 1e-3
+        assert np.isfinite(importance_weights(np.array([0.0, 0.5], dtype), 10, beta)).all()
+
+
 def test_they_equal_the_loop():
     rng = np.random.default_rng(1)
     probability = rng.dirichlet(np.ones(50))[:20]
