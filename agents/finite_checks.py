@@ -125,12 +125,13 @@ def check_finite(tick: EnvironmentOutput) -> None:
     """Looks at what environments showed.
 
     Raises:
-      CallboardError: an observation or a reward is not finite.  The environment is to blame: the actions that it was
-        given were.
+      CallboardError: an observation, a reward or a discount is not finite.  The environment is to blame: the actions
+        that it was given were.
     """
-    if _leaves_finite(tick.observation) and all_finite(tick.reward):
+    if _leaves_finite(tick.observation) and all_finite(tick.reward) and all_finite(tick.discount):
         return
-    for path, leaf in tree.flatten_with_path({"observation": tick.observation, "reward": tick.reward}):
+    shown = {"discount": tick.discount, "observation": tick.observation, "reward": tick.reward}
+    for path, leaf in tree.flatten_with_path(shown):
         if not all_finite(leaf):
             raise CallboardError(
                 f"the {'.'.join(map(str, path))} of environment {_first_row(leaf)} in the batch is {_kind(leaf)} as "

@@ -200,7 +200,8 @@ class LearnerRole(LinkedRole):
         if update.priorities is not None:
             self._send_priorities(update.priorities)
         self._steps += update.steps
-        self._losses.add(self._steps, update)
+        if self._rank == 0:
+            self._losses.add(self._steps, update)
         soon_again = not self.context.cooperative and self._reader.has_next()
         if self._rank == 0 and self._weights.due(soon_again):
             with self._finite():

@@ -29,6 +29,10 @@ def output(observation, reward=(0.0, 0.0)):
             output({"camera": np.zeros((2, 3)), "arm": (np.zeros(2), np.array([[0.0], [-np.inf]], np.float32))}),
             "observation.arm.1 of environment 1 in the batch is infinite",
         ),
+        (
+            output(np.zeros((2, 2)))._replace(discount=np.array([1.0, np.nan])),
+            "discount of environment 1 in the batch is NaN",
+        ),
         (output(np.zeros((2, 2)), reward=(np.nan, 0.0)), "reward of environment 0 in the batch is NaN"),
     ],
 )
