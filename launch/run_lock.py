@@ -93,7 +93,7 @@ def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
     directory = path.parent
     made = [parent for parent in (directory, *directory.parents) if not parent.exists()]
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = _lock(path)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Holder.me(launcher).write(), 0)

@@ -38,13 +38,18 @@ class _Loader(yaml.SafeLoader):
 
     depth = 0
 
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:
+        # PyYAML takes a quarter of a minute to fail on some thousand brackets.
+        if self.flow_level > _MOST_DEPTH:
+            raise yaml.scanner.ScannerError(None, None, "it is nested too deeply", self.get_mark())
+        super().fetch_flow_collection_start(TokenClass)
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
             raise yaml.constructor.ConstructorError(
                 None, None, f"*{event.anchor}: aliases are not read, write the value once more", event.start_mark
             )
-        # PyYAML takes a quarter of a minute to fail on some thousand brackets.
         if self.depth > _MOST_DEPTH:
             raise yaml.constructor.ConstructorError(None, None, "it is nested too deeply", self.peek_event().start_mark)
         self.depth += 1

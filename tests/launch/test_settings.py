@@ -20,8 +20,9 @@ from callboard.launch.launchers.hosts import HostsOptions
 from callboard.launch.launchers.ray_options import RayOptions
 from callboard.launch.run import run
 from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_lock import run_lock
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
-from callboard.launch.start_checks import find_run_directory
+from callboard.launch.start_checks import check_launcher_can, find_run_directory
 
 
 def test_every_field_of_agent_and_experiment_is_an_option():
@@ -242,8 +243,19 @@ def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, messa
 
 
 def test_others_may_not_look_into_a_run_directory(tmp_path):
-    RunDirectory(tmp_path / "runs" / "x").create()
-    assert stat.S_IMODE((tmp_path / "runs" / "x").stat().st_mode) == 0o700
+    with run_lock(tmp_path / "runs" / "x" / "lock", "inline"):
+        assert stat.S_IMODE((tmp_path / "runs" / "x").stat().st_mode) == 0o700
+    RunDirectory(tmp_path / "runs" / "y").create()
+    assert stat.S_IMODE((tmp_path / "runs" / "y").stat().st_mode) == 0o700
+
+
+def test_an_environment_of_the_program_itself_is_for_launchers_in_its_process():
+    experiment = Experiment(Impala(), "__main__:Local")
+    check_launcher_can("threads", experiment)
+    with pytest.raises(
+        CallboardError, match="'__main__:Local' is of the program that was started.*move it to a module"
+    ):
+        check_launcher_can("processes", experiment)
 
 
 def test_a_mistake_is_found_without_tensorflow(tmp_path):
