@@ -10,6 +10,7 @@ from ..agents.acting import trace_layout
 from ..data import CallboardError
 from ..replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
 from .experiment import Run
+from .file_errors import file_error
 from .link import LinkedRole, Report
 from .role import NodeContext, RoleHandle
 from .written_bytes import marked_while_files_grow
@@ -77,7 +78,7 @@ class ReplayRole(LinkedRole):
             if self._keeps:
                 self._save()
         except ReplayNotSaved as error:
-            raise CallboardError(f"the last checkpoint of replay could not be written: {error}") from error
+            raise CallboardError(f"the last checkpoint of replay could not be written: {file_error(error)}") from error
         finally:
             self.context.progress.works_slowly("ending")
             self.stop_server()
