@@ -141,8 +141,8 @@ class ReplayRole(LinkedRole):
             if not self._unwritten:
                 self.context.tell(
                     "say",
-                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, and it is tried again "
-                    f"every {every:.0f} s",
+                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, and it is tried "
+                    f"again every {every:.0f} s",
                 )
             self._unwritten = True
         self._next_checkpoint = time.monotonic() + every
