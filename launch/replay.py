@@ -141,7 +141,7 @@ class ReplayRole(LinkedRole):
             if not self._unwritten:
                 self.context.tell(
                     "say",
-                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, and it is tried "
+                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, it is tried "
                     f"again every {every:.0f} s",
                 )
             self._unwritten = True
