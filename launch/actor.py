@@ -88,7 +88,10 @@ class SteppingRole(LinkedRole):
             self.context.stop.wait(HOLD_SECONDS)
             return False
         if self._lease.take(self.environment_steps):
-            progress.works("acting")
+            if self.environment_steps:
+                progress.works("acting")
+            else:
+                progress.works_slowly("in first forward pass (compiling)")
             return True
         progress.waits("steps that are left to do")
         now = time.monotonic()
