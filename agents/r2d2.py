@@ -80,7 +80,7 @@ class R2D2(Agent):
     """The agent R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (section 2.3, table 2).
 
     The paper's, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and learn nothing
-    within a million steps: its target network is renewed for the first time after millions.  Sequences, batches and
+    within a million steps: their target network is renewed for the first time after millions.  Sequences, batches and
     layers are smaller here, the learning rate is larger, the target network is renewed more often, and the discount is
     smaller.  What the paper says of returns, priorities, exploration and value rescaling stays.  docs/defaults.md shows
     all defaults beside the papers'.
