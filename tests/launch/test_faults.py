@@ -78,6 +78,20 @@ def test_a_shard_may_be_away(train):
     assert run.leftovers() == []
 
 
+def test_the_step_limit_holds_whoever_dies(train):
+    settings = ["--max-steps", 80_000, "--stop-return", 501, "--evaluate-every", 1_000_000]
+    run = train("--actors", 2, "--envs-per-actor", 16, *settings)
+    for steps, node in ((30_000, "coordinator/0"), (55_000, "actor/1"), (70_000, "coordinator/0")):
+        run.wait_for_steps(steps)
+        os.kill(run.pid_of(node), signal.SIGKILL)
+    assert run.wait() == 0, run.text()
+    assert run.text().count("killed by SIGKILL; started again") == 3
+    assert 80_000 <= run.rows()[-1]["environment_steps"] < 80_000 + 2 * 16
+    (final,) = [row for row in run.rows() if "evaluator/final" in row]
+    assert f"Score: {final['evaluator/return']:.1f}" in run.text().splitlines()[-1]
+    assert run.leftovers() == []
+
+
 def test_a_node_that_dies_again_and_again_ends_the_run(train):
     run = train("--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_for_steps(2000)
