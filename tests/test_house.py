@@ -8,7 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FLOORS = {path.stem: 0 for path in ROOT.glob("*.py") if path.stem != "__init__"}
-FLOORS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3}
+FLOORS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3, "__main__": 4}
 LIBRARY = sorted(ROOT.glob("*.py")) + [
     path for room in FLOORS if (ROOT / room).is_dir() for path in sorted((ROOT / room).rglob("*.py"))
 ]

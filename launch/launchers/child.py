@@ -12,6 +12,7 @@ from ..progress import HeartbeatSender
 from ..role import NodeContext, RoleNode
 from ..stop_signals import pass_on_signals
 from .life import exit_by, prepare_process
+from .supervisor import Exit
 
 
 class ChildSettings(NamedTuple):
@@ -39,6 +40,8 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
         settings: ChildSettings = cloudpickle.loads(pickled)
         prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
         _run_node(settings, pipe, tell)
+        # Where the forkserver has died, no other process knows.
+        tell("exit", Exit(clean=True, description="ended"))
         code = 0
     except BaseException as error:
         tell("exit", exit_by(error))

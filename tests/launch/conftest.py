@@ -39,7 +39,7 @@ class CommandRun:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": os.pathsep.join(python_paths)}
         with self.output.open("a") as output:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "callboard.launch.command", *map(str, arguments)],
+                [*prefix, sys.executable, "-m", "callboard", *map(str, arguments)],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

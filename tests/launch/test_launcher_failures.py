@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-ENDLESS = ("--max-steps", 100_000_000, "--evaluator", "false", "--actors", 1)
+ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null", "--evaluator", "false", "--actors", 1)
 PORTS = 'ip link set lo up; echo 20000 20006 > /proc/sys/net/ipv4/ip_local_port_range; exec "$@"'
 # Closes its output after the first line.
 ONE_LINE = 'exec 3>&1; { "$@" 2>&3; echo $? > code; } | head -n 1; exit $(cat code)'

@@ -4,19 +4,20 @@ import os
 import signal
 import subprocess
 
+import psutil
 import pytest
 
 pytestmark = pytest.mark.slow
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null", "--evaluator", "false", "--actors", 2)
+ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null")
 
 
 def ends_with_a_checkpoint(run, number):
     assert run.wait(timeout=60) == 128 + number, run.text()
     assert run.text().splitlines()[-1].startswith(f"The run is over: stopped by {number.name}.")
     assert "Traceback" not in run.text() and "while the run was ending" not in run.text()
-    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
+    checkpoint = max((run.run_dir / "checkpoints").glob("0*"))
     assert int(checkpoint.name) == run.rows()[-1]["learner_steps"]
     assert run.leftovers() == []
     assert not (run.run_dir / "lock").exists()
@@ -101,7 +102,8 @@ def test_a_forkserver_that_is_killed_is_started_again_when_it_is_needed(train):
     run = train(*ENDLESS)
     run.wait_for_steps(1, "learner_steps")
     run.look()
-    (forkserver,) = [process for process in run.seen.values() if "forkserver_process" in " ".join(process.cmdline())]
+    children = psutil.Process(run.process.pid).children()
+    (forkserver,) = [process for process in children if "forkserver_process" in " ".join(process.cmdline())]
     forkserver.kill()
     run.signal(signal.SIGKILL, "node")
     run.wait_until(lambda: "actor/0:" in run.text())
@@ -109,3 +111,38 @@ def test_a_forkserver_that_is_killed_is_started_again_when_it_is_needed(train):
     run.wait_for_steps(killed + 5000)
     run.signal(signal.SIGINT, "all")
     ends_with_a_checkpoint(run, signal.SIGINT)
+
+
+PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("early", [True, False])
+def test_process_1_of_a_container_takes_signals_from_the_first_moment(tmp_path, command_run, number, early):
+    if subprocess.run([*PROCESS_1, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process namespaces here")
+    run = command_run(
+        ["train", "--recipe", "impala-cartpole", "--run-dir", tmp_path / "run", *ENDLESS], tmp_path, PROCESS_1
+    )
+    try:
+
+        def takes_signals():
+            """Whether it handles SIGTERM; before, while Python starts, the kernel drops it."""
+            for launcher in psutil.Process(run.process.pid).children():
+                with open(f"/proc/{launcher.pid}/status") as file:
+                    (caught,) = [int(line.split()[1], 16) for line in file if line.startswith("SigCgt")]
+                return bool(caught & 1 << signal.SIGTERM - 1)
+            return False
+
+        run.wait_until(takes_signals)
+        if not early:
+            run.wait_for_steps(1, "learner_steps")
+        (launcher,) = psutil.Process(run.process.pid).children()
+        assert early or not [child for child in launcher.children() if child.status() == psutil.STATUS_ZOMBIE]
+        launcher.send_signal(number)
+        assert run.wait(timeout=60) == 128 + number, run.text()
+        assert "Traceback" not in run.text()
+        assert run.leftovers() == []
+        assert early or list((run.run_dir / "checkpoints").glob("0*"))
+    finally:
+        run.end()
