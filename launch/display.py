@@ -1,6 +1,7 @@
 """What a user sees of a run in the terminal."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -100,8 +101,11 @@ def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _print_line(text: str) -> None:
+    if sys.stdout is None:  # As Python has it where a command was started without one.
+        return
     with _output():
-        print(text, flush=True)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
 
 
 @contextlib.contextmanager
