@@ -63,8 +63,8 @@ def test_a_run_whose_last_checkpoint_does_not_fit_has_failed(small_disk, start):
         *["train", "--recipe", "impala-cartpole", "--run-dir", directory],
         *["--max-steps", 10_000_000, "--stop-return", 501, "--checkpoint-every", 1000],
     )
-    run.wait_until(lambda: (directory / "metrics.jsonl").exists() and (directory / "metrics.jsonl").read_text(), 120)
-    run.wait_until(lambda: "first learner step done" in (directory / "logs" / "learner-0.log").read_text(), timeout=120)
+    log = directory / "logs" / "learner-0.log"
+    run.wait_until(lambda: log.exists() and "first learner step done" in log.read_text(), timeout=240)
     fill(small_disk / "filler")
     run.interrupt()
     assert run.wait(timeout=120) == 1, run.text()
