@@ -174,6 +174,8 @@ def _whole_number(value: Any) -> int:
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise Unfit
+    if isinstance(value, str) and not value.isascii():  # Python reads the digits of all scripts.
+        raise Unfit
     try:
         number = float(value)
     except (ValueError, OverflowError) as error:

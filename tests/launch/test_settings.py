@@ -109,6 +109,7 @@ def test_the_recipes_that_ship_are_right(name):
         ({}, ["--agent.learning-rate", "fast"], "agent.learning_rate must be a number, not 'fast'"),
         ({}, ["--agent.optimizer", "sgd"], "agent.optimizer must be rmsprop or adam, not 'sgd'"),
         ({}, ["--agent.hidden-sizes", "[a]"], "agent.hidden_sizes must be a list of whole numbers, such as [64, 64]"),
+        ({"checkpoint_every": "٣"}, [], "checkpoint_every must be a number, not '٣'"),
         ({"actors": "many"}, [], "actors must be a whole number, not 'many'"),
         ({"max_steps": None}, [], "max_steps must be a whole number, not None"),
         ({"stop_return": float("nan")}, [], "stop_return must be a number or null, not nan"),
