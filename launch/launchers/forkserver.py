@@ -24,6 +24,7 @@ from ..stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING
 
 _END_SECONDS = 8.0
+_ORPHAN_SECONDS = 1.0
 _POLL_SECONDS = 0.5
 _ZOMBIE_SECONDS = 5.0
 """In which the forkserver takes leave of a process that has ended, and of those that it has started."""
@@ -48,6 +49,8 @@ class ForkedProcess:
         self.status = status
         """Becomes ready when the process has ended."""
         self.exitcode: int | None = None
+        self.is_orphan = False
+        """Whether the forkserver has died before it."""
         self._ended = False
         # Knows it again by the time at which it began: numbers are given again.
         try:
@@ -66,6 +69,7 @@ class ForkedProcess:
                     self._ended = True
                 except (EOFError, OSError):
                     # The forkserver has died.  Who has adopted the process does not say how it ends.
+                    self.is_orphan = True
                     self._ended = self._wait_for_end(timeout)
                     break
             elif not self._is_zombie():
@@ -272,7 +276,10 @@ def held_open(descriptor: int) -> contextlib.AbstractContextManager[None]:
 
 
 def wait_for_any(process: ForkedProcess) -> list[Any]:
-    """Waits until the process has sent something or has ended; gives which of its `pipe` and `status` are ready."""
+    """Waits until the process has sent something or may have ended; gives which of `pipe` and `status` are ready."""
+    if process.is_orphan:
+        # Its status is ready for ever.
+        return wait([process.pipe], _ORPHAN_SECONDS)
     return wait([process.pipe, process.status])
 
 

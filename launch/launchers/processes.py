@@ -99,7 +99,8 @@ class ProcessWorker:
         how: Exit | None = None
         while True:
             # Processes that it has started may keep the pipe open.
-            ended = process.pipe not in wait_for_any(process)
+            wait_for_any(process)
+            ended = process.join(0.0)
             try:
                 while process.pipe.poll():
                     kind, content = process.pipe.recv()

@@ -118,7 +118,7 @@ def test_a_forkserver_that_dies_is_started_again(server):
     dead.wait()
     again = server.fork(forked_functions.answer, "y")
     assert again.pipe.recv()[0] == "y"
-    assert not process.join(0.1)
+    assert not process.join(0.1) and wait_for_any(process) == []
     process.kill()
     assert process.join(10.0) and process.exitcode is None
     again.pipe.send(0)
