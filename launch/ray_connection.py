@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 import socket
 import tempfile
@@ -15,6 +16,7 @@ import tensorflow as tf  # noqa: F401  Before Ray begins.
 
 from ..data import CallboardError
 from .launchers.ray_options import check_address
+from .temporary_files import removed_afterwards
 
 try:
     import ray
@@ -26,6 +28,7 @@ _STARTS = 3
 _DIAL_SECONDS = 10.0
 _OBJECT_STORE_BYTES = 100 * 2**20
 _END_SECONDS = 30.0
+_RAY_PROCESSES = "^ray::|/ray/"
 
 
 @contextlib.contextmanager
@@ -126,7 +129,9 @@ def _in_a_line(error: Exception) -> str:
 def _ray_files() -> Iterator[str]:
     """A directory for a cluster on this machine, removed once its processes have ended."""
     # Not among other temporary files: sockets in it may have 107 characters, and most of them are Ray's.
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as path:
+    path = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    # Where this process is killed, two agents of Ray's would live on and write there.
+    with removed_afterwards(pathlib.Path(path), processes=_RAY_PROCESSES):
         try:
             yield path
         finally:

@@ -189,6 +189,19 @@ def test_a_cluster_of_its_own_ends_with_the_run(train):
     assert own_clusters() <= before
 
 
+def test_a_cluster_of_its_own_does_not_outlive_a_driver_that_is_killed(train, start):
+    before = own_clusters()
+    run = train("--launcher", "ray", "--max-steps", 10_000_000, "--stop-return", 501)
+    run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)
+    second = start("train", "--resume", "--run-dir", run.run_dir, "--launcher", "ray", "--ray-address", "local")
+    assert second.wait() == 2
+    assert f"by process {run.process.pid} on" in second.text().splitlines()[-1]
+    run.look()
+    run.process.kill()
+    run.process.wait()
+    run.wait_until(lambda: not run.leftovers() and own_clusters() <= before, timeout=15)
+
+
 def test_nothing_outlives_a_driver_that_is_killed(train_on, cluster):
     run = train_on(cluster, "--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_until(lambda: run.rows() and run.rows()[-1]["learner_steps"] > 20, timeout=300)

@@ -1,6 +1,8 @@
 """Temporary files are removed at the end, however it comes."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,34 @@ def test_they_are_removed_where_the_process_is_killed(tmp_path):
     assert (directory / "inner").exists()
     process.kill()
     process.wait()
+    assert_removed(directory)
+
+
+def test_processes_with_files_in_it_end_too_where_the_process_is_killed(tmp_path):
+    """Those whose command line matches, and no others."""
+    directory = tmp_path / "files"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    code = CODE.replace("(sys.argv[1])):", "(sys.argv[1]), processes='^agent::'):")
+    process = subprocess.Popen([sys.executable, "-c", code, str(directory)], stdout=subprocess.PIPE, env=environment)
+    process.stdout.readline()
+    sleepers = []
+    for name, path in (("agent::A", directory / "log"), ("agent::B", tmp_path / "log"), ("reader", directory / "log")):
+        with path.open("w") as file:
+            sleepers.append(subprocess.Popen([name, "600"], executable=shutil.which("sleep"), stdout=file))
+    try:
+        process.kill()
+        process.wait()
+        assert sleepers[0].wait(timeout=30) == -signal.SIGKILL
+        assert_removed(directory)
+        assert [sleeper.poll() for sleeper in sleepers[1:]] == [None, None]
+    finally:
+        process.kill()
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+
+
+def assert_removed(directory):
     deadline = time.monotonic() + 10.0
     while directory.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
