@@ -84,7 +84,7 @@ def test_a_second_signal_hurries(train):
 @pytest.mark.parametrize("launcher", ["inline", "threads", "processes", "hosts"])
 def test_nothing_outlives_a_launcher_that_is_killed_and_the_run_can_be_resumed(train, start, launcher):
     run = train(*ENDLESS, "--launcher", launcher, "--checkpoint-every", 1)
-    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
+    run.wait_until(lambda: run.rows() and list((run.run_dir / "checkpoints").glob("0*")))
     run.look()
     run.process.kill()
     run.process.wait()
