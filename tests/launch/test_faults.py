@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 
 import pytest
@@ -43,6 +44,25 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
         assert counts == sorted(counts)
     if node == "learner/0":
         assert "learner/0: goes on from learner step" in run.text()
+    assert run.leftovers() == []
+
+
+def test_temporary_directories_that_are_cleaned_harm_no_run(train):
+    """That of the machine, and that of the run; nodes still start again."""
+    run = train("--max-steps", 100_000_000, "--stop-return", 501, "--checkpoint-every", 2)
+    run.wait_for_steps(3000)
+    for directory in (run.temporary, run.run_dir / "tmp"):
+        shutil.rmtree(directory)
+    for node in ("actor/0", "learner/0"):
+        os.kill(run.pid_of(node), signal.SIGKILL)
+        run.wait_until(lambda node=node: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=30)
+    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text())
+    before = run.rows()[-1]
+    for counter in ("environment_steps", "learner_steps"):
+        run.wait_for_steps(before[counter] + 10, counter)
+    run.signal(signal.SIGTERM, "launcher")
+    assert run.wait(timeout=100) == 143, run.text()
+    assert list((run.run_dir / "checkpoints").glob("0*"))
     assert run.leftovers() == []
 
 
