@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 import time
 
 import pytest
@@ -114,9 +115,9 @@ def test_the_host_of_the_learner_is_killed_and_started_again(hosts):
     after = run.rows()[-1]
     assert after["environment_steps"] >= 300_000
     assert after["learner_steps"] > before["learner_steps"]
-    steps = [row["environment_steps"] for row in run.rows()]
-    drops = [earlier - later for earlier, later in zip(steps, steps[1:], strict=False)]
-    assert max(drops) <= 6 * max(row["actor/steps_per_second"] for row in run.rows())
+    for counter in ("environment_steps", "learner_steps"):
+        counts = [row[counter] for row in run.rows()]
+        assert counts == sorted(counts)
 
 
 def test_who_joins_late_takes_part(hosts):
@@ -128,6 +129,12 @@ def test_who_joins_late_takes_part(hosts):
     run = hosts.runs["a"]
     hosts.wait_until(lambda: value(run, "environment_steps") >= 20_000)
     assert steps_of(run, "actor/1") == 0
+    for name in ("a", "b"):
+        # A second start of a host that takes part.
+        first = hosts.runs[name]
+        assert hosts.start(name, *command).wait() == 2
+        assert re.search(rf"a run is going on in \S+, by process {first.process.pid} on ", first.text())
+        hosts.runs[name] = first
     hosts.start("c", *command)
     hosts.wait_until(lambda: steps_of(run, "actor/1") > 2000)
     assert "host c: joined the run" in run.text()
