@@ -139,7 +139,7 @@ class R2D2(Agent):
     updates_per_call: int = 1
     replay_size: int = 20_000
     min_replay_size: int = 200
-    samples_per_insert: float = 8.0
+    samples_per_insert: float = 32.0
     error_buffer: float | None = None
     priority_exponent: float = 0.9
     priority_eta: float = 0.9
@@ -148,10 +148,10 @@ class R2D2(Agent):
     epsilon: float = 0.4
     epsilon_alpha: float = 7.0
     evaluation_epsilon: float = 0.0
-    target_update_period: int = 50
+    target_update_period: int = 100
     rescale_values: bool = True
     reward_clip: float | None = None
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     learning_rate_decay: bool = True
     optimizer_epsilon: float = 1e-3
     max_gradient_norm: float = 40.0

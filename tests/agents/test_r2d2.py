@@ -440,7 +440,7 @@ def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
     [
         ({}, dict(spec=SPEC._replace(action=dm_specs.BoundedArray((1,), np.float32, -1, 1))), "one discrete action"),
         (dict(replay_size=3, min_replay_size=2), {}, "a replay of 3 items .* smaller than a batch of 4"),
-        (dict(error_buffer=5.0), {}, "agent.error_buffer of 5 cannot keep 8 samples per insert"),
+        (dict(error_buffer=5.0), {}, "agent.error_buffer of 5 cannot keep 32 samples per insert"),
         (dict(burn_in=-1), {}, "agent.burn_in must be at least 0, not -1"),
         (dict(trace_length=0), {}, "agent.trace_length must be at least 1"),
         (dict(period=0), {}, "agent.period must be at least 1"),
