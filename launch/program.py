@@ -42,7 +42,7 @@ def make_program(run: Run) -> lp.Program:
 
     coordinator = add("coordinator", 0, Coordinator)
     replay = [
-        add("replay", shard, ReplayRole, shard=shard, coordinator=coordinator)
+        add("replay", shard, ReplayRole, policy=replay_policy(run.experiment), shard=shard, coordinator=coordinator)
         for shard in range(run.experiment.replay_shards)
     ]
     peers = [lp.Address("peer") for _ in range(run.experiment.learners)]
@@ -81,6 +81,11 @@ def learner_policy(experiment: Experiment, rank: int = 0) -> NodePolicy:
     if experiment.learners > 1:
         policy = OTHER_LEARNER if rank else FIRST_LEARNER
     return dataclasses.replace(policy, tensorflow_threads=experiment.learner_threads)
+
+
+def replay_policy(experiment: Experiment) -> NodePolicy:
+    """How a replay server of an experiment is treated: one without checkpoints has nothing to lose at the end."""
+    return dataclasses.replace(POLICIES["replay"], keeps=experiment.checkpoint_replay)
 
 
 def nodes_of(program: lp.Program) -> list[tuple[str, RoleNode]]:

@@ -13,6 +13,7 @@ from callboard.data import CallboardError
 from callboard.launch.run_directory import RunDirectory
 from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial, trials_table
 from callboard.launch.tuning.tune import Tuning
+from callboard.manifest import write_manifest
 
 RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
 
@@ -222,7 +223,9 @@ def test_values_that_come_before_the_next_checkpoint_are_all_reported_with_it(tm
         monitor.status({**status, "evaluator/learner_step": learner_step})
 
     def save(learner_step):
-        (directory.checkpoints / f"{learner_step:012d}").mkdir(parents=True)
+        checkpoint = directory.checkpoints / f"{learner_step:012d}"
+        checkpoint.mkdir(parents=True)
+        write_manifest(checkpoint)
 
     save(10)
     evaluated(4000, 500.0, 26)

@@ -20,11 +20,11 @@ MESSAGES = {
     "NoSpace": "NoSpace has no observation_space: an environment of Gymnasium 1 must have one",
     "VectorWithoutSingleSpaces": "VectorWithoutSingleSpaces has no single_observation_space: an environment of "
     "Gymnasium 1 must have one",
-    "Shapeless": "environment 'broken_environments:Shapeless' has an observation of shape (0,), with nothing in it: "
+    "Shapeless": "environment 'odd_environments:Shapeless' has an observation of shape (0,), with nothing in it: "
     "give it at least one element",
-    "PartShapeless": "environment 'broken_environments:PartShapeless' has an observation of shape (0,) at 'hand', with "
+    "PartShapeless": "environment 'odd_environments:PartShapeless' has an observation of shape (0,) at 'hand', with "
     "nothing in it: leave that part out",
-    "EmptyDict": "environment 'broken_environments:EmptyDict' shows nothing: its observation space is empty, give it a "
+    "EmptyDict": "environment 'odd_environments:EmptyDict' shows nothing: its observation space is empty, give it a "
     "part",
     "MissingPart": "the environment gives an observation without the part 'hand' of its space",
     "Words": "the environment gives an observation that is not float32(3,): could not convert string to float: 'north'",
@@ -33,7 +33,7 @@ MESSAGES = {
     "gymnasium.wrappers.FilterObservation",
     "SecretBatch": "the environment gives an observation of shape (2, 3) where its spec says (3,); a batch of "
     "environments must be a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment",
-    "OpenBatch": "environment 'broken_environments:OpenBatch' is of type OpenBatch: the factory must give a "
+    "OpenBatch": "environment 'odd_environments:OpenBatch' is of type OpenBatch: the factory must give a "
     "dm_env.Environment, a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, which "
     "can wrap batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)",
 }
@@ -42,7 +42,7 @@ MESSAGES = {
 @pytest.mark.parametrize("broken", MESSAGES)
 def test_mistakes_are_named(broken):
     with pytest.raises(CallboardError) as caught:
-        environment = environments.make(f"broken_environments:{broken}", 2, [0, 1])
+        environment = environments.make(f"odd_environments:{broken}", 2, [0, 1])
         environment.reset()
         environment.step(np.zeros(2, np.int32))
     assert str(caught.value) == MESSAGES[broken]
