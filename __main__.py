@@ -9,7 +9,7 @@ def main() -> None:
     """Runs the command and ends the process."""
     try:
         raise_at_signals()
-        from .launch.command import run_command
+        from .launch.cli.command import run_command
     except Stopped as stopped:
         os._exit(stopped.exit_code)
     run_command()

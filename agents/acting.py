@@ -12,7 +12,7 @@ from ..data import EnvironmentOutput, Layout, Nest, Record, Version, version_col
 from ..environments import BatchedEnvironment
 from ..replay import Writer
 from .agent import Agent, Policy
-from .compiled import CompiledFunction, as_arrays
+from .fast_function import CompiledFunction, as_arrays
 from .finite_checks import check_finite, check_policy
 
 

@@ -9,14 +9,14 @@ import tensorflow as tf
 import tree
 
 from ..data import EnvironmentOutput, Layout, Nest, Record, Sample
-from ..networks.defaults import check_torso, q_network
+from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
 from .agent import Agent, Mode
-from .learning import make_optimizer
+from .gradient_learner import make_optimizer
 from .losses.exploration import epsilon_greedy, epsilon_ladder
 from .losses.n_step import n_step_window, take_along_time
-from .losses.prioritisation import importance_weights
+from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.transitions import counts

@@ -9,12 +9,12 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
-from ..networks.defaults import check_torso, policy_value_network
 from ..networks.distributions import Categorical
+from ..networks.factory import check_torso, policy_value_network
 from ..networks.network import Inputs, Network
 from ..replay import SequenceQueue
 from .agent import Agent, Mode
-from .learning import GradientLearner, make_optimizer
+from .gradient_learner import GradientLearner, make_optimizer
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.transitions import counts
 from .losses.vtrace import vtrace

@@ -12,12 +12,12 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError, Layout, Nest, Record, Sample, Update
-from ..networks.defaults import check_torso, gaussian_value_network, policy_value_network
+from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
 from ..replay import SequenceQueue, raise_if_stopped
 from .agent import Agent, Mode
-from .learning import FINITE, GradientLearner
+from .gradient_learner import FINITE, GradientLearner
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio

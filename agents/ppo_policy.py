@@ -9,7 +9,7 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import EnvironmentOutput, Nest
-from ..networks import noise
+from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.distributions import Categorical, DiagonalGaussian
 from ..networks.network import Inputs, Network

@@ -10,7 +10,7 @@ from .. import specs
 from ..data import CallboardError, Layout, Sample
 from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
-from .learning import GradientLearner
+from .gradient_learner import GradientLearner
 
 SMALLEST_PRIORITY = 1e-6
 """Added to every priority: what is learnt by heart may be drawn again."""

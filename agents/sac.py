@@ -13,21 +13,21 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample, Update
-from ..networks import noise
+from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
-from ..networks.defaults import check_torso
 from ..networks.distributions import SquashedGaussian
+from ..networks.factory import check_torso
 from ..networks.network import Inputs
 from ..networks.target_update import move_weights
 from ..replay import ReplayLimits, TransitionReplay
 from .agent import Agent, Mode
-from .learning import make_optimizer
+from .gradient_learner import make_optimizer
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .losses.transitions import counts
+from .multi_update import CompiledUpdates
 from .ranges import check_ranges
-from .updates import CompiledUpdates
 
 
 class SacNetworks(tf.Module):

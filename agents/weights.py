@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import Version
-from .compiled import CompiledFunction
+from .fast_function import CompiledFunction
 from .finite_checks import all_finite, check_weights
 
 Snapshot = tuple[tuple[int, int], np.ndarray]

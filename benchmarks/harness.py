@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..launch.role import NodePolicy
+from ..launch.nodes.node import NodePolicy
 from .results import CaseResult, Result, new_result, spread
 from .side import MakeSide, SideProcess
 

@@ -26,8 +26,8 @@ from ..agents.acting import trace_layout
 from ..agents.apex import Apex
 from ..agents.impala import Impala
 from ..data import CallboardError, Layout
-from ..launch.devices import device_names, make_strategy
 from ..launch.experiment import Experiment
+from ..launch.nodes.devices import device_names, make_strategy
 from ..launch.program import learner_policy
 from ..replay import SequenceQueue, TransitionReplay, sequence_signature
 from .harness import Case

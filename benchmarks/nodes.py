@@ -16,9 +16,9 @@ import cloudpickle
 
 from ..launch.experiment import Experiment, Run
 from ..launch.launchers.addresses import reserved_ports
+from ..launch.nodes.node import NodeContext, Role, RoleNode
 from ..launch.program import make_program, nodes_of
-from ..launch.role import NodeContext, Role, RoleNode
-from ..launch.run_directory import RunDirectory
+from ..launch.run_directory.layout import RunDirectory
 from ..replay import ReplayHandle
 from .side import ServingProcess
 

@@ -13,7 +13,7 @@ import reverb
 import tensorflow as tf
 
 from ..data import Layout, Record
-from ..replay.environment_writers import CHUNK_LENGTH
+from ..replay.per_environment_writers import CHUNK_LENGTH
 from ..replay.sequences import chunk_length
 from .replay import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, Replay
 

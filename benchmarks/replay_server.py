@@ -27,7 +27,7 @@ import reverb
 
 from callboard.benchmarks.streams import OBSERVATIONS, layout_of, ticks_of
 from callboard.data import Layout
-from callboard.launch.ray_parts import ReplayServer, replay_handle
+from callboard.launch.launchers.ray.parts import ReplayServer, replay_handle
 from callboard.replay import SequenceWriter, WindowWriter, sequence_signature, window_signature
 
 ENVIRONMENTS = 16

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any
 
-from ..launch.run_directory import RunDirectory
+from ..launch.run_directory.layout import RunDirectory
 from .harness import Case
 from .side import Side, SideFailed
 from .sleeping import SECONDS
@@ -52,7 +52,7 @@ class Actors(Side):
             }
             options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
             command = subprocess.Popen(
-                [sys.executable, "-m", "callboard.launch.command", "train", "impala", *options],
+                [sys.executable, "-m", "callboard.launch.cli.command", "train", "impala", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

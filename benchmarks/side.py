@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..launch.launchers.forkserver import fork_process
-from ..launch.launchers.life import prepare_tensorflow
-from ..launch.role import NodePolicy
+from ..launch.launchers.process_setup import prepare_tensorflow
+from ..launch.nodes.node import NodePolicy
 
 _PATIENCE_SECONDS = 3600.0
 _END_SECONDS = 20.0

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from ..launch.run_directory import RunDirectory
+from ..launch.run_directory.layout import RunDirectory
 from .harness import Case
 from .side import Side, SideFailed
 
@@ -31,7 +31,7 @@ class Command(Side):
             arguments = ["train", "--recipe", "impala-cartpole", "--run-dir", str(run)]
             begun = time.perf_counter()
             command = subprocess.Popen(
-                [sys.executable, "-m", "callboard.launch.command", *arguments],
+                [sys.executable, "-m", "callboard.launch.cli.command", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -14,13 +14,13 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents import Agent, Mode
-from callboard.agents.learning import GradientLearner, make_optimizer
+from callboard.agents.gradient_learner import GradientLearner, make_optimizer
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
 from callboard.agents.losses.transitions import counts
 from callboard.data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
-from callboard.networks.defaults import policy_value_network
 from callboard.networks.distributions import Categorical
+from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs, Network
 from callboard.replay import SequenceQueue
 

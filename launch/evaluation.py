@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
 from ..data import CallboardError
-from .actor import compile_policy, make_environments
-from .best_policy import BestPolicy
-from .checkpoints import Checkpoints, load_policy
-from .evaluation_watch import EvaluationWatch
 from .experiment import Experiment
-from .run_directory import RunDirectory
+from .nodes.actor import compile_policy, make_environments
+from .nodes.evaluation_watch import EvaluationWatch
+from .run_directory.best_policy import BestPolicy
+from .run_directory.checkpoints import Checkpoints, load_policy
+from .run_directory.layout import RunDirectory
 from .video import record_video
 
 

@@ -9,8 +9,8 @@ from ..agents import Agent
 from ..agents.agent import Mode
 from ..data import CallboardError, Layout
 from ..environments import spec as environment_spec
-from .devices import device_count, device_names
-from .run_directory import RunDirectory
+from .nodes.devices import device_count, device_names
+from .run_directory.layout import RunDirectory
 
 _MOST_SECONDS = 10**8
 _MOST_NODES = 10_000

@@ -12,10 +12,10 @@ from .. import specs
 from ..agents.agent import Policy
 from ..atomic_files import directory_draft
 from ..data import CallboardError, EnvironmentOutput, Nest
-from .checkpoints import load_policy
 from .evaluation import policy_file
 from .experiment import Experiment
-from .run_directory import RunDirectory
+from .run_directory.checkpoints import load_policy
+from .run_directory.layout import RunDirectory
 
 ACT = "serving_default"
 """The signature that acts, by the name that TensorFlow Serving looks for."""

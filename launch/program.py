@@ -5,15 +5,15 @@ from typing import Any
 
 import launchpad as lp
 
-from .actor import ActorRole
-from .central_actor import CentralActorRole
-from .coordinator import Coordinator
-from .evaluator import EvaluatorRole
 from .experiment import Experiment, Run
-from .inference import InferenceRole
-from .learner import LearnerRole
-from .replay import ReplayRole
-from .role import NodePolicy, Role, RoleNode
+from .nodes.actor import ActorRole
+from .nodes.coordinator import Coordinator
+from .nodes.evaluator import EvaluatorRole
+from .nodes.inference import InferenceRole
+from .nodes.learner import LearnerRole
+from .nodes.node import NodePolicy, Role, RoleNode
+from .nodes.remote_actor import CentralActorRole
+from .nodes.replay import ReplayRole
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),

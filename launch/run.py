@@ -13,21 +13,30 @@ from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name
 from ..data import CallboardError, Layout
 from ..replay import check_settings, latest_checkpoint
-from .checkpoints import Checkpoints, load_policy
-from .devices import device_names, hide_gpus, prepare_devices
-from .display import LineMonitor
 from .experiment import Experiment, Run
+from .launchers.display import LineMonitor
 from .launchers.forkserver import held_open
-from .launchers.outcome import Monitor, Outcome, error_text
+from .launchers.run_outcome import Monitor, Outcome, error_text
+from .launchers.run_summary import SummaryMonitor
+from .nodes.devices import device_names, hide_gpus, prepare_devices
+from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
-from .proxy_bypass import bypass_proxies
-from .run_directory import RunDirectory
-from .run_lock import run_lease, run_lock
-from .run_summary import SummaryMonitor
+from .run_directory.checkpoints import Checkpoints, load_policy
+from .run_directory.layout import RunDirectory
+from .run_directory.remote_storage import Storage, fetch_run, is_url
+from .run_directory.run_lock import run_lease, run_lock
 from .settings import format_experiment
 from .start_checks import check_begun, check_launcher, check_launcher_can, find_directory_on_host, find_run_directory
-from .storage import Storage, fetch_run, is_url
 from .temporary_files import removed_afterwards
+
+_MODULES = {
+    "processes": ".launchers.processes",
+    "threads": ".launchers.threads",
+    "inline": ".launchers.inline",
+    "hosts": ".launchers.hosts.launcher",
+    "ray": ".launchers.ray.launcher",
+}
+"""The module of each launcher; imported when it is chosen, because some need Ray."""
 
 
 def run(
@@ -73,7 +82,7 @@ def run(
                 hide_gpus()  # They are the learners'.
             _check_run_fits(experiment, layout, directory, options.replay_shards if launcher == "hosts" else None)
         one_run = Run(experiment, layout, directory)
-        module: Any = importlib.import_module(f".launchers.{launcher}", __package__)
+        module: Any = importlib.import_module(_MODULES[launcher], __package__)
         arguments = [] if options is None else [options]
         summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps))
         try:

@@ -25,9 +25,9 @@ from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
 from ..data import CallboardError
 from .experiment import Experiment
-from .run_directory import RunDirectory
+from .run_directory.layout import RunDirectory
+from .run_directory.remote_storage import Storage, is_url
 from .setting_types import converted, converted_text, described, field_types, shown
-from .storage import Storage, is_url
 from .yaml_files import format_yaml, read_yaml
 
 RECIPES = pathlib.Path(__file__).parent / "recipes"

@@ -9,10 +9,10 @@ from typing import Any
 from ..agents.registry import agent_name
 from ..data import CallboardError
 from .experiment import Experiment
-from .run_directory import RunDirectory
-from .run_lock import check_not_running
+from .run_directory.layout import RunDirectory
+from .run_directory.remote_storage import is_url
+from .run_directory.run_lock import check_not_running
 from .settings import nearest, read_experiment, settings_by_name
-from .storage import is_url
 
 LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 

@@ -13,9 +13,9 @@ import numpy as np
 from ..agents.acting import CompiledPolicy, Episode, evaluate
 from ..data import CallboardError, EnvironmentOutput, Nest
 from ..environments import BatchedEnvironment
-from .actor import make_environments
-from .evaluation_watch import EvaluationWatch
 from .experiment import Experiment
+from .nodes.actor import make_environments
+from .nodes.evaluation_watch import EvaluationWatch
 
 _FRAMES_PER_SECOND = 30.0
 """Where the environment names no rate."""

@@ -10,7 +10,7 @@ import tree
 from .. import specs
 from ..data import CallboardError, Nest
 from .action_bounds import ActionBounds
-from .defaults import Torso, make_torso
+from .factory import Torso, make_torso
 from .heads import MLPHead, SquashedGaussianHead
 from .network import Network
 from .recurrent import FeedForwardCore

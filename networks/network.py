@@ -7,7 +7,7 @@ import tree
 
 from .. import specs
 from ..data import CallboardError, Nest
-from .features import flat_features
+from .flatten import flat_features
 from .normalization import RunningNormalizer
 from .recurrent import Core
 

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..data import CallboardError
-from .features import scale
+from .flatten import scale
 
 RESNET_DEPTHS = (8, 20, 32, 44, 56)
 """Depths 6n + 2 of `ResNet`, for n = 1, 3, 5, 7, 9."""

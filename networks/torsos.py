@@ -9,7 +9,7 @@ import tree
 
 from ..data import CallboardError, Nest
 from ..specs import is_image
-from .features import flat_features, scale, scale_by_bounds
+from .flatten import flat_features, scale, scale_by_bounds
 
 _NATURE_SMALLEST = 36
 """Height and width below which the convolutions of `NatureTorso` have nothing left to look at."""

@@ -3,23 +3,23 @@
 Every tick is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
 """
 
+from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped
 from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
-from .datasets import queue_dataset
 from .elements import Elements, made_again_if_changed
-from .environment_writers import ReplayItem
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
 from .malloc import use_one_arena
+from .per_environment_writers import ReplayItem
 from .priorities import PriorityUpdater, UpdateCounts
-from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
-from .reader import BatchReader, ReaderStopped, raise_if_stopped
+from .prioritized_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
+from .queue_dataset import queue_dataset
 from .replay_protocol import Pace, Replay, ReplayDataset, Writer
 from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
 from .sequence_replay import SequenceReplay
 from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .server import start_server
-from .shards import drawn_dataset
+from .sharded_sampling import drawn_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
 from .tables import ReplayLimits, queue_table, replay_table
 from .transition_replay import TransitionReplay

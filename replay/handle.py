@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import reverb
 
-from .received import ReceivedItems
+from .duplicate_filter import ReceivedItems
 
 
 @dataclasses.dataclass(frozen=True)

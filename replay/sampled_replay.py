@@ -8,11 +8,11 @@ import reverb
 import tensorflow as tf
 
 from ..data import Layout, Nest, Sample
-from .environment_writers import ReplayItem
 from .handle import ReplayHandle
-from .items import Priority
+from .item_writer import Priority
+from .per_environment_writers import ReplayItem
 from .replay_protocol import ReplayDataset, Writer
-from .shards import drawn_dataset
+from .sharded_sampling import drawn_dataset
 from .tables import ReplayLimits, replay_table
 
 TABLE = "replay"

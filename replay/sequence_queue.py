@@ -6,8 +6,8 @@ import reverb
 import tensorflow as tf
 
 from ..data import CallboardError, Layout
-from .datasets import queue_dataset
 from .handle import ReplayHandle
+from .queue_dataset import queue_dataset
 from .replay_protocol import Pace, ReplayDataset
 from .sequences import SequenceWriter, sequence_signature
 from .tables import queue_table

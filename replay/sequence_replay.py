@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 from ..data import Layout, Nest, Record, Sample
-from .environment_writers import ReplayItem
 from .handle import ReplayHandle
-from .prioritised_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
+from .per_environment_writers import ReplayItem
+from .prioritized_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
 from .sampled_replay import TABLE, SampledReplay, unchanged
 
 

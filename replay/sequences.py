@@ -12,9 +12,9 @@ import tree
 
 from .. import specs
 from ..data import Layout, Nest, Record, Sample
+from .duplicate_filter import IDENTITY_BYTES, WRITER_BITS, identity
 from .handle import ReplayHandle
 from .packing import Packing
-from .received import IDENTITY_BYTES, WRITER_BITS, identity
 from .stacking import is_frame
 
 # A batch of items is cheapest to move when a column is neither one chunk per tick (many messages) nor one chunk per

@@ -3,8 +3,8 @@
 import dataclasses
 
 from ..data import Sample
-from .environment_writers import ReplayItem
 from .handle import ReplayHandle
+from .per_environment_writers import ReplayItem
 from .sampled_replay import TABLE, SampledReplay
 from .windows import WindowWriter, read_windows, window_signature
 

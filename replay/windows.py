@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import Layout, Nest, Record, Sample
-from .environment_writers import ReplayItem
 from .handle import ReplayHandle
-from .items import ItemColumns, ItemWriter, Priority, without_last
+from .item_writer import ItemColumns, ItemWriter, Priority, without_last
+from .per_environment_writers import ReplayItem
 
 
 def window_signature(layout: Layout, steps: int, stack: int = 1, keep_extras: bool = False) -> ReplayItem:

@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ...networks.noise import uniform
+from ...networks.stateless_random import uniform
 from .shapes import check_ranks, check_same_shape
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ... import environments
+from ...agents.gradient_learner import GradientLearner
 from ...agents.impala import Impala
-from ...agents.learning import GradientLearner
 from ...data import EnvironmentOutput, Layout, Nest
 from ...environments import BatchedEnvironment
 from ...launch.settings import read_recipe
@@ -118,4 +118,11 @@ def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
     if task == "cartpole":
         settings["agent.hidden_sizes"] = list(HIDDEN)
     options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    return [sys.executable, "-m", "callboard.launch.command", "train", f"{__name__}:{CountedImpala.__name__}", *options]
+    return [
+        sys.executable,
+        "-m",
+        "callboard.launch.cli.command",
+        "train",
+        f"{__name__}:{CountedImpala.__name__}",
+        *options,
+    ]

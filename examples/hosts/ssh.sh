@@ -16,7 +16,7 @@ shift 3
 # The first host comes first: it is that of the first learner.
 hosts=$("$(dirname "$CALLBOARD")/python" - "$cluster" <<'PYTHON'
 import pathlib, sys
-from callboard.launch.cluster import read_cluster
+from callboard.launch.launchers.hosts.cluster_file import read_cluster
 cluster = read_cluster(pathlib.Path(sys.argv[1]))
 print(*sorted(cluster.hosts, key=lambda host: host != cluster.first))
 PYTHON

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
 
+from ..nodes.node import RoleNode
 from ..ports import ReservedPort, check_connections, reserve_any
 from ..program import nodes_of
-from ..role import RoleNode
 
 
 class FixedAddress(AbstractAddressBuilder):

@@ -5,7 +5,7 @@ import select
 import threading
 from collections.abc import Callable
 
-from ..progress import HEARTBEAT_SECONDS, Heartbeat
+from ..nodes.progress import HEARTBEAT_SECONDS, Heartbeat
 from .forkserver import kill_forkserver, ping_forkserver
 from .progress_watchdog import ProgressWatchdog
 

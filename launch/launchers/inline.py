@@ -15,19 +15,19 @@ from typing import Any
 
 import launchpad as lp
 
-from ..actor import SteppingRole
-from ..coordinator import Coordinator
-from ..evaluator import EvaluatorRole
 from ..experiment import Run
-from ..inference import InferenceRole
-from ..learner import LearnerRole
+from ..nodes.actor import SteppingRole
+from ..nodes.coordinator import Coordinator
+from ..nodes.evaluator import EvaluatorRole
+from ..nodes.inference import InferenceRole
+from ..nodes.learner import LearnerRole
+from ..nodes.node import NodeContext, Role, RoleNode
+from ..nodes.replay import ReplayRole
 from ..program import nodes_of
-from ..replay import ReplayRole
-from ..role import NodeContext, Role, RoleNode
-from ..run_files import begun
+from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
-from .outcome import GuardedMonitor, Monitor, Outcome, error_text
+from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .supervisor import SIGNAL_SECONDS
 from .turn_watch import TurnWatch
 

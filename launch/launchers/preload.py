@@ -17,4 +17,4 @@ import tensorflow as tf
 tf.keras.layers  # noqa: B018
 
 from ...agents import impala  # noqa: F401, E402
-from .. import command  # noqa: F401, E402
+from ..cli import command  # noqa: F401, E402

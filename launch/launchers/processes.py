@@ -15,15 +15,15 @@ import cloudpickle
 import launchpad as lp
 
 from ..experiment import Run
+from ..nodes.node import RoleNode
 from ..program import nodes_of
-from ..role import RoleNode
-from ..run_directory import RunDirectory
-from ..run_files import begun
+from ..run_directory.layout import RunDirectory
+from ..run_directory.run_files import begun
 from .addresses import reserved_ports
-from .child import ChildSettings, run_child
 from .forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
 from .forkserver_watch import ForkserverWatch
-from .outcome import Monitor, Outcome, error_text
+from .node_process import ChildSettings, run_child
+from .run_outcome import Monitor, Outcome, error_text
 from .supervisor import Event, Exit, OtherHosts, Supervised, Supervisor
 
 _LAST_SECONDS = 5.0

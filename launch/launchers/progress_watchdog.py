@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..progress import Heartbeat
+from ..nodes.progress import Heartbeat
 
 _SILENT_SECONDS = 6.0
 _WORK_SECONDS = 8.0

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ..progress import HEARTBEAT
-from ..role import NodePolicy
+from ..nodes.node import NodePolicy
+from ..nodes.progress import HEARTBEAT
 from ..stop_signals import stop_signals
-from .outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .progress_watchdog import ProgressWatchdog
+from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
 _KILL_SECONDS = 2.0
 # After which it is said that the end of the run waits for other hosts.

@@ -9,13 +9,13 @@ from typing import Any
 import launchpad as lp
 
 from ..experiment import Run
+from ..nodes.node import NodeContext, RoleNode
+from ..nodes.progress import HeartbeatSender
 from ..program import nodes_of
-from ..progress import HeartbeatSender
-from ..role import NodeContext, RoleNode
-from ..run_files import begun
+from ..run_directory.run_files import begun
 from .addresses import reserved_ports
-from .life import exit_by
-from .outcome import Monitor, Outcome
+from .process_setup import exit_by
+from .run_outcome import Monitor, Outcome
 from .supervisor import Event, Exit, Supervised, Supervisor
 
 

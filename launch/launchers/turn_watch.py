@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable
 
-from ..progress import HEARTBEAT_SECONDS, Progress
+from ..nodes.progress import HEARTBEAT_SECONDS, Progress
 from .progress_watchdog import ProgressWatchdog
 
 

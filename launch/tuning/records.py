@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ...atomic_files import write_file
 from ...data import CallboardError
-from ..run_directory import RunDirectory
+from ..run_directory.layout import RunDirectory
 from ..yaml_files import format_yaml
 from .search_space import Values
 

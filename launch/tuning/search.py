@@ -21,7 +21,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 from rich.console import Console
 
 from ...data import CallboardError
-from ..ray_connection import connected
+from ..launchers.ray.connection import connected
 from ..stop_signals import stop_signals
 from .records import Trial, TuneDirectory
 from .search_space import Choice, SearchSpace, describe

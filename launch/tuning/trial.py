@@ -19,9 +19,9 @@ from ray import tune as ray_tune
 
 from ...atomic_files import link_or_copy
 from ...data import CallboardError
-from ..checkpoints import Checkpoints, step_of
 from ..run import run
-from ..run_directory import RunDirectory
+from ..run_directory.checkpoints import Checkpoints, step_of
+from ..run_directory.layout import RunDirectory
 from .records import TuneDirectory
 from .tune import Tuning
 

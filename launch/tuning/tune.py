@@ -16,10 +16,10 @@ from ...atomic_files import write_file
 from ...data import CallboardError
 from ..command_parser import CommandParser
 from ..experiment import Experiment
+from ..run_directory.remote_storage import is_url
 from ..setting_types import converted, field_types
 from ..settings import experiment_settings, nearest, parse_experiment, read_recipe, setting_types
 from ..start_checks import check_launcher_can, default_run_directory
-from ..storage import is_url
 from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory, best_trial, trials_table
 from .search_space import SearchSpace, Values, describe, parse_search, with_values

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.compiled import CompiledFunction, as_arrays
+from callboard.agents.fast_function import CompiledFunction, as_arrays
 from callboard.data import EnvironmentOutput
 
 

@@ -7,8 +7,8 @@ from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy
+from callboard.agents.batched_policy import MergedPolicy, Turn
 from callboard.agents.finite_checks import LossCheck, NotFiniteError, check_finite, check_policy, check_saved_weights
-from callboard.agents.merged import MergedPolicy, Turn
 from callboard.agents.weights import Unpacking, pack_weights
 from callboard.data import CallboardError, EnvironmentOutput, Layout, Update
 from callboard.specs import EnvironmentSpec

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.learning import GradientLearner, make_optimizer
+from callboard.agents.gradient_learner import GradientLearner, make_optimizer
 
 START = (1.0, -2.0)
 

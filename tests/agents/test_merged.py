@@ -10,7 +10,7 @@ from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy, policy_seed
-from callboard.agents.merged import MergedPolicy, Turn
+from callboard.agents.batched_policy import MergedPolicy, Turn
 from callboard.agents.registry import AGENTS
 from callboard.data import CallboardError, EnvironmentOutput, Layout
 from callboard.specs import EnvironmentSpec

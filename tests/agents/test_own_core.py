@@ -13,7 +13,7 @@ from callboard.agents.acting import trace_layout
 from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoNetworks
 from callboard.data import CallboardError, Layout, Sample
-from callboard.networks.defaults import make_torso
+from callboard.networks.factory import make_torso
 from callboard.networks.heads import PolicyValueHead
 from callboard.networks.network import Network
 from callboard.specs import EnvironmentSpec

@@ -14,7 +14,7 @@ from callboard.agents.sac import Sac, SacNetworks
 from callboard.data import CallboardError, EnvironmentOutput, Layout, Record, Sample
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
-from callboard.networks import noise
+from callboard.networks import stateless_random as noise
 from callboard.specs import EnvironmentSpec
 
 

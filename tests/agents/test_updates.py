@@ -10,8 +10,8 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
+from callboard.agents.multi_update import CompiledUpdates
 from callboard.agents.sac import Sac
-from callboard.agents.updates import CompiledUpdates
 from callboard.data import ItemInfo, Layout, Priorities, Record, Sample
 from callboard.specs import EnvironmentSpec
 

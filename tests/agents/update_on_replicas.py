@@ -24,12 +24,12 @@ from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
 from callboard.agents.finite_checks import LossCheck, NotFiniteError
 from callboard.agents.impala import Impala
+from callboard.agents.multi_update import CompiledUpdates
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
-from callboard.agents.updates import CompiledUpdates
 from callboard.data import ItemInfo, Layout, Record, Sample
-from callboard.launch.devices import make_strategy, prepare_devices, share_first_learners_state
+from callboard.launch.nodes.devices import make_strategy, prepare_devices, share_first_learners_state
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8

@@ -33,7 +33,7 @@ def trajectory(name, seeds, options=None, steps=30):
         ("CartPole-v1", {"vectorized": True}),
         ("CartPole-v1", {"vectorized": False}),
         ("Pendulum-v1", {}),
-        ("callboard.environments.masked:masked", {}),
+        ("callboard.environments.masked_observations:masked", {}),
         ("scripted_environments:Seeded", {}),
     ],
 )
@@ -47,7 +47,7 @@ def test_seeds_make_trajectories(name, options):
 
 
 @pytest.mark.parametrize(
-    "name", ["Pendulum-v1", "callboard.environments.masked:masked", "scripted_environments:Seeded"]
+    "name", ["Pendulum-v1", "callboard.environments.masked_observations:masked", "scripted_environments:Seeded"]
 )
 def test_what_an_environment_does_follows_its_own_seed_alone(name):
     np.testing.assert_array_equal(trajectory(name, SEEDS)[:, 1:2], trajectory(name, SEEDS[1:2]))
@@ -109,11 +109,11 @@ def test_options_reach_the_environment():
 
 
 def test_masked_hides_the_velocities():
-    shown = trajectory("callboard.environments.masked:masked", SEEDS)
+    shown = trajectory("callboard.environments.masked_observations:masked", SEEDS)
     whole = trajectory("CartPole-v1", SEEDS, {"vectorized": False})
     np.testing.assert_array_equal(shown, whole[..., [0, 2]])
     options = {"id": "Pendulum-v1", "keep": [2], "max_episode_steps": 7}
-    spec = environments.spec("callboard.environments.masked:masked", options)
+    spec = environments.spec("callboard.environments.masked_observations:masked", options)
     assert spec.observation.shape == (1,) and spec.observation.maximum.tolist() == [8]
 
 
@@ -215,18 +215,18 @@ def test_masked_hides_the_velocities():
             "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP",
         ),
         (
-            "callboard.environments.masked:masked",
+            "callboard.environments.masked_observations:masked",
             {"id": "CartPol-v1"},
             "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'?",
         ),
         (
-            "callboard.environments.masked:masked",
+            "callboard.environments.masked_observations:masked",
             {"gravity": 3},
             "environment 'CartPole-v1' has no option 'gravity': "
             "it takes max_episode_steps, render_mode, sutton_barto_reward, vectorized",
         ),
         (
-            "callboard.environments.masked:masked",
+            "callboard.environments.masked_observations:masked",
             {"keep": [4]},
             "keep=[4] does not fit 'CartPole-v1': choose from 0 to 3",
         ),

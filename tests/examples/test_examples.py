@@ -36,7 +36,7 @@ def rows(run_dir: pathlib.Path) -> list[dict[str, float]]:
 
 def train(*arguments: str, run_dir: pathlib.Path) -> list[dict[str, float]]:
     """Trains by the command, and gives the metrics of its evaluations."""
-    command = [sys.executable, "-m", "callboard.launch.command", "train", *arguments, "--run-dir", str(run_dir)]
+    command = [sys.executable, "-m", "callboard.launch.cli.command", "train", *arguments, "--run-dir", str(run_dir)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return [row for row in rows(run_dir) if "evaluator/return" in row]

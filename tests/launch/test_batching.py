@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from callboard.launch.batching import Batcher
+from callboard.launch.nodes.request_batcher import Batcher
 
 LONG = 60.0
 

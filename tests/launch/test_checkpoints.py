@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from callboard import atomic_files
 from callboard.data import CallboardError
-from callboard.launch.best_policy import BestPolicy
-from callboard.launch.checkpoints import Checkpoints, NotWritten, load_policy, step_of
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.best_policy import BestPolicy
+from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, load_policy, step_of
+from callboard.launch.run_directory.layout import RunDirectory
 
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
 
@@ -174,7 +174,12 @@ def test_a_death_at_any_operation_leaves_a_good_checkpoint(run, monkeypatch, mod
 
 @pytest.mark.parametrize(
     "target",
-    ["numpy.savez", "callboard.launch.checkpoints.write_manifest", "os.fsync", "tensorflow.train.Checkpoint.write"],
+    [
+        "numpy.savez",
+        "callboard.launch.run_directory.checkpoints.write_manifest",
+        "os.fsync",
+        "tensorflow.train.Checkpoint.write",
+    ],
 )
 def test_a_full_disk_harms_no_checkpoint(run, monkeypatch, target):
     checkpoints = Checkpoints(run)

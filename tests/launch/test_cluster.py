@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from callboard.data import CallboardError
-from callboard.launch.cluster import read_cluster
-from callboard.launch.cluster_check import check_reach, cluster_command, describe_problems
 from callboard.launch.experiment import Run
+from callboard.launch.launchers.hosts.cluster_check import check_reach, cluster_command, describe_problems
+from callboard.launch.launchers.hosts.cluster_file import read_cluster
 from callboard.launch.program import make_program, nodes_of
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment
 
 CONTENT = {
@@ -188,7 +188,7 @@ def _greet(stranger, answer=b"SSH-2.0\r\n"):
 
 
 def test_a_host_whose_check_has_ended_was_reached_and_what_it_has_not_tried_is_told(local, monkeypatch):
-    monkeypatch.setattr("callboard.launch.cluster_check._POLL_SECONDS", 0.1)
+    monkeypatch.setattr("callboard.launch.launchers.hosts.cluster_check._POLL_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", local.ports[1])) as cpu_0:
 
         def answer_once():

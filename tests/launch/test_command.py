@@ -6,7 +6,7 @@ import pathlib
 import imageio.v3 as imageio
 import pytest
 
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.coordinator import Coordinator, NodeIdentities
-from callboard.launch.counters import CounterFile, Counters
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.role import NodeContext
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.nodes.coordinator import Coordinator, NodeIdentities
+from callboard.launch.nodes.counters import CounterFile, Counters
+from callboard.launch.nodes.node import NodeContext
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.manifest import write_manifest
 
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from callboard.launch.display import LineMonitor, LiveMonitor
-from callboard.launch.launchers.outcome import OutputClosed
+from callboard.launch.launchers.display import LineMonitor, LiveMonitor
+from callboard.launch.launchers.run_outcome import OutputClosed
 
 TEXT = "actor/0: OSError: cannot open [agent] camera [/dev/video0] :smile:"
 

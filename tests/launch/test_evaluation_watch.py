@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.launch.evaluation_watch import EvaluationWatch
+from callboard.launch.nodes.evaluation_watch import EvaluationWatch
 
 
 @pytest.fixture

@@ -14,16 +14,16 @@ from dm_env import specs
 from callboard.agents.acting import evaluate
 from callboard.data import CallboardError
 from callboard.environments import BatchedEnvironment
-from callboard.launch.actor import compile_policy, make_environments
-from callboard.launch.checkpoints import load_policy, save_policy
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 from callboard.launch.evaluation import policy_file
 from callboard.launch.export import leaf_names, save_policy_as_model
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.nodes.actor import compile_policy, make_environments
+from callboard.launch.run_directory.checkpoints import load_policy, save_policy
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_experiment, write_experiment
 from callboard.specs import EnvironmentSpec
 
-MASKED = "callboard.environments.masked:masked"
+MASKED = "callboard.environments.masked_observations:masked"
 CASES = {
     "impala": ("impala", "--env=CartPole-v1"),
     "impala-lstm": ("impala", f"--env={MASKED}", "--agent.core=lstm", "--agent.lstm-size=16"),

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from callboard.launch.checkpoints import step_of
+from callboard.launch.run_directory.checkpoints import step_of
 
 pytestmark = pytest.mark.slow
 

@@ -11,15 +11,15 @@ import pytest
 import tree
 
 from callboard.data import CallboardError, EnvironmentOutput
-from callboard.launch import inference
-from callboard.launch.display import LineMonitor
 from callboard.launch.experiment import Run
+from callboard.launch.launchers.display import LineMonitor
 from callboard.launch.launchers.inline import make_local_roles
+from callboard.launch.nodes import inference
+from callboard.launch.nodes.timestep_codec import TickBytes
 from callboard.launch.program import describe_graph, make_program
 from callboard.launch.run import run
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
-from callboard.launch.tick_bytes import TickBytes
 
 
 class Tapped:

@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from callboard.data import CallboardError
-from callboard.launch.checkpoints import step_of
-from callboard.launch.devices import device_names
+from callboard.launch.nodes.devices import device_names
 from callboard.launch.program import learner_policy
+from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.settings import parse_experiment
 
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from callboard.data import CallboardError
-from callboard.launch.cluster import Cluster
-from callboard.launch.launchers.meeting import Attendance, Meeting
-from callboard.launch.launchers.outcome import Outcome
+from callboard.launch.launchers.hosts.cluster_file import Cluster
+from callboard.launch.launchers.hosts.membership import Attendance, Meeting
+from callboard.launch.launchers.run_outcome import Outcome
 
 CLUSTER = Cluster(
     path=pathlib.Path("cluster.yaml"),

@@ -7,9 +7,9 @@ import os
 import pytest
 import tensorflow as tf
 
-from callboard.launch import metrics
-from callboard.launch.metrics import MetricsWriter, RowFile, row_interval
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory import metrics
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.metrics import MetricsWriter, RowFile, row_interval
 
 ROW = {"time": 1.0, "environment_steps": 1, "value": float("nan")}
 

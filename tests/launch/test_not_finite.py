@@ -9,9 +9,9 @@ import pytest
 from callboard.agents.finite_checks import check_saved_weights
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment
-from callboard.launch.metrics import MetricsWriter
 from callboard.launch.run import run
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.metrics import MetricsWriter
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 ENV = "broken_environments:RewardsBecomeHuge"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from callboard.data import Version
-from callboard.launch.pacing import Pacer
+from callboard.launch.nodes.pacing import Pacer
 from callboard.replay import Pace
 
 

@@ -12,7 +12,7 @@ import sys
 import psutil
 import pytest
 
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 
 LISTENS = "0A"
 
@@ -83,7 +83,7 @@ sys.stdin.read()
 @needs_namespaces
 def test_a_kernel_that_gives_no_namespaces_is_named_in_one_line():
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
-    command = f"{forbid} {sys.executable} -m callboard.launch.private_network train --recipe impala-cartpole"
+    command = f"{forbid} {sys.executable} -m callboard.launch.cli.private_network train --recipe impala-cartpole"
     run = subprocess.run(["unshare", "--user", "--map-root-user", "sh", "-c", command], capture_output=True, text=True)
     assert run.returncode == 2
     (line,) = run.stderr.splitlines()

@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.launch.launchers.progress_watchdog import ProgressWatchdog
-from callboard.launch.progress import Heartbeat, Progress
+from callboard.launch.nodes.progress import Heartbeat, Progress
 
 TIMEOUT = 300.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.launch.proxy_bypass import bypass_proxies
+from callboard.launch.nodes.proxy_bypass import bypass_proxies
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from callboard.agents.weights import Unpacking
 from callboard.data import Version
-from callboard.launch.published_weights import PublishedWeights
+from callboard.launch.nodes.weight_publisher import PublishedWeights
 
 
 @pytest.fixture

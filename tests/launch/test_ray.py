@@ -16,7 +16,7 @@ import tensorflow  # noqa: F401  (must come before `ray.init`)
 from ray.cluster_utils import Cluster
 from ray.util.placement_group import placement_group_table
 
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,9 @@ from callboard.agents.sac import Sac
 from callboard.agents.weights import WeightClient, pack_weights
 from callboard.data import CallboardError, Version
 from callboard.launch.experiment import Experiment
-from callboard.launch.ray_parts import RemoteWeights, replay_handle, rollout, start_parts, train
-from callboard.launch.ray_tasks import clients, servers
+from callboard.launch.launchers.ray import part_clients as clients
+from callboard.launch.launchers.ray import part_servers as servers
+from callboard.launch.launchers.ray.parts import RemoteWeights, replay_handle, rollout, start_parts, train
 
 
 def test_a_parameter_server_gives_the_newest_weights_to_those_who_have_others():

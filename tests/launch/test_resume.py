@@ -9,12 +9,12 @@ import pytest
 
 from callboard.agents.weights import pack_weights
 from callboard.data import CallboardError
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.inline import make_local_roles
 from callboard.launch.program import make_program
 from callboard.launch.run import run as run_experiment
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import read_experiment
 
 STEPS = 1500

@@ -12,9 +12,9 @@ import threading
 import pytest
 
 from callboard.data import CallboardError
-from callboard.launch import run_lock as module
-from callboard.launch.run_lock import Holder, run_lease, run_lock
-from callboard.launch.storage import Storage
+from callboard.launch.run_directory import run_lock as module
+from callboard.launch.run_directory.remote_storage import Storage
+from callboard.launch.run_directory.run_lock import Holder, run_lease, run_lock
 
 REFUSAL = f"a run is going on in .*, by process {os.getpid()} on {re.escape(socket.gethostname())}"
 

@@ -6,9 +6,9 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.launchers.outcome import Outcome
-from callboard.launch.run_directory import RunDirectory
-from callboard.launch.run_summary import SummaryMonitor, describe_end
+from callboard.launch.launchers.run_outcome import Outcome
+from callboard.launch.launchers.run_summary import SummaryMonitor, describe_end
+from callboard.launch.run_directory.layout import RunDirectory
 
 
 class Screen:

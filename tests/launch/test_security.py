@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from callboard.data import CallboardError
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 from callboard.named_objects import refuse_standard_library
 
 RUN = "agent: {name: impala}\nenv: 'subprocess:getoutput'\nenv_options: {cmd: 'touch executed'}\n"
@@ -51,7 +51,7 @@ class RunsNothing:
 @pytest.mark.parametrize("option", [[], ["--private-network"]])
 def test_files_in_the_working_directory_do_not_take_the_place_of_libraries(option, tmp_path):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "callboard").write_text("from callboard.launch.command import run_command\nrun_command()\n")
+    (tmp_path / "bin" / "callboard").write_text("from callboard.launch.cli.command import run_command\nrun_command()\n")
     here = tmp_path / "downloaded"
     here.mkdir()
     for name in ("yaml", "json", "numpy", "rich", "gymnasium", "tensorflow", "callboard", "multiprocessing", "runpy"):

@@ -9,11 +9,12 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.environments import environment_seeds
-from callboard.launch import actor, central_actor
-from callboard.launch.checkpoints import Checkpoints
 from callboard.launch.experiment import Experiment
+from callboard.launch.nodes import actor
+from callboard.launch.nodes import remote_actor as central_actor
 from callboard.launch.run import run
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.checkpoints import Checkpoints
+from callboard.launch.run_directory.layout import RunDirectory
 
 
 class Silent:
@@ -40,7 +41,7 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
 
     make_environments, make_policy_seed = actor.make, central_actor.policy_seed
     monkeypatch.setattr(actor, "make", make)
-    for module in ("callboard.agents.acting", "callboard.launch.central_actor"):
+    for module in ("callboard.agents.acting", "callboard.launch.nodes.remote_actor"):
         monkeypatch.setattr(f"{module}.policy_seed", policy_seed)
 
     def play(name, max_steps, resume=False):

@@ -14,13 +14,13 @@ import yaml
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.data import CallboardError
-from callboard.launch.cluster import Cluster
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.hosts import HostsOptions
-from callboard.launch.launchers.ray_options import RayOptions
+from callboard.launch.launchers.hosts.cluster_file import Cluster
+from callboard.launch.launchers.hosts.launcher import HostsOptions
+from callboard.launch.launchers.ray.options import RayOptions
 from callboard.launch.run import run
-from callboard.launch.run_directory import RunDirectory
-from callboard.launch.run_lock import run_lock
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.run_lock import run_lock
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
 from callboard.launch.start_checks import check_launcher_can, find_run_directory
 
@@ -279,7 +279,7 @@ def test_a_mistake_is_found_without_tensorflow(tmp_path):
     ]
     code = (
         "import sys, json\n"
-        "from callboard.launch.command import main\n"
+        "from callboard.launch.cli.command import main\n"
         "for arguments in json.loads(sys.argv[1]):\n"
         "    assert main(arguments) == 2, arguments\n"
         "assert main(['train', 'impala', '--help']) == main(['--help']) == main(['list', 'recipes']) == 0\n"

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from callboard.launch.step_budget import LeaseRequest, StepBudget, StepLease
+from callboard.launch.nodes.step_budget import LeaseRequest, StepBudget, StepLease
 
 BATCH = 16
 

@@ -6,9 +6,9 @@ import pathlib
 import pytest
 
 from callboard.data import CallboardError
-from callboard.launch.checkpoints import Checkpoints
-from callboard.launch.run_directory import RunDirectory
-from callboard.launch.storage import Mirror, Storage, fetch_run, is_url, local_copy
+from callboard.launch.run_directory.checkpoints import Checkpoints
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.remote_storage import Mirror, Storage, fetch_run, is_url, local_copy
 from callboard.manifest import write_manifest
 
 
@@ -171,7 +171,7 @@ def test_a_run_that_is_not_there_is_an_empty_copy(tmp_path, storage):
 
 
 def test_storage_that_fails_is_tried_again(tmp_path, bucket, storage, monkeypatch):
-    monkeypatch.setattr("callboard.launch.storage._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("callboard.launch.run_directory.remote_storage._RETRY_SECONDS", 0.0)
     directory = directory_of(tmp_path, "learner/0")
     write_checkpoint(directory, 100)
     bucket.mkdir(parents=True)

@@ -8,8 +8,8 @@ import pytest
 
 from callboard.data import CallboardError
 from callboard.launch.launchers.supervisor import Event, Exit, Supervised, Supervisor
-from callboard.launch.progress import Heartbeat
-from callboard.launch.role import NodePolicy
+from callboard.launch.nodes.node import NodePolicy
+from callboard.launch.nodes.progress import Heartbeat
 
 KILLED = Exit(clean=False, description="killed by SIGKILL")
 ENDED = Exit(clean=True, description="ended")

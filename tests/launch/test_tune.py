@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from callboard.agents.weights import pack_weights
-from callboard.launch.command import main
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.cli.command import main
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
 from callboard.launch.tuning.records import TuneDirectory, best_trial
 
@@ -274,11 +274,11 @@ def test_trials_that_fail_are_told_with_their_last_line(search):
 )
 def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, tmp_path):
     pytest.importorskip("ray")
-    from callboard.launch.checkpoints import Checkpoints
     from callboard.launch.experiment import Run
     from callboard.launch.launchers.inline import make_local_roles
     from callboard.launch.program import make_program
     from callboard.launch.run import run
+    from callboard.launch.run_directory.checkpoints import Checkpoints
     from callboard.launch.tuning.trial import adopt_checkpoint
 
     def experiment(name, rate):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from callboard.data import CallboardError
-from callboard.launch.command import main
+from callboard.launch.cli.command import main
 from callboard.launch.tuning.records import TuneDirectory
 
 

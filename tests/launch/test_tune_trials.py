@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
-from callboard.agents.learning import make_optimizer
+from callboard.agents.gradient_learner import make_optimizer
 from callboard.data import CallboardError
-from callboard.launch.run_directory import RunDirectory
+from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial, trials_table
 from callboard.launch.tuning.tune import Tuning
 from callboard.manifest import write_manifest

@@ -2,8 +2,8 @@
 
 import time
 
-from callboard.launch.progress import Progress
-from callboard.launch.written_bytes import bytes_in, marked_while_files_grow
+from callboard.launch.nodes.progress import Progress
+from callboard.launch.run_directory.written_bytes import bytes_in, marked_while_files_grow
 
 
 def test_progress_is_marked_while_files_grow_and_only_then(tmp_path):

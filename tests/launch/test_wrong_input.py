@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from wrong_inputs import cases, make_files
 
-import callboard.launch.command
-import callboard.launch.launchers.hosts
+import callboard.launch.cli.command
+import callboard.launch.launchers.hosts.launcher
 import callboard.launch.launchers.inline
 import callboard.launch.launchers.processes
 import callboard.launch.launchers.threads
-from callboard.launch.launchers.outcome import Outcome
+from callboard.launch.launchers.run_outcome import Outcome
 
 JARGON = re.compile(
     r"Traceback|Union|Subtypes|<class|NoneType|object at 0x|Expected a|argument --|\[Errno|invalid literal"
@@ -36,9 +36,9 @@ def started(monkeypatch):
 
         return run
 
-    for name in ("hosts", "inline", "processes", "threads"):
+    for name in ("hosts.launcher", "inline", "processes", "threads"):
         monkeypatch.setattr(f"callboard.launch.launchers.{name}.run", stand_in(name))
-    monkeypatch.setattr("callboard.launch.command.start_forkserver", lambda: names.append("forkserver"))
+    monkeypatch.setattr("callboard.launch.cli.command.start_forkserver", lambda: names.append("forkserver"))
     return names
 
 
@@ -48,7 +48,7 @@ def check(case, started, directory, capsys):
     before = sorted(directory.rglob("*"))
     begin = time.monotonic()
     os.chdir(directory)
-    code = callboard.launch.command.main(case.arguments)
+    code = callboard.launch.cli.command.main(case.arguments)
     text = capsys.readouterr()
     assert time.monotonic() - begin < SECONDS, case
     if code == 0 and not case.is_wrong:

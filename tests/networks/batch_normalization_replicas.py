@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.learning import GradientLearner
-from callboard.networks.defaults import policy_value_network
+from callboard.agents.gradient_learner import GradientLearner
+from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import BatchNormalization
 from callboard.specs import EnvironmentSpec

@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from callboard.agents.losses.prioritisation import importance_weights
+from callboard.agents.losses.prioritization import importance_weights
 from callboard.agents.losses.replicas import global_index, largest_over_replicas
-from callboard.networks.noise import standard_normal
+from callboard.networks.stateless_random import standard_normal
 from callboard.networks.target_update import copy_weights, copy_weights_every, move_weights
 
 SHAPES = ((3, 2), (4,), ())

@@ -11,7 +11,7 @@ from callboard.networks.actor_critic import actor_critic_networks
 from callboard.networks.distributions import SquashedGaussian
 from callboard.networks.heads import SquashedGaussianHead
 from callboard.networks.network import Inputs
-from callboard.networks.noise import standard_normal
+from callboard.networks.stateless_random import standard_normal
 from callboard.specs import EnvironmentSpec
 
 ACTION = specs.BoundedArray((2, 3), np.float32, -2.0, 6.0)

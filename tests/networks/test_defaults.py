@@ -9,7 +9,7 @@ import tree
 from dm_env import specs
 
 from callboard.data import CallboardError
-from callboard.networks.defaults import check_torso, make_torso, policy_value_network
+from callboard.networks.factory import check_torso, make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import ImpalaResNet
 from callboard.networks.torsos import MLPTorso, NatureTorso

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.networks.features import feature_size, flat_features, scale_by_bounds
+from callboard.networks.flatten import feature_size, flat_features, scale_by_bounds
 from callboard.specs import MultiDiscreteArray
 
 INT32, INT64 = np.iinfo(np.int32), np.iinfo(np.int64)

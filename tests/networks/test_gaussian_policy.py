@@ -7,8 +7,8 @@ from dm_env import specs
 
 from callboard.data import CallboardError
 from callboard.networks.action_bounds import ActionBounds
-from callboard.networks.defaults import gaussian_value_network, policy_value_network
 from callboard.networks.distributions import DiagonalGaussian
+from callboard.networks.factory import gaussian_value_network, policy_value_network
 from callboard.networks.heads import GaussianValueHead
 from callboard.networks.network import Inputs
 from callboard.specs import EnvironmentSpec

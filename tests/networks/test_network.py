@@ -9,7 +9,7 @@ import tree
 from dm_env import specs
 
 from callboard.data import CallboardError
-from callboard.networks.defaults import policy_value_network
+from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.recurrent import LSTMCore
 from callboard.specs import EnvironmentSpec, add_leading

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.networks.noise import standard_normal, uniform
+from callboard.networks.stateless_random import standard_normal, uniform
 
 SEED = (3, -7)
 DRAWS = [uniform, standard_normal]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.networks.defaults import make_torso, policy_value_network
+from callboard.networks.factory import make_torso, policy_value_network
 from callboard.networks.normalization import RunningNormalizer
 from callboard.specs import EnvironmentSpec
 

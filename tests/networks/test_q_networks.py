@@ -8,7 +8,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.data import CallboardError
-from callboard.networks.defaults import q_network
+from callboard.networks.factory import q_network
 from callboard.networks.heads import DuellingQHead, QHead
 from callboard.networks.network import Inputs
 from callboard.specs import EnvironmentSpec

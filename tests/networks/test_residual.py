@@ -9,11 +9,11 @@ from dm_env import specs
 
 from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.data import CallboardError, EnvironmentOutput
-from callboard.launch.checkpoints import load_policy
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
-from callboard.launch.run_directory import RunDirectory
-from callboard.networks.defaults import make_torso, policy_value_network
+from callboard.launch.run_directory.checkpoints import load_policy
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.networks.factory import make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import BatchNormalization, ResNet, resnet_classifier
 from callboard.specs import EnvironmentSpec

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.networks.defaults import q_network
+from callboard.networks.factory import q_network
 from callboard.networks.target_update import copy_weights, copy_weights_every, move_weights
 from callboard.specs import EnvironmentSpec
 

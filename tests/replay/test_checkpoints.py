@@ -24,7 +24,7 @@ from callboard.replay import (
     start_server,
     window_signature,
 )
-from callboard.replay.drawing import shard_dataset
+from callboard.replay.sampling import shard_dataset
 
 ENVS, BATCH = 4, 8
 LAYOUT = tick_streams.layout(ENVS)

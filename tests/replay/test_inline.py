@@ -6,7 +6,7 @@ import tensorflow as tf
 from reading import read_batches
 
 from callboard.data import Sample
-from callboard.replay.inline import map_inline
+from callboard.replay.single_threaded_map import map_inline
 
 
 def test_gives_what_map_gives_also_nests_and_what_came_from_outside():

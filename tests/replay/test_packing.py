@@ -7,7 +7,7 @@ import tick_streams
 import tree
 
 from callboard.replay.packing import Packing
-from callboard.replay.recent import RecentRecords
+from callboard.replay.recent_records import RecentRecords
 
 NEST = {
     "flag": tf.TensorSpec((), tf.bool),

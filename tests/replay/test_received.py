@@ -13,7 +13,7 @@ import tree
 from reading import read_batches
 
 from callboard.replay import BatchReader, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
-from callboard.replay.received import identity
+from callboard.replay.duplicate_filter import identity
 
 ENVS, LENGTH = 4, 2
 LAYOUT = tick_streams.layout(ENVS)

@@ -11,10 +11,10 @@ import tick_streams
 import tree
 from reading import read_batches
 
-from callboard.agents.losses.prioritisation import importance_weights
+from callboard.agents.losses.prioritization import importance_weights
 from callboard.data import ItemInfo, Priorities
 from callboard.replay import PriorityUpdater, WindowWriter, drawn_dataset, read_windows, window_signature
-from callboard.replay.shards import ShardedDraws, split_batch
+from callboard.replay.sharded_sampling import ShardedDraws, split_batch
 
 ALPHA = 0.6
 
@@ -155,7 +155,7 @@ class ScriptedReader:
         keys = np.arange(self.number, self.number + 3, dtype=np.uint64)
         self.number += 3
         info = ItemInfo(keys, np.full(3, self.shard), np.full(3, 0.5), np.full(3, 10))
-        from callboard.replay.drawing import Drawn
+        from callboard.replay.sampling import Drawn
 
         return Drawn(keys, info, np.full(3, self.mass))
 

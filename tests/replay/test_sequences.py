@@ -23,7 +23,7 @@ from callboard.replay import (
     queue_table,
     sequence_signature,
 )
-from callboard.replay import reader as batch_readers
+from callboard.replay import batch_reader as batch_readers
 
 ENVS, LENGTH = 4, 8
 

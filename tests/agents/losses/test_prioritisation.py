@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from episodes import is_experience, random_ticks
 
-from callboard.agents.losses.prioritisation import importance_weights, mixed_priority
+from callboard.agents.losses.prioritization import importance_weights, mixed_priority
 from callboard.agents.losses.transitions import counts
 
 STEPS, BATCH = 8, 30

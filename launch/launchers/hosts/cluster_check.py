@@ -1,0 +1,194 @@
+"""`callboard cluster check`: who can reach whom, before a run is started.
+
+Each host listens at one of its ports and calls those of the others.  Who is called answers with what it has found out
+itself, so that after a moment every host knows of all of them.  The answers are JSON: nothing that comes is run.
+"""
+
+import itertools
+import json
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from ....data import CallboardError
+from ...command_parser import CommandParser
+from ...ports import listen_on_all
+from .cluster_file import Cluster, read_cluster
+
+_DIAL_SECONDS = 2.0
+_POLL_SECONDS = 0.5
+_MAX_BYTES = 1_000_000
+_REACHED = "yes"
+_UNKNOWN = "?"
+
+
+def cluster_command(arguments: list[str]) -> int:
+    """Runs `callboard cluster ...`; gives 0 where every host reaches every other."""
+    parser = CommandParser("callboard cluster", description="Looks at the hosts of a cluster file.")
+    parser.add_argument("what", choices=("check",), help="who can reach whom; start it on all hosts")
+    parser.add_argument("file", type=pathlib.Path, help="the cluster file")
+    parser.add_argument("--host", required=True, help="the name of this host in it")
+    parser.add_argument("--seconds", type=float, default=30.0, help="to wait for the others (30)")
+    parser.add_argument("--allow-public", action="store_true", help="take hosts with public addresses")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    known = parser.parse_args(arguments)
+    cluster = read_cluster(known.file)
+    cluster.check_host(known.host)
+    if not known.allow_public:
+        cluster.check_addresses()
+    views = check_reach(cluster, known.host, known.seconds)
+    problems = describe_problems(cluster, known.host, views)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if known.json:
+        console.print(json.dumps({"reach": views, "problems": problems}))
+    else:
+        console.print(_table(cluster, views))
+        for problem in problems:
+            console.print(problem)
+    return 1 if problems else 0
+
+
+def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[str, str]]:
+    """What every host that answers says of every other: `yes`, or why it cannot be reached.
+
+    Args:
+      cluster: the hosts.
+      host: the name of this one.
+      seconds: to wait at most until all hosts reach each other.
+    """
+    view = {other: _UNKNOWN for other in cluster.hosts if other != host}
+    views = {host: view}
+    with _Listener(cluster, host, view):
+        deadline = time.monotonic() + seconds
+        while True:
+            dials = [threading.Thread(target=_dial, args=(cluster, host, other, views)) for other in view]
+            for dial in dials:
+                dial.start()
+            for dial in dials:
+                dial.join()
+            all_reached = all(found == _REACHED for _, _, found in _findings(cluster, views))
+            if all_reached or time.monotonic() >= deadline:
+                # The others still want to hear what was found last.
+                time.sleep(2 * _POLL_SECONDS)
+                return views
+            time.sleep(_POLL_SECONDS)
+
+
+def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """One line for every host that cannot be reached, or that has not told; none if all reach all others."""
+    problems = [
+        f"{one} has not told whether it reaches {other}"
+        if found == _UNKNOWN
+        else f"{one} cannot reach {other} at {cluster.hosts[other]}:{_port(cluster, other)}: {found}"
+        for one, other, found in _findings(cluster, views)
+        # Whoever cannot be called has told nothing: that it cannot be called says enough.
+        if found != _REACHED and (one in views or views[host][one] == _REACHED)
+    ]
+    if not _is_local(cluster.hosts[host]):
+        problems.append(f"{cluster.hosts[host]} is not an address of this machine, which calls itself {host}")
+    return problems
+
+
+class _Listener:
+    """Answers whoever connects with this host's view."""
+
+    def __init__(self, cluster: Cluster, host: str, view: Mapping[str, str]):
+        self._host = host
+        self._view = view
+        port = _port(cluster, host)
+        try:
+            self._socket = listen_on_all(port)
+        except OSError as error:
+            raise CallboardError(
+                f"the port {port} of host {host} cannot be bound ({error.strerror}): end the run or the program that "
+                "listens there, then check again"
+            ) from error
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._serve, name="listener", daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(_DIAL_SECONDS)
+                try:
+                    connection.sendall(json.dumps({"callboard": self._host, "reach": self._view}).encode())
+                except OSError:
+                    continue
+
+
+def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, str]]) -> None:
+    """Calls another host once, and notes what came of it."""
+    try:
+        address = (cluster.hosts[other], _port(cluster, other))
+        with socket.create_connection(address, timeout=_DIAL_SECONDS) as connection:
+            answer = json.loads(_read_all(connection))
+        if answer["callboard"] != other:
+            found = f"there it is {answer['callboard']} that answers"
+        else:
+            found = _REACHED
+            views[other] = {str(name): str(value) for name, value in answer["reach"].items()}
+    except ConnectionRefusedError:
+        found = "the host is up, but the check does not run there"
+    except TimeoutError:
+        found = "no answer; is the host up, and the port open in its firewall?"
+    except OSError as error:
+        found = (error.strerror or str(error)).lower()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        found = "another program answers at that port"
+    # Who has been reached once, and has ended its check since, can be reached all the same.
+    if views[host][other] != _REACHED:
+        views[host][other] = found
+
+
+def _findings(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """What is known of every host and every other; `?` of what a host has not told."""
+    pairs = itertools.permutations(cluster.hosts, 2)
+    return [(one, other, views.get(one, {}).get(other, _UNKNOWN)) for one, other in pairs]
+
+
+def _read_all(connection: socket.socket) -> bytes:
+    received = b""
+    while len(received) < _MAX_BYTES:
+        part = connection.recv(65536)
+        if not part:
+            break
+        received += part
+    return received
+
+
+def _port(cluster: Cluster, host: str) -> int:
+    # One port to each host, since names may stand for one machine.
+    return cluster.ports[list(cluster.hosts).index(host) % len(cluster.ports)]
+
+
+def _is_local(address: str) -> bool:
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(target)
+    except OSError:
+        return False
+    return True
+
+
+def _table(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> Table:
+    table = Table("from \\ to", *cluster.hosts, box=None, padding=(0, 2))
+    for one in cluster.hosts:
+        row = views.get(one, {})
+        cells = ["-" if one == other else row.get(other, _UNKNOWN) for other in cluster.hosts]
+        table.add_row(one, *(cell if cell in ("-", _REACHED, _UNKNOWN) else "no" for cell in cells))
+    return table

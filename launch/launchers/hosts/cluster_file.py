@@ -1,0 +1,257 @@
+"""The cluster file: which hosts there are, and which of them runs what.
+
+    hosts:                              # names, and the addresses at which the hosts reach each other
+      gpu-0: 10.0.0.1
+      cpu-0: 10.0.0.2
+      cpu-1: 10.0.0.3
+    ports: 20000-20099                  # free on every host, and open between them
+    learner: [gpu-0]
+    replay: [gpu-0]
+    actor: {cpu-0: 16, cpu-1: 16}
+    evaluator: [gpu-0]                  # leave it out for none
+    inference: [gpu-0]                  # with --inference central
+    patience: 600                       # seconds that hosts wait for the first learner's host
+
+The coordinator runs beside the first learner, with whom it shares the checkpoint.  Every host derives the same
+addresses from the file, so that no service has to hand them out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+import os
+import pathlib
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....data import CallboardError
+from ...experiment import Experiment
+from ...setting_types import shown
+from ...yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    # A cluster file is read and refused before TensorFlow is imported.
+    import launchpad as lp
+
+_PLACED = ("learner", "replay", "actor", "evaluator", "inference")
+_KEYS = ("hosts", "ports", *_PLACED, "coordinator", "patience")
+_COUNTS = {"learner": "learners", "replay": "replay_shards", "actor": "actors"}
+_PATIENCE_SECONDS = 600.0
+_MOST_NODES = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """What a cluster file says.
+
+    Attributes:
+      path: the file.
+      hosts: the address of every host, by name.
+      ports: of every host.
+      placement: the hosts of the nodes of each label, in the order of the nodes.
+      patience: seconds that a host waits for the first one: at the start, and when it does not answer any more.
+    """
+
+    path: pathlib.Path
+    hosts: Mapping[str, str]
+    ports: range
+    placement: Mapping[str, Sequence[str]]
+    patience: float = _PATIENCE_SECONDS
+
+    @property
+    def first(self) -> str:
+        """The host of the coordinator and of the first learner."""
+        return self.placement["learner"][0]
+
+    @property
+    def used_hosts(self) -> list[str]:
+        """The hosts that run something."""
+        return list(dict.fromkeys(host for hosts in self.placement.values() for host in hosts))
+
+    @property
+    def meeting_address(self) -> str:
+        """Where the hosts meet: at the first port of the first host."""
+        return _joined(self.hosts[self.first], self.ports.start)
+
+    def host_of(self, node: str) -> str:
+        """The host of a node such as `actor/0`."""
+        label, _, number = node.partition("/")
+        return self.first if label == "coordinator" else self.placement[label][int(number)]
+
+    def check_host(self, host: str) -> None:
+        """Refuses a host that the file does not name."""
+        if host not in self.hosts:
+            raise CallboardError(f"{self.path} names no host {host!r}: it has {', '.join(self.hosts)}")
+
+    def check_addresses(self) -> None:
+        """Refuses hosts that everybody can reach: their ports run what they are sent."""
+        for name, address in self.hosts.items():
+            for found in _resolved(address):
+                if ipaddress.ip_address(found).is_global:
+                    where = address if address == found else f"{address}, which is {found}"
+                    raise CallboardError(
+                        f"the host {name} has a public address ({where}), and whoever reaches its ports can run code "
+                        "there: use addresses of a private network, or tell --allow-public if a firewall guards them"
+                    )
+
+    def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
+        """The experiment with as many nodes as the file places.
+
+        Args:
+          experiment: to fit.
+          given: fields whose numbers the user has chosen for this run, which must agree with the file.
+        """
+        numbers: dict[str, Any] = {field: len(self.placement[label]) for label, field in _COUNTS.items()}
+        numbers["evaluator"] = bool(self.placement["evaluator"])
+        placed = len(self.placement.get("inference", ()))
+        if bool(placed) != (experiment.inference == "central"):
+            raise CallboardError(
+                f"inference is {experiment.inference}, and {self.path} places {placed} inference node(s): "
+                + ("leave inference out of it" if placed else "name hosts for inference in it")
+                + f", or set inference to {'central' if placed else 'local'}"
+            )
+        numbers["inference_nodes"] = max(1, placed)
+        for field in given:
+            if field in numbers and getattr(experiment, field) != numbers[field]:
+                raise CallboardError(
+                    f"{field} is {getattr(experiment, field)}, and {self.path} places {numbers[field]}: "
+                    f"leave it out, since the file decides"
+                )
+        return dataclasses.replace(experiment, **numbers)
+
+    def addresses(self, program: lp.Program) -> dict[str, list[str]]:
+        """The `host:port` of each node's addresses in order, by the name of the node.
+
+        Raises:
+          CallboardError: a host has not enough ports.
+        """
+        from ...program import nodes_of
+        from ..addresses import addresses_of
+
+        # Hosts with one address, on one machine, share its ports.
+        used = {address: 0 for address in self.hosts.values()}
+        used[self.hosts[self.first]] = 1
+        result = {}
+        for _, node in nodes_of(program):
+            address = self.hosts[self.host_of(node.name)]
+            count = len(addresses_of(node))
+            begin = used[address]
+            used[address] += count
+            result[node.name] = [_joined(address, self.ports.start + number) for number in range(begin, begin + count)]
+        for name, address in self.hosts.items():
+            if used[address] > len(self.ports):
+                raise CallboardError(
+                    f"the nodes at host {name} need {used[address]} ports, and {self.path} gives them "
+                    f"{len(self.ports)}: set ports to {self.ports.start}-{self.ports.start + used[address] - 1} or more"
+                )
+        return result
+
+    def settings(self) -> dict[str, str]:
+        """What all hosts must agree on, by name."""
+        return {
+            **{f"the address of {name}": address for name, address in self.hosts.items()},
+            "ports": f"{self.ports.start}-{self.ports.stop - 1}",
+            **{f"the placement of {label}": ", ".join(hosts) for label, hosts in self.placement.items()},
+        }
+
+
+def read_cluster(path: pathlib.Path) -> Cluster:
+    """Reads a cluster file.
+
+    Raises:
+      CallboardError: what is wrong with it, and what would be right.
+    """
+    if "\0" in str(path) or not os.path.lexists(path):
+        raise CallboardError(f"there is no cluster file {str(path)!r}")
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise CallboardError(f"{path} must hold hosts, ports, learner, replay and actor")
+    for key in content:
+        if key not in _KEYS:
+            raise CallboardError(f"{path}: unknown key {key!r}: there are {', '.join(_KEYS)}")
+    for key in ("hosts", "ports", "learner", "replay", "actor"):
+        if not content.get(key):
+            raise CallboardError(f"{path}: {key} is missing")
+    hosts = content["hosts"]
+    if not isinstance(hosts, dict) or not all(isinstance(address, str) for address in hosts.values()):
+        raise CallboardError(f"{path}: hosts must be names with addresses, such as `gpu-0: 10.0.0.1`")
+    for name, address in hosts.items():
+        if not name or not _is_address(address):
+            raise CallboardError(
+                f"{path}: the address of host {name!r} must be an IP address or the name of a machine, not {address!r}"
+            )
+    placement = {label: _placed(path, label, content.get(label), hosts) for label in _PLACED}
+    if len(placement["evaluator"]) > 1:
+        raise CallboardError(f"{path}: there is one evaluator at most, not {len(placement['evaluator'])}")
+    coordinator = _placed(path, "coordinator", content.get("coordinator"), hosts)
+    if coordinator not in ([], placement["learner"][:1]):
+        raise CallboardError(
+            f"{path}: the coordinator runs beside the first learner, on {placement['learner'][0]}: leave it out"
+        )
+    patience = content.get("patience", _PATIENCE_SECONDS)
+    if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 < patience < math.inf:
+        raise CallboardError(f"{path}: patience must be seconds, not {patience!r}")
+    return Cluster(path, hosts, _ports(path, content["ports"]), placement, float(patience))
+
+
+def _ports(path: pathlib.Path, setting: Any) -> range:
+    found = re.fullmatch(r"\s*([0-9]{1,5})\s*-\s*([0-9]{1,5})\s*", str(setting))
+    if isinstance(setting, list) and len(setting) == 2:
+        found = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", f"{setting[0]}-{setting[1]}")
+    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1024 <= first <= last <= 65535:
+        raise CallboardError(f"{path}: ports must be a range between 1024 and 65535, such as 20000-20099")
+    return range(first, last + 1)
+
+
+def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, str]) -> list[str]:
+    """The hosts of a label's nodes, from a host, a list of hosts, or numbers of nodes by host."""
+    if setting is None:
+        return []
+    if isinstance(setting, str):
+        setting = [setting]
+    if isinstance(setting, list):
+        placed = [str(host) for host in setting]
+    elif isinstance(setting, dict):
+        for host, count in setting.items():
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_NODES:
+                raise CallboardError(
+                    f"{path}: {label} at {host} must be a number of nodes up to {_MOST_NODES:,}, not {shown(count)}"
+                )
+        placed = [str(host) for host, count in setting.items() for _ in range(count)]
+        if not placed:
+            raise CallboardError(f"{path}: {label} is placed nowhere")
+    else:
+        raise CallboardError(f"{path}: {label} must be hosts, such as [{next(iter(hosts))}], or numbers by host")
+    for host in placed:
+        if host not in hosts:
+            raise CallboardError(f"{path}: {label} is placed on {host!r}, which is not among hosts: {', '.join(hosts)}")
+    return placed
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text may be an IP address, or a name: the last part of a name is not all digits (RFC 3696)."""
+    try:
+        ipaddress.ip_address(text)
+        return True
+    except ValueError:
+        parts = text.removesuffix(".").split(".")
+        named = all(re.fullmatch(r"[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?", part) for part in parts)
+        return named and len(text) <= 253 and not parts[-1].isdigit()
+
+
+def _joined(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _resolved(address: str) -> list[str]:
+    """The IP addresses behind a name; none where it is not known yet."""
+    try:
+        found = socket.getaddrinfo(address, None, proto=socket.IPPROTO_TCP)
+    except OSError:
+        return []
+    return sorted({str(info[4][0]).partition("%")[0] for info in found})

@@ -1,0 +1,89 @@
+"""The life of a node in a process of its own."""
+
+import os
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from ..nodes.node import NodeContext, RoleNode
+from ..nodes.progress import HeartbeatSender
+from ..stop_signals import pass_on_signals
+from .process_setup import exit_by, prepare_process
+from .supervisor import Exit
+
+
+class ChildSettings(NamedTuple):
+    """What a child is started with."""
+
+    node: RoleNode
+    identity: str
+    port: int
+    log: str
+    """Path of its log file."""
+    temporary: str
+    """Directory for temporary files."""
+
+
+def run_child(pickled: bytes, pipe: Connection) -> None:
+    """Runs a node; what it has to say goes through `pipe`, what it prints into its log.
+
+    Ends the process in every case: a thread that is blocked in C++ would keep it alive for ever.
+    """
+    code = 1
+    tell = _Teller(pipe)
+    # Where all processes are signaled, the launcher alone decides what it means; where it was not, it is told.
+    pass_on_signals(lambda number: tell("signal", number))
+    try:
+        settings: ChildSettings = cloudpickle.loads(pickled)
+        prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
+        _run_node(settings, pipe, tell)
+        # Where the forkserver has died, no other process knows.
+        tell("exit", Exit(clean=True, description="ended"))
+        code = 0
+    except BaseException as error:
+        tell("exit", exit_by(error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> None:
+    stop = threading.Event()
+    context = NodeContext(
+        name=settings.node.name,
+        identity=settings.identity,
+        stop=stop,
+        tell=tell,
+        port=settings.port,
+    )
+    HeartbeatSender(context.progress, context.tell)
+    threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
+    settings.node.run_role(context)
+
+
+def _listen(pipe: Connection, stop: threading.Event) -> None:
+    """Waits for the launcher's word; without a launcher no node lives on."""
+    try:
+        while True:
+            if pipe.recv() == "stop":
+                stop.set()
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+class _Teller:
+    """Sends messages to the launcher, from any thread."""
+
+    def __init__(self, pipe: Connection):
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def __call__(self, kind: str, content: Any) -> None:
+        try:
+            with self._lock:
+                self._pipe.send((kind, content))
+        except OSError:
+            pass  # The launcher is gone, and this process will be in a moment.

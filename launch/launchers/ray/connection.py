@@ -1,0 +1,142 @@
+"""Joining a Ray cluster, or starting one on this machine for as long as it is needed."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import tensorflow as tf  # noqa: F401  Before Ray begins.
+
+from ....data import CallboardError
+from ...temporary_files import removed_afterwards
+from .options import check_address
+
+try:
+    import ray
+    from ray._private import services
+except ImportError as error:
+    raise CallboardError("Ray is not installed: install callboard[ray]") from error
+
+_STARTS = 3
+_DIAL_SECONDS = 10.0
+_OBJECT_STORE_BYTES = 100 * 2**20
+_END_SECONDS = 30.0
+_RAY_PROCESSES = "^ray::|/ray/"
+
+
+@contextlib.contextmanager
+def connected(address: str | None, processors: int) -> Iterator[bool]:
+    """Joins a cluster, or starts one on this machine with as many processors, whether they are there or not.
+
+    Leaves it as it is where this process belongs to one already.  Gives whether there was one before.
+
+    Args:
+      address: of the cluster, `auto` for one that runs on this machine, or `local` for a new one; None takes
+        RAY_ADDRESS or one that runs on this machine, or else a new one.
+      processors: of a new one.
+
+    Raises:
+      CallboardError: there is no cluster at the address.
+    """
+    if ray.is_initialized():
+        yield True
+        return
+    address = address or os.environ.get("RAY_ADDRESS")
+    check_address(address)
+    try:
+        found = None if address == "local" else services.canonicalize_bootstrap_address(address)
+    except ConnectionError as error:
+        raise CallboardError(
+            "no Ray cluster runs here: start one with `ray start`, or leave --ray-address out"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise CallboardError(
+            f"{address!r} is no address of a Ray cluster: write HOST:PORT, auto or local ({_in_a_line(error)})"
+        ) from error
+    if found is not None:
+        _check_answers(found)
+    with contextlib.ExitStack() as stack:
+        settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
+        if found is None:
+            settings.update(
+                num_cpus=processors,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=stack.enter_context(_ray_files()),
+            )
+        _connect(found, settings)
+        stack.callback(ray.shutdown)
+        yield found is not None
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits for half a minute at most."""
+    deadline = time.monotonic() + _END_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _check_answers(address: str) -> None:
+    """Refuses an address where nothing listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_DIAL_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise CallboardError(
+            f"no Ray cluster answers at {address} ({getattr(error, 'strerror', None) or error}): start one there with "
+            "`ray start --head`, or give another --ray-address"
+        ) from error
+
+
+def _connect(address: str | None, settings: dict[str, Any]) -> None:
+    for attempt in range(_STARTS):
+        try:
+            with _own_signals():
+                ray.init(address or "local", **settings)
+            return
+        except Exception as error:  # Ray raises errors of all kinds here, `Exception` itself among them.
+            ray.shutdown()
+            # On a busy machine Ray gives up waiting for its own parts.
+            if address is not None or attempt == _STARTS - 1:
+                wish = f"join the Ray cluster at {address}" if address else "start Ray here"
+                raise CallboardError(f"cannot {wish}: {_in_a_line(error)}") from error
+        except BaseException:
+            ray.shutdown()
+            raise
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray ends the process with 15 at SIGTERM, whatever was to be done then: what was there before comes back."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread() and before is not None:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+@contextlib.contextmanager
+def _ray_files() -> Iterator[str]:
+    """A directory for a cluster on this machine, removed once its processes have ended."""
+    # Not among other temporary files: sockets in it may have 107 characters, and most of them are Ray's.
+    path = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    # Where this process is killed, two agents of Ray's would live on and write there.
+    with removed_afterwards(pathlib.Path(path), processes=_RAY_PROCESSES):
+        try:
+            yield path
+        finally:
+            wait_until(lambda: not any(path in " ".join(process.info["cmdline"] or ()) for process in _processes()))
+
+
+def _processes() -> Iterator[psutil.Process]:
+    return psutil.process_iter(["cmdline"])

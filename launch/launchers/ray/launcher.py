@@ -1,0 +1,326 @@
+"""The ray launcher: every node a Ray actor, on whichever machine of a cluster has room for it.
+
+Ray starts the processes, and starts them again elsewhere when they die or their machine does; how often a node may die,
+which nodes begin again together, and in which order they end is decided by the same supervisor as elsewhere.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+import queue
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import launchpad as lp
+import ray
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from ....data import CallboardError
+from ...experiment import Experiment, Run
+from ...nodes.devices import device_count
+from ...nodes.node import RoleNode
+from ...nodes.progress import HEARTBEAT, Heartbeat
+from ...program import nodes_of
+from ...run_directory.run_files import begun
+from ...stop_signals import stop_signals
+from ..addresses import addresses_of
+from ..run_outcome import Monitor, Outcome
+from ..supervisor import Event, Exit, Supervised, Supervisor
+from .connection import connected, wait_until
+from .options import RayOptions
+from .workers import AddressBook, BookedAddress, Life, Node
+
+_CPUS = {"coordinator": 0.0}
+# A bundle of nothing is refused, so nodes without processors of their own take this much memory; in bytes.
+_SOME_MEMORY = 2**20
+_PATIENCE_SECONDS = 10.0
+_POLL_SECONDS = 0.3
+_REMOVE_SECONDS = 120.0
+"""In which every machine starts a process that removes files: a second or two where it is not busy."""
+# A life takes a quarter of a minute to begin: within the minute that is usual, nobody could die too often.
+_RESTART_SECONDS = 600.0
+
+
+class Crew:
+    """The Ray actors of a run's nodes, and the address book that they share.
+
+    Args:
+      program: the graph; its addresses are bound to the book.
+      run: the run.
+      bundles: resources of each node, in the order of the program's nodes.
+      group: the placement group of those bundles.
+    """
+
+    def __init__(self, program: lp.Program, run: Run, bundles: Sequence[Mapping[str, float]], group: Any):
+        self.run = run
+        self.name = f"{run.experiment.env}-{uuid.uuid4().hex[:6]}"
+        self.scratch = f"callboard-{uuid.uuid4().hex}"
+        self._lock = threading.Lock()
+        self._book = AddressBook()
+        self._group = group
+        self._nodes = {node.name: node for _, node in nodes_of(program)}
+        for name, node in self._nodes.items():
+            for index, address in enumerate(addresses_of(node)):
+                address.bind(BookedAddress(self._book, name, index))
+        self.actors = {
+            name: Node.options(  # type: ignore[attr-defined]
+                name=f"{self.name}:{name}",
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                memory=bundle.get("memory"),
+                max_restarts=-1,
+                max_task_retries=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
+            ).remote(sys.path)
+            for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
+        }
+
+    def life(self, node: RoleNode, identity: str) -> bytes:
+        """What the next life of a node is started with."""
+        with self._lock:
+            return cloudpickle.dumps(Life(node, identity, self.run, self._book, self.scratch))
+
+    def moved(self, name: str, addresses: Sequence[str]) -> None:
+        """A node has told where it is: all others are told."""
+        with self._lock:
+            self._book.enter(name, addresses)
+            for actor in self.actors.values():
+                actor.update_addresses.remote(self._book.version, self._book.known)
+
+    def left(self, name: str) -> None:
+        """A node has ended: where learners wait for each other, they shall not wait for its former life."""
+        known = self._book.known.get(name, [])
+        if len(known) > 1:
+            self.moved(name, known[:1])
+
+    def has_room(self) -> bool:
+        """Whether there is a place in the cluster for every node."""
+        return placement_group_table(self._group).get("state") == "CREATED"
+
+    def dismiss(self) -> None:
+        """Ends all actors, and waits until they are gone."""
+        for actor in self.actors.values():
+            ray.kill(actor, no_restart=True)
+        names = {f"{self.name}:{name}" for name in self.actors}
+        wait_until(lambda: names.isdisjoint(ray.util.list_named_actors()))
+        if self.run.directory.url:
+            self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        """Removes what nodes that were killed have left on the machines of the cluster."""
+        # Sent by value: a function of this module would have every machine import TensorFlow for it.
+        remove: Any = ray.remote(num_cpus=0, max_retries=0)(
+            lambda name: shutil.rmtree(os.path.join(tempfile.gettempdir(), name), ignore_errors=True)
+        )
+        machines = [machine["NodeID"] for machine in ray.nodes() if machine["Alive"]]
+        removed = [
+            remove.options(scheduling_strategy=NodeAffinitySchedulingStrategy(machine, soft=False)).remote(self.scratch)
+            for machine in machines
+        ]
+        ray.wait(removed, num_returns=len(removed), timeout=_REMOVE_SECONDS)
+
+
+class RayWorker:
+    """One life of a node in a process of its Ray actor."""
+
+    def __init__(self, node: RoleNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
+        self._node = node
+        self._crew = crew
+        self._actor: Any = crew.actors[node.name]
+        self._events = events
+        self._told_to_stop = threading.Event()
+        self._killed = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._follow, name=f"life of {self._node.name}", daemon=True).start()
+
+    def stop(self) -> None:
+        self._told_to_stop.set()
+        self._actor.stop.remote()
+
+    def kill(self) -> None:
+        self._killed.set()
+        ray.kill(self._actor, no_restart=False)
+
+    def _follow(self) -> None:
+        """Passes on what the node tells, to the end of its life."""
+        try:
+            how = self._live()
+        except Exception as error:  # Where Ray itself fails it raises others than its own.
+            how = self._exit_by(error)
+        self._crew.left(self._node.name)
+        self._tell("exit", how)
+
+    def _live(self) -> Exit:
+        if not self._wait_for_process():
+            return Exit(clean=True, description="ended before it began")
+        identity = uuid.uuid4().hex
+        messages = self._actor.run.remote(identity, self._crew.life(self._node, identity))
+        if self._killed.is_set():
+            # Told since the process was found to be free: that kill may have come before this life.
+            ray.kill(self._actor, no_restart=False)
+        for reference in messages:
+            kind, content = ray.get(reference)
+            if kind == "exit":
+                return content
+            if kind == "addresses":
+                self._crew.moved(self._node.name, content)
+            else:
+                self._tell(kind, content)
+        return Exit(clean=False, description="ended without a word")
+
+    def _wait_for_process(self) -> bool:
+        """Waits for a process in which no life has been; False if none is wanted any more."""
+        begun, told, ended = time.monotonic(), False, set()
+        question = self._actor.past_life.remote()
+        while not (self._told_to_stop.is_set() or self._killed.is_set()):
+            # However long that takes, the node does not hang.
+            self._tell(HEARTBEAT, Heartbeat(0, "waiting for a process in the cluster", "wait"))
+            try:
+                past_life = ray.get(question, timeout=_POLL_SECONDS)
+                if not past_life:
+                    return True
+                if past_life not in ended:
+                    ended.add(past_life)
+                    ray.kill(self._actor, no_restart=False)
+            except GetTimeoutError:
+                if not told and time.monotonic() - begun > _PATIENCE_SECONDS and not self._crew.has_room():
+                    told = True
+                    self._tell("say", "waits for room in the cluster")
+                continue
+            except ActorDiedError:
+                raise
+            except RayActorError:
+                pass  # Its process is being started again.
+            time.sleep(_POLL_SECONDS)
+            question = self._actor.past_life.remote()
+        return False
+
+    def _exit_by(self, error: Exception) -> Exit:
+        if self._told_to_stop.is_set() and not self._node.policy.keeps:
+            # One that has nothing to keep may leave at once.
+            return Exit(clean=True, description="ended")
+        if self._killed.is_set():
+            return Exit(clean=False, description="killed")
+        if isinstance(error, RayActorError) and not isinstance(error, ActorDiedError):
+            return Exit(clean=False, description="its process or its machine has died")
+        return Exit(clean=False, description="its Ray actor has failed", error=str(error), final=True)
+
+    def _tell(self, kind: str, content: Any) -> None:
+        self._events.put(Event(self._node.name, kind, content))
+
+
+def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | None = None) -> Outcome:
+    """Runs the program to its end on a Ray cluster.
+
+    Every node's output goes to a file of its own under `logs/`.
+
+    Raises:
+      CallboardError: there is no such cluster, or it has not enough room.
+    """
+    options = options or RayOptions()
+    outcome = Outcome()
+
+    def leave(signal_number: int) -> None:
+        # Once the run is over there is nothing left but to clear up.
+        if not outcome.ended:
+            outcome.interrupted(signal_number)
+            raise KeyboardInterrupt
+
+    processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, options, has_gpus=False))
+    try:
+        # While the nodes live, the supervisor takes the signals.
+        with stop_signals(leave), connected(options.address, math.ceil(processors)):
+            bundles = bundles_of(program, run.experiment, options, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
+            with _placed(bundles, options, monitor) as group, begun(run):
+                outcome.adopt(_supervise(program, run, monitor, bundles, group))
+    except KeyboardInterrupt:
+        if not outcome.ended:
+            raise
+    return outcome
+
+
+def _supervise(
+    program: lp.Program, run: Run, monitor: Monitor, bundles: Sequence[Mapping[str, float]], group: Any
+) -> Outcome:
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    crew = Crew(program, run, bundles, group)
+    try:
+        nodes = [
+            Supervised(
+                node.name,
+                dataclasses.replace(node.policy, restart_window=_RESTART_SECONDS),
+                functools.partial(RayWorker, node, crew, events),
+            )
+            for _, node in nodes_of(program)
+        ]
+        return Supervisor(nodes, events, monitor).run()
+    finally:
+        crew.dismiss()
+
+
+def bundles_of(
+    program: lp.Program, experiment: Experiment, options: RayOptions, has_gpus: bool
+) -> list[dict[str, float]]:
+    """What each node takes, in the order of the program's nodes.
+
+    A learner with one device takes a GPU where the cluster has any.  Which one is for Ray to say: in the learner's
+    process it is `GPU:0`.  An inference node takes one where the cluster has any.
+    """
+    devices = str(experiment.learner_devices).upper()
+    on_processor = devices.startswith("CPU") or (devices == "1" and not has_gpus)
+    gpus = {
+        "learner": 0.0 if on_processor else float(device_count(experiment.learner_devices)),
+        "inference": float(has_gpus),
+    }
+    bundles = []
+    for label, _ in nodes_of(program):
+        processors = options.cpus.get(label, _CPUS.get(label, 1.0))
+        bundle = {"CPU": processors, "GPU": gpus.get(label, 0.0)}
+        if not any(bundle.values()):
+            bundle = {"memory": float(_SOME_MEMORY)}
+        bundles.append({name: amount for name, amount in bundle.items() if amount})
+    return bundles
+
+
+@contextlib.contextmanager
+def _placed(bundles: Sequence[dict[str, float]], options: RayOptions, monitor: Monitor) -> Iterator[Any]:
+    """A placement group of these bundles, removed afterwards."""
+    group = placement_group(list(bundles), strategy=options.strategy)
+    try:
+        if not group.wait(1):
+            monitor.say(f"waits up to {options.wait} s for room in the cluster")
+            deadline = time.monotonic() + options.wait
+            # Second by second: signals are heard only in between.
+            while not group.wait(1):
+                if time.monotonic() > deadline:
+                    raise CallboardError(_no_room(bundles, options))
+        yield group
+    finally:
+        remove_placement_group(group)
+        wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED")
+
+
+def _no_room(bundles: Sequence[Mapping[str, float]], options: RayOptions) -> str:
+    def of(resources: Mapping[str, float]) -> str:
+        return " and ".join(f"{resources.get(name, 0.0):g} {name}" for name in ("CPU", "GPU"))
+
+    needs = {name: sum(bundle.get(name, 0.0) for bundle in bundles) for name in ("CPU", "GPU")}
+    machines = sum(node["Alive"] for node in ray.nodes())
+    return (
+        f"the Ray cluster has no room for the run: its {len(bundles)} nodes need {of(needs)} (placed by "
+        f"{options.strategy}), and {machines} machine(s) have {of(ray.cluster_resources())}, of which "
+        f"{of(ray.available_resources())} are free: take fewer actors, less for each (--ray-cpus actor=0.5), or add "
+        "machines"
+    )

@@ -1,0 +1,244 @@
+"""A node as a Ray actor: one process to each of its lives."""
+
+import dataclasses
+import logging
+import os
+import pathlib
+import queue
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import cloudpickle
+import ray
+from launchpad.address import AbstractAddressBuilder
+
+from ....data import CallboardError
+from ...experiment import Run
+from ...nodes.node import NodeContext, RoleNode
+from ...nodes.progress import HeartbeatSender, Progress
+from ...ports import RAY_PORTS, ReservedPort, reserve_among
+from ...run_directory.layout import RunDirectory
+from ...run_directory.remote_storage import Mirror, Storage
+from ..addresses import addresses_of
+from ..process_setup import exit_by, prepare_process
+from ..supervisor import Exit
+
+_ADDRESS_SECONDS = 300.0
+_STOP_POLL_SECONDS = 0.2
+# Every one is an object of Ray's.
+_HEARTBEAT_SECONDS = 2.0
+
+
+class NodeStopped(Exception):
+    """Raised where a node waits for an address while it is told to stop."""
+
+
+class AddressBook:
+    """Where all nodes are, as far as this process knows.
+
+    The driver keeps the book, and sends it to every node whenever it changes.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.known: dict[str, list[str]] = {}
+        """The `host:port` of every address of a node, by its name."""
+        self.stop = threading.Event()
+        self._changed = threading.Condition()
+
+    def enter(self, name: str, addresses: Sequence[str]) -> None:
+        """Writes down where a node is."""
+        with self._changed:
+            self.version += 1
+            self.known = {**self.known, name: list(addresses)}
+
+    def update(self, version: int, known: Mapping[str, list[str]]) -> None:
+        """Takes over a book that is newer."""
+        with self._changed:
+            if version > self.version:
+                self.version, self.known = version, dict(known)
+                self._changed.notify_all()
+
+    def find(self, name: str, index: int) -> str:
+        """An address of a node; waits for it where it is not known yet.
+
+        Raises:
+          NodeStopped: `stop` was set meanwhile.
+          TimeoutError: the node has not told it within five minutes.
+        """
+        deadline = time.monotonic() + _ADDRESS_SECONDS
+        with self._changed:
+            while len(self.known.get(name, ())) <= index:
+                if self.stop.is_set():
+                    raise NodeStopped
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{name} has not told its address within {_ADDRESS_SECONDS:.0f} s")
+                self._changed.wait(_STOP_POLL_SECONDS)
+            return self.known[name][index]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"version": self.version, "known": self.known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self.update(**state)
+
+
+class BookedAddress(AbstractAddressBuilder):
+    """A Launchpad address that is looked up whenever it is resolved."""
+
+    def __init__(self, book: AddressBook, name: str, index: int):
+        self._book = book
+        self._name = name
+        self._index = index
+
+    def build(self) -> str:
+        return self._book.find(self._name, self._index)
+
+
+class Life(NamedTuple):
+    """What a node is started with."""
+
+    node: RoleNode
+    identity: str
+    run: Run
+    book: AddressBook
+    scratch: str
+    """Name of the directory, among the temporary files of a machine, for nodes of a run that is kept at a URL."""
+
+
+@ray.remote(concurrency_groups={"control": 4})
+class Node:
+    """The Ray actor of a node.
+
+    Ray starts its process again when it dies; the driver then calls `run` anew.  One process runs one life: TensorFlow
+    keeps too much from one to the next.
+
+    Args:
+      search_path: where the driver looks for modules.
+    """
+
+    def __init__(self, search_path: Sequence[str]):
+        # Ctrl-C reaches this process too where Ray was started from the same terminal; the driver decides.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.path.extend(path for path in search_path if path not in sys.path and os.path.isdir(path))
+        self._lock = threading.Lock()
+        self._book: AddressBook | None = None
+        self._newest_book: tuple[int, dict[str, list[str]]] = (0, {})
+        self._stop = threading.Event()
+        self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._ports: list[ReservedPort] = []
+        self._identity = ""
+        self._progress = Progress()
+
+    @ray.method(concurrency_group="control")
+    def past_life(self) -> str:
+        """The identity of the life that this process has had; empty where it may begin one."""
+        return self._identity
+
+    @ray.method(concurrency_group="control")
+    def stop(self) -> None:
+        """Tells the node to end."""
+        self._stop.set()
+
+    @ray.method(concurrency_group="control")
+    def update_addresses(self, version: int, known: dict[str, list[str]]) -> None:
+        """Brings the driver's address book."""
+        with self._lock:
+            self._newest_book = max(self._newest_book, (version, known), key=lambda book: book[0])
+            if self._book is not None:
+                self._book.update(*self._newest_book)
+
+    @ray.method(num_returns="streaming")
+    def run(self, identity: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
+        """Runs the node; gives what it tells, `(kind, content)`, and at last `("exit", Exit)`."""
+        self._identity = identity
+        HeartbeatSender(self._progress, self._tell, _HEARTBEAT_SECONDS)
+        threading.Thread(target=self._live, args=(pickled,), name="node", daemon=True).start()
+        while True:
+            message = self._messages.get()
+            yield message
+            if message[0] == "exit":
+                return
+
+    def _live(self, pickled: bytes) -> None:
+        try:
+            life: Life = cloudpickle.loads(pickled)
+            with self._lock:
+                self._book = life.book
+                life.book.stop = self._stop
+                life.book.update(*self._newest_book)
+            how = self._run_kept(life) if life.run.directory.url else self._run_shared(life)
+        except BaseException as error:
+            how = exit_by(error)
+        self._messages.put(("exit", how))
+
+    def _run_shared(self, life: Life) -> Exit:
+        """Runs in a directory that all machines see."""
+        directory = life.run.directory
+        if not directory.experiment.exists():
+            raise CallboardError(
+                f"the run directory {directory.path} is not there on {socket.gethostname()}: take one on storage that "
+                "all machines of the cluster share, or a URL such as s3://bucket/run"
+            )
+        return self._run(life, directory, directory.temporary / life.node.name.replace("/", "-"))
+
+    def _run_kept(self, life: Life) -> Exit:
+        """Runs in a directory of this machine, and stores what the node writes there."""
+        name, url = life.node.name, life.run.directory.url
+        path = pathlib.Path(tempfile.gettempdir()) / life.scratch / name.replace("/", "-")
+        # An earlier life may have been killed here.
+        shutil.rmtree(path, ignore_errors=True)
+        directory = RunDirectory(path, url=url)
+        directory.create()
+        mirror = Mirror(Storage(url), name, directory, lambda text: self._tell("say", text))
+        mirror.fetch()
+        mirror.start()
+        life.node.move_to(directory)
+        how = self._run(life, directory, directory.temporary)
+        if mirror.close():
+            shutil.rmtree(path, ignore_errors=True)
+            return how
+        # The only copy: out of the way of later lives, and of the launcher, which removes what is left of the run.
+        kept = path.parent.with_name(f"callboard-kept-{path.name}-{life.identity[:8]}")
+        path.rename(kept)
+        error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
+        self._tell("say", error)
+        return Exit(clean=False, description="could not store what it wrote last", error=error) if how.clean else how
+
+    def _run(self, life: Life, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
+        node = life.node
+        has_gpu = bool(ray.get_runtime_context().get_accelerator_ids().get("GPU"))
+        policy = dataclasses.replace(node.policy, uses_gpu=node.policy.uses_gpu and has_gpu)
+        prepare_process(node.name, policy, str(directory.log(node.name)), str(temporary))
+        logging.info("on Ray node %s, %s", ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address())
+        try:
+            self._ports = [reserve_among(RAY_PORTS) for _ in addresses_of(node)]
+            own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]
+            self._messages.put(("addresses", own))
+            context = NodeContext(
+                name=node.name,
+                identity=life.identity,
+                stop=self._stop,
+                tell=self._tell,
+                port=self._ports[0].port,
+                progress=self._progress,
+            )
+            node.run_role(context)
+        except NodeStopped:
+            pass
+        except BaseException as error:
+            return exit_by(error)
+        return Exit(clean=True, description="ended")
+
+    def _tell(self, kind: str, content: Any) -> None:
+        self._messages.put((kind, content))

@@ -1,0 +1,71 @@
+"""What a user reads at the beginning and at the end of a run: agent, environment, score and run directory."""
+
+import os
+from typing import Any
+
+from ...agents.registry import agent_name
+from ..experiment import Run
+from .run_outcome import Monitor, Outcome
+
+_SCORERS = ("evaluator", "actor")
+"""Where the names of metrics that are scores begin."""
+
+
+class SummaryMonitor:
+    """Passes on what happens in a run, says first what runs, and keeps the scores for the run's `Outcome`.
+
+    Args:
+      run: the run.
+      monitor: is told what happens.
+    """
+
+    def __init__(self, run: Run, monitor: Monitor):
+        self._run = run
+        self._monitor = monitor
+        self._begun = False
+        self._scores: dict[str, float] = {}
+
+    def status(self, status: dict[str, Any]) -> None:
+        if not self._begun:
+            self._begun = True
+            experiment = self._run.experiment
+            self._monitor.say(
+                f"{agent_name(experiment.agent)} on {experiment.env} for {experiment.max_steps:,} environment steps, "
+                f"run directory {run_location(self._run)}"
+            )
+        # A coordinator that was restarted does not know the last evaluation.
+        self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
+        self._monitor.status(status)
+
+    def say(self, text: str) -> None:
+        self._monitor.say(text)
+
+    def complete(self, outcome: Outcome) -> Outcome:
+        """Adds the scores and the run directory."""
+        outcome.score = self._scores.get("evaluator/return")
+        outcome.score_std = self._scores.get("evaluator/return_std")
+        outcome.training_return = self._scores.get("actor/episode_return")
+        outcome.run_directory = run_location(self._run)
+        return outcome
+
+
+def run_location(run: Run) -> str:
+    """The run directory as a user would write it: a URL, or a path, relative to where the user is if it is below."""
+    directory = run.directory
+    if directory.url:
+        return directory.url
+    relative = os.path.relpath(directory.path)
+    return str(directory.path) if relative.startswith(os.pardir) else relative
+
+
+def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
+    """The last line of a run."""
+    parts = [f"The run is over: {outcome.reason}."]
+    if outcome.score is not None:
+        parts.append(
+            f"Score: {outcome.score:.1f} ± {outcome.score_std or 0.0:.1f} over {evaluation_episodes} episodes."
+        )
+    elif outcome.training_return is not None:
+        parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")
+    parts.append(f"Run directory: {outcome.run_directory}")
+    return " ".join(parts)

@@ -1,0 +1,354 @@
+"""The coordinator: it alone owns the live counters, the metrics and the decision to stop."""
+
+import collections
+import functools
+import logging
+import math
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...environments import has_unseen_levels
+from ..experiment import Run
+from ..run_directory.checkpoints import Checkpoints, NotWritten
+from ..run_directory.metrics import MetricsWriter
+from .counters import CounterFile
+from .node import NodeContext, Role
+from .step_budget import LeaseRequest, StepBudget
+
+_ROW_SECONDS = 2.0
+_STATUS_SECONDS = 0.5
+_COUNTERS_SECONDS = 1.0
+_EPISODES = 100
+_REPORT_SECONDS = 0.5
+_REPORTS_A_SECOND = 500
+"""Of all nodes together."""
+_LAST_WEIGHTS_SECONDS = 120.0
+"""That the final evaluation may be late: the learner makes its last step before, which may be a long one."""
+_EVALUATOR_SILENT_SECONDS = 60.0
+"""After which the run ends without the final evaluation."""
+
+
+class Coordinator(Role):
+    """Takes the reports of all nodes, writes metrics, and says when the run is over."""
+
+    served = ("report", "begin_incarnation", "counter_sources", "status")
+
+    def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
+        super().__init__(context)
+        self._experiment = run.experiment
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._checkpoints = Checkpoints(run.directory)
+        self._counter_file = CounterFile(run.directory)
+        self._counters = self._counter_file.load()
+        self._counters_failed = False
+        self._budget = StepBudget(
+            run.experiment.max_steps, run.experiment.actors, bool(self._counters.sources), clock()
+        )
+        self._sequences: dict[str, tuple[str, int]] = {}
+        self._nodes = NodeIdentities(context.identity)
+        self._values: dict[str, float] = {}
+        self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
+        self._evaluation: dict[str, float] = {}
+        self._stop_reason: str | None = None
+        self._stop_told = False
+        self._final_is_evaluated = not run.experiment.evaluator
+        self._final_deadline = math.inf
+        self._evaluator_heard = -math.inf
+        self._rates = _Rates()
+        self._begun = clock()
+        self._written_steps = (-1, -1)
+        self._next_row = self._next_status = self._next_counters = clock()
+        self._metrics = MetricsWriter(run.directory, functools.partial(context.tell, "say"), clock)
+
+    def report(
+        self,
+        name: str,
+        identity: str,
+        sequence: int,
+        counts: dict[str, int],
+        values: dict[str, float],
+        episodes: list[list[float]],
+        evaluation: dict[str, float] | None,
+        lease: list[Any] | None = None,
+        known: list[Any] | None = None,
+    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None]:
+        """Takes a `link.Report`, and answers with the fields of `link.RunState`.
+
+        Args:
+          name: of the node.
+          identity: of its incarnation.
+          sequence: number of the report, from 1 on in every incarnation.
+          counts: see `link.Report`, as the next four.
+          values: as above.
+          episodes: as above.
+          evaluation: as above.
+          lease: as above.
+          known: `identities_known` of the last answer; None gets all identities.
+        """
+        with self._lock:
+            newest = self._counters.update(f"{name}#{identity}", counts)
+            if newest:
+                self._nodes.update(name, identity)
+                if sequence > self._last_sequence(name, identity):
+                    self._sequences[name] = identity, sequence
+                    self._take(values, episodes, evaluation)
+            if name.startswith("evaluator/"):
+                self._evaluator_heard = self._clock()
+            self._decide()
+            step_limit = None
+            if lease is not None and newest:
+                done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
+                request, now = LeaseRequest(*lease), self._clock()
+                step_limit = self._budget.renew(name, identity, sequence, done, request, all_done, now)
+            return (
+                self._stop_reason is not None,
+                self._counters.total("environment_steps"),
+                self._nodes.changed_since(known),
+                self._nodes.version,
+                max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
+                step_limit,
+            )
+
+    def begin_incarnation(self, name: str, identity: str) -> int:
+        """The number of a node's earlier incarnations in this run, those before it was resumed included.
+
+        A call that arrives twice gives the same number.  After a coordinator has died, too, unless a node died just
+        before it: its incarnation may be missing.
+
+        Args:
+          name: of the node.
+          identity: of its incarnation.
+        """
+        count = f"incarnations of {name}"
+        with self._lock:
+            self._counters.update(f"{name}#{identity}", {count: 1})
+            return self._counters.total(count) - 1
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a limit was reached; after that of environment steps the final policy is still to be evaluated."""
+        with self._lock:
+            return self._stop_reason is not None
+
+    @property
+    def steps_left(self) -> int:
+        """Environment steps up to the limit, by the newest reports."""
+        with self._lock:
+            return max(0, self._experiment.max_steps - self._counters.total("environment_steps"))
+
+    def counter_sources(self) -> dict[str, dict[str, int]]:
+        """The counts by source, for the learner's checkpoint."""
+        with self._lock:
+            return self._counters.sources
+
+    def status(self) -> dict[str, Any]:
+        """The state of the run, for displays."""
+        with self._lock:
+            return {
+                **self._row(),
+                **self._evaluation,
+                "max_steps": self._experiment.max_steps,
+                "stop_return": self._experiment.stop_return,
+                "nodes": sorted(self._nodes),
+            }
+
+    def step(self) -> None:
+        self.context.progress.works("serving")
+        now = self._clock()
+        if now >= self._next_status:
+            self._next_status = now + _STATUS_SECONDS
+            self.context.tell("status", self.status())
+        with self._lock:
+            self._decide()
+        if now >= self._next_row and not self.context.cooperative:
+            self._next_row = now + _ROW_SECONDS
+            self.write_metrics()
+        if now >= self._next_counters:
+            self._next_counters = now + _COUNTERS_SECONDS
+            with self._lock:
+                self._save_counters()
+        if not self.context.cooperative:
+            self.context.stop.wait(0.1)
+
+    def finish(self) -> None:
+        self.context.tell("status", self.status())
+        with self._lock:
+            # The nodes that ended last have reported without a step more being done.
+            self._write_row(always=True)
+            sources = self._counters.sources
+        self._metrics.close()
+        # Of several learners the first ends before the actors: its last checkpoint lacks what those did after it.
+        try:
+            if sources != self._checkpoints.counter_sources():
+                self._checkpoints.replace_counters(sources)
+        except NotWritten as error:
+            self.context.tell("say", f"could not write the last counters into the checkpoint: {error}")
+
+    def write_metrics(self) -> None:
+        """Writes one row of all metrics, if anything has been done since the last one."""
+        with self._lock:
+            steps = (self._counters.total("environment_steps"), self._counters.total("learner_steps"))
+            if steps != self._written_steps:
+                self._written_steps = steps
+                self._write_row()
+
+    def _last_sequence(self, name: str, identity: str) -> int:
+        of, sequence = self._sequences.get(name, ("", 0))
+        return sequence if of == identity else 0
+
+    def _take(self, values: dict[str, float], episodes: list[list[float]], evaluation: dict[str, float] | None) -> None:
+        self._values.update(values)
+        self._episodes.extend((float(value), int(length)) for value, length in episodes)
+        if evaluation is not None and "evaluator/final" in evaluation:
+            self._final_is_evaluated = True
+        if evaluation is not None and "evaluator/return" in evaluation:
+            self._evaluation = self._with_gap(evaluation)
+            self._write_row(self._evaluation, kind="evaluation")
+            # The next evaluation may come before the next status would be due.
+            self._next_status = self._clock()
+
+    def _save_counters(self) -> None:
+        try:
+            self._counter_file.save(self._counters)
+            self._counters_failed = False
+        except OSError as error:
+            logging.warning("the counters were not written: %s", error)
+            if not self._counters_failed:
+                self._counters_failed = True
+                self.context.tell("say", f"could not write the counters, and tries again: {error}")
+
+    def _decide(self) -> None:
+        if self._stop_reason is None:
+            self._look_at_limits()
+        if self._stop_reason is None or self._stop_told:
+            return
+        now = self._clock()
+        deadline = min(self._final_deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS)
+        late = not self._final_is_evaluated and now > deadline
+        if late:
+            self.context.tell("say", "the final policy was not evaluated in time")
+        if self._final_is_evaluated or late:
+            self._stop_told = True
+            self.context.tell("stop", self._stop_reason)
+
+    def _look_at_limits(self) -> None:
+        experiment, steps = self._experiment, self._counters.total("environment_steps")
+        mean = self._evaluation.get("evaluator/return")
+        if experiment.stop_return is not None and mean is not None and mean >= experiment.stop_return:
+            self._stop_reason = (
+                f"the return {mean:.1f}, a mean over {experiment.evaluation_episodes} episodes, "
+                f"has reached {experiment.stop_return:g} within {steps:,} environment steps"
+            )
+            self._final_is_evaluated = True
+        elif steps >= experiment.max_steps:
+            self._stop_reason = f"{steps:,} environment steps are done"
+            if not self._final_is_evaluated:
+                self._evaluator_heard = self._clock()
+                self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
+                self.context.tell(
+                    "say",
+                    f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
+                )
+
+    def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
+        """The evaluation with the gap to the training episodes, where those are played the same way on other levels."""
+        experiment = self._experiment
+        alike = experiment.evaluation_mode == "sampled"
+        if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.env_options)):
+            return evaluation
+        gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
+        return {**evaluation, "evaluator/generalisation_gap": gap}
+
+    def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
+        # No row may be ahead of what another coordinator would begin with.
+        self._save_counters()
+        self._metrics.write({**self._row(), **(also or {})}, kind, always)
+
+    def _row(self) -> dict[str, Any]:
+        environment_steps = self._counters.total("environment_steps")
+        learner_steps = self._counters.total("learner_steps")
+        now = self._clock()
+        row: dict[str, Any] = {
+            "time": time.time(),
+            "elapsed_seconds": now - self._begun,
+            "environment_steps": environment_steps,
+            "learner_steps": learner_steps,
+            "ignored_ticks": self._counters.total("ignored_ticks"),
+            "episodes": self._counters.total("episodes"),
+            "learner/duplicates": self._counters.total("duplicates"),
+            **self._rates.update(now, environment_steps, learner_steps),
+        }
+        if self._episodes:
+            row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
+            row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
+        row.update(sorted(self._values.items()))
+        return row
+
+
+class _Rates:
+    """Steps a second, over the last ten seconds or so."""
+
+    def __init__(self) -> None:
+        self._points: collections.deque[tuple[float, int, int]] = collections.deque()
+
+    def update(self, now: float, environment_steps: int, learner_steps: int) -> dict[str, float]:
+        points = self._points
+        points.append((now, environment_steps, learner_steps))
+        while len(points) > 2 and now - points[1][0] > 10.0:
+            points.popleft()
+        since, environment_before, learner_before = points[0]
+        seconds = max(now - since, 1e-3)
+        return {
+            "actor/steps_per_second": (environment_steps - environment_before) / seconds,
+            "learner/steps_per_second": (learner_steps - learner_before) / seconds,
+        }
+
+
+class NodeIdentities:
+    """The identity of every node that has reported, and what has changed since somebody was told.
+
+    Args:
+      incarnation: of the coordinator: what another one has told is told again.
+    """
+
+    def __init__(self, incarnation: str):
+        self._incarnation = incarnation
+        self._number = 0
+        # In the order of their last change.
+        self._nodes: dict[str, tuple[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    @property
+    def version(self) -> list[Any]:
+        """What `changed_since` takes, as plain Python."""
+        return [self._incarnation, self._number]
+
+    def update(self, name: str, identity: str) -> None:
+        """A node has reported."""
+        known = self._nodes.get(name)
+        if known is None or known[0] != identity:
+            self._number += 1
+            self._nodes.pop(name, None)
+            self._nodes[name] = identity, self._number
+
+    def changed_since(self, version: list[Any] | None) -> dict[str, str]:
+        """The identities that are new since a version."""
+        incarnation, number = version or ("", 0)
+        if incarnation != self._incarnation:
+            number = 0
+        changed: dict[str, str] = {}
+        for name in reversed(self._nodes):
+            identity, at = self._nodes[name]
+            if at <= number:
+                break
+            changed[name] = identity
+        return changed

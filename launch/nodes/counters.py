@@ -1,0 +1,118 @@
+"""The counters of a run, and the file that keeps them."""
+
+import json
+import pathlib
+from typing import Any
+
+from ...atomic_files import write_file
+from ..run_directory.checkpoints import Checkpoints
+from ..run_directory.layout import RunDirectory
+
+_PAST = "past"
+"""The source that holds what earlier incarnations have counted."""
+_INCARNATIONS = 2
+
+
+class Counters:
+    """Counts by source, and their totals.
+
+    A source, `actor/0#<identity>`, is one incarnation of a node.  It reports totals since it began, so a report that
+    arrives twice changes nothing, and a coordinator that was restarted gets the same totals again from every node that
+    is alive.  The two newest incarnations of each node are kept apart, because a report may be late; older ones are
+    added up in one source, so that size and cost do not grow with restarts.
+
+    Args:
+      sources: what `sources` gave, the oldest incarnation of a node first.
+    """
+
+    def __init__(self, sources: dict[str, dict[str, int]] | None = None):
+        self._sources: dict[str, dict[str, int]] = {}
+        self._incarnations: dict[str, list[str]] = {}
+        self._totals: dict[str, int] = {}
+        for source, counts in (sources or {}).items():
+            self.update(source, counts)
+
+    @property
+    def sources(self) -> dict[str, dict[str, int]]:
+        """A copy of the counts by source."""
+        return {source: dict(counts) for source, counts in self._sources.items()}
+
+    def update(self, source: str, counts: dict[str, int]) -> bool:
+        """Takes the totals of a source; False if a newer incarnation of its node has reported already."""
+        known = self._sources.get(source)
+        if known is None:
+            known = self._sources[source] = {}
+            self._begin(source)
+        for name, count in counts.items():
+            before = known.get(name, 0)
+            if count > before:
+                known[name] = count
+                self._totals[name] = self._totals.get(name, 0) + count - before
+        return source == _PAST or self._incarnations[source.partition("#")[0]][-1] == source
+
+    def total(self, name: str) -> int:
+        return self._totals.get(name, 0)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        return dict(self._totals)
+
+    def add_past(self, name: str, count: int) -> None:
+        """Adds what was counted before there were sources for it."""
+        past = self._sources.setdefault(_PAST, {})
+        past[name] = past.get(name, 0) + count
+        self._totals[name] = self._totals.get(name, 0) + count
+
+    def _begin(self, source: str) -> None:
+        if source == _PAST:
+            return
+        incarnations = self._incarnations.setdefault(source.partition("#")[0], [])
+        incarnations.append(source)
+        if len(incarnations) > _INCARNATIONS:
+            past = self._sources.setdefault(_PAST, {})
+            for name, count in self._sources.pop(incarnations.pop(0)).items():
+                past[name] = past.get(name, 0) + count
+
+
+class CounterFile:
+    """Keeps the counters in the run directory, beside those in the learner's checkpoints.
+
+    It is written every second or so: what is lost with a coordinator is at most what nodes that died before it had
+    reported since the last writing.
+
+    Args:
+      run_directory: of the run.
+    """
+
+    def __init__(self, run_directory: RunDirectory):
+        self._path = run_directory.counters
+        self._checkpoints = Checkpoints(run_directory)
+        self._written: dict[str, int] | None = None
+
+    def load(self) -> Counters:
+        """The newer of the counters in the file and in the newest checkpoint."""
+        found = [Counters(_read(self._path)), Counters(self._checkpoints.counter_sources())]
+        counters = max(found, key=lambda one: (one.total("environment_steps"), one.total("learner_steps")))
+        if not counters.total("learner_steps"):
+            counters.add_past("learner_steps", self._checkpoints.newest_step())
+        return counters
+
+    def save(self, counters: Counters) -> None:
+        """Replaces the file if a count has changed.
+
+        Raises:
+          OSError: it could not be written; the file is as it was.
+        """
+        if counters.totals == self._written:
+            return
+        write_file(self._path, json.dumps(counters.sources))
+        self._written = counters.totals
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    """The sources in a file; empty where there is none, or where it is damaged."""
+    try:
+        sources = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return sources if isinstance(sources, dict) else {}

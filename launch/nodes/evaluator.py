@@ -1,0 +1,172 @@
+"""The evaluator node: plays whole episodes with the policy as it is, at last with the final one, and keeps the best."""
+
+import functools
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from ...agents.acting import evaluate
+from ...agents.weights import WeightClient
+from ...data import Version
+from ..experiment import Run
+from ..run_directory.best_policy import BestPolicy
+from ..run_directory.file_errors import file_error
+from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
+from .evaluation_watch import EvaluationWatch
+from .node import NodeContext, RoleHandle, Unreachable
+from .progress import MarkedEnvironment
+from .reporting import LinkedRole, Report
+
+_CALL_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+_REPORT_SECONDS = 5.0
+"""Between two reports of the final evaluation."""
+
+
+class EvaluatorRole(LinkedRole):
+    """Evaluates the newest weights every `evaluate_every` environment steps of the actors, and those at the end.
+
+    Once the limit of environment steps is reached an evaluation that is going on is given up: the weights that the
+    learner ends with are evaluated instead.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        coordinator: RoleHandle,
+        learner: RoleHandle,
+    ):
+        super().__init__(context, coordinator)
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._best_policy = BestPolicy(run.directory, functools.partial(context.tell, "say"))
+        self._best_written = True
+        self._learner = learner
+        self._evaluation: dict[str, float] | None = None
+        self._evaluated: dict[str, float] | None = None
+        self._final: dict[str, float] | None = None
+        self._next_steps = run.experiment.evaluate_every
+        self._best = -np.inf
+
+    def setup(self) -> None:
+        experiment = self._experiment
+        self._best = self._best_policy.mean_return()
+        self.begin_reports()
+        progress = self.context.progress
+        progress.works_slowly("making environments")
+        environments = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
+        self._environment = MarkedEnvironment(environments, progress)
+        progress.works_slowly("building networks")
+        networks = experiment.agent.make_networks(self._layout)
+        mode = experiment.evaluation_policy_mode()
+        self._policy = compile_policy(experiment, self._layout, networks, mode, 0, experiment.evaluation_envs)
+        self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
+        steps = self.link.state.environment_steps
+        self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
+
+    def step(self) -> None:
+        self.context.progress.works("idle")
+        if self.link.state.stopping:
+            self._evaluate_final()
+        elif self.link.state.environment_steps < self._next_steps:
+            self._wait(_POLL_SECONDS)
+        elif fetch_weights(self._weights, self._learner):
+            self._weights.apply()
+            if self._weights.version is not None or wait_for_weights(self._weights, self._learner, self.context):
+                self._evaluation = self._evaluate(lambda: self.link.state.stopping)
+                self.link.beat()
+
+    def _evaluate_final(self) -> None:
+        """Evaluates the weights that the run ends with, and reports once in a while that this is done."""
+        if self._final is None:
+            final = self._final_version()
+            if final is None or not fetch_weights(self._weights, self._learner):
+                self._wait(_POLL_SECONDS)
+                return
+            self._weights.apply()
+            if self._weights.version != final:
+                return
+            if self._evaluated is None or self._evaluated["evaluator/learner_step"] != final.step:
+                self._evaluated = self._evaluate(lambda: False)
+            if self.context.stop.is_set():
+                return
+            self._final = {**(self._evaluated or {}), "evaluator/final": 1.0}
+        self._evaluation = self._final
+        self.link.beat()
+        # A coordinator that was restarted has not got the report.
+        self._wait(_REPORT_SECONDS)
+
+    def _final_version(self) -> Version | None:
+        """The learner's last version; None while it learns, or does not answer."""
+        self.context.progress.waits(f"weights of {self._learner.name}")
+        try:
+            final = self._learner.client(_CALL_SECONDS).final_version()
+        except Unreachable:
+            return None
+        return None if final is None else Version(*final)
+
+    def _wait(self, seconds: float) -> None:
+        if not self.context.cooperative:
+            self.context.stop.wait(seconds)
+
+    def _evaluate(self, abandoned: Callable[[], bool]) -> dict[str, float] | None:
+        """Evaluates the weights at hand; None if that was given up."""
+        steps = self.link.state.environment_steps
+        self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
+        begun = time.monotonic()
+        watch = EvaluationWatch(
+            self._experiment.evaluation_episodes,
+            self._experiment.evaluation_timeout,
+            lambda: self.context.stop.is_set() or abandoned(),
+            functools.partial(self.context.tell, "say"),
+        )
+        episodes = evaluate(
+            self._environment,
+            self._policy,
+            self._experiment.evaluation_episodes,
+            watch.stopped,
+            watch.episode_ended,
+        )
+        if watch.timed_out:
+            self.context.tell("say", watch.problem)
+        if not episodes:
+            return None
+        returns = [episode.episode_return for episode in episodes]
+        version = self._weights.version
+        assert version is not None
+        mean = statistics.fmean(returns)
+        if mean > self._best:
+            self._save_best(mean, version.step)
+        self._evaluated = {
+            "evaluator/return": mean,
+            "evaluator/return_std": statistics.pstdev(returns),
+            "evaluator/return_min": min(returns),
+            "evaluator/return_max": max(returns),
+            "evaluator/episode_length": statistics.fmean(episode.length for episode in episodes),
+            "evaluator/learner_step": version.step,
+            "evaluator/at_environment_steps": steps,
+            "evaluator/seconds": time.monotonic() - begun,
+        }
+        return self._evaluated
+
+    def _save_best(self, mean: float, learner_step: int) -> None:
+        """Keeps the weights at hand as the best; where the disk does not take them, the next best ones are tried."""
+        try:
+            self._best_policy.save(self._policy.policy.variables, mean, learner_step)
+        except OSError as error:
+            if self._best_written:
+                self.context.tell("say", f"the best policy could not be written: {file_error(error)}; training goes on")
+            self._best_written = False
+        else:
+            self._best, self._best_written = mean, True
+
+    def finish(self) -> None:
+        self.link.close()
+        self._environment.close()
+
+    def collect(self) -> Report:
+        evaluation, self._evaluation = self._evaluation, None
+        return Report(evaluation=evaluation)

@@ -1,0 +1,345 @@
+"""The learner node: learns from replay, serves weights, writes checkpoints."""
+
+import contextlib
+import functools
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import launchpad as lp
+import tensorflow as tf
+
+from ...agents.acting import trace_layout
+from ...agents.finite_checks import LossCheck, NotFiniteError
+from ...agents.registry import agent_name
+from ...agents.weights import Snapshot
+from ...data import CallboardError, Priorities, Update, Version
+from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, made_again_if_changed
+from ..experiment import Run
+from ..run_directory.checkpoints import Checkpoints, NotWritten
+from ..run_directory.written_bytes import marked_while_files_grow
+from .devices import device_names, make_strategy, share_first_learners_state
+from .learner_input import distributed_batches
+from .node import NodeContext, RoleHandle, Unreachable
+from .proxy_bypass import bypass_proxies
+from .reporting import LinkedRole, Report
+from .weight_publisher import PublishedWeights
+
+_METRICS_SECONDS = 0.5
+_HOLD_SECONDS = 0.1
+"""For which a question for weights may wait for its answer: short, since the node ends after the last one."""
+_PRIORITIES_SECONDS = 5.0
+_RETRY_SECONDS = 10.0
+"""Between tries to write a checkpoint, where the last one could not be written."""
+_INLINE_PATIENCE_SECONDS = 10.0
+_LAST_STEPS_SECONDS = 2.0
+"""For which a learner learns on after the limit of environment steps, from what the actors wrote last."""
+_LAST_BATCH_SECONDS = 0.5
+"""For which it then waits for another batch."""
+_PEER_SECONDS = 20.0
+
+
+class LearnerRole(LinkedRole):
+    """Runs the agent's learner on what actors have written.
+
+    Where there are several learners each has a part of every batch, and all hold the same weights.  The first serves
+    them, writes checkpoints and reports; the others do nothing but take part in its steps.
+    """
+
+    served = ("get_variables", "seconds_short_of_data", "final_version")
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        rank: int,
+        peers: Sequence[lp.Address],
+        coordinator: RoleHandle,
+        replay: Sequence[RoleHandle],
+    ):
+        super().__init__(context, coordinator)
+        self._rank = rank
+        self._peers = peers
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._checkpoints = Checkpoints(run.directory, functools.partial(context.tell, "say"))
+        self._coordinator = coordinator
+        self._replay = replay
+        self._replay_handle = self.replay_handle(replay)
+        self._weights = PublishedWeights()
+        self._steps = 0
+        self._first_step = 0
+        self._values: dict[str, float] = {}
+        self._next_metrics = 0.0
+        self._next_checkpoint = 0.0
+        self._unwritten = False
+        self._learns_until = math.inf
+        self._final_version: Version | None = None
+        self._last_update: Update | None = None
+        self._losses = LossCheck()
+        self._modules: dict[str, Any] = {}
+        self._priorities: PriorityUpdater | None = None
+        self._reader: BatchReader | None = None
+        self.dataset: ReplayDataset | None = None
+
+    def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
+        """The newest weights, or None if `have` is their version or there are none yet, and no others come soon.
+
+        Who acts has them as soon as they are there, and not when it asks the next time.
+        """
+        patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
+        return self._weights.get(None if have is None else Version(*have), patience)
+
+    def seconds_short_of_data(self) -> float:
+        """How long the learner has been waiting for a batch by now; 0 while it learns."""
+        reader = self._reader
+        return 0.0 if reader is None else reader.seconds_waited
+
+    def final_version(self) -> tuple[int, int] | None:
+        """The version of the weights that the run ends with; None while the learner learns."""
+        version = self._final_version
+        return None if version is None else (version.incarnation, version.step)
+
+    def setup(self) -> None:
+        progress = self.context.progress
+        if len(self._peers) > 1:
+            progress.waits("the other learners")
+        agent, strategy = self._experiment.agent, self._make_strategy()
+        if len(self._peers) == 1:
+            progress.works_slowly("building networks")
+        tf.keras.utils.set_random_seed(self._experiment.seed)
+        with strategy.scope():
+            networks = agent.make_networks(self._layout)
+            # The weights come first: actors wait for them.
+            policy = agent.make_policy(networks, "train")
+            latest = self._checkpoints.latest()
+            if latest is None:
+                self._publish_first(policy.variables)
+            learner = agent.make_learner(networks, strategy, self._layout)
+        self._modules = {"learner": learner, "networks": networks}
+        self._learner = learner
+        self._policy_variables = policy.variables
+        if latest is not None:
+            self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
+            self._publish_first(policy.variables)
+            if self._rank == 0:
+                self.context.tell("say", f"goes on from learner step {self._steps:,}")
+        if len(self._peers) > 1:
+            # On another host there may be no checkpoint.
+            share_first_learners_state(strategy, self._rank, self._modules)
+        layout = trace_layout(agent, self._layout, networks)
+        self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
+        self._first_step = self._steps
+        self.begin_reports()
+        if not self.link.wait_for(*(handle.name for handle in self._replay)):
+            return
+
+        progress.waits_for = lambda: "data" if self.seconds_short_of_data() else ""
+
+        def make_batches() -> Any:
+            return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
+
+        if self.context.cooperative:
+            # The launcher asks for no batch that replay would not give out; if one never came, all would wait for it.
+            batches = make_batches()
+            self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
+        else:
+            Heartbeat(self._replay_handle, self.context.stop)
+            batches_of = made_again_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
+            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_life)
+
+    def step(self) -> None:
+        if self._final_version is not None:
+            self.context.progress.works("idle")
+            if time.monotonic() >= self._next_checkpoint:
+                self._try_to_save()
+                self._next_checkpoint = math.inf
+            self.context.stop.wait(_HOLD_SECONDS)
+            return
+        self.learn()
+        if self._has_learned_all() and not self.context.stop.is_set():
+            self.end_learning()
+
+    def end_learning(self) -> None:
+        """Publishes the weights that the run ends with: the evaluator waits for them."""
+        if self._final_version is not None or self._rank > 0:
+            return
+        with self._finite():
+            self._final_version = self._weights.publish(self._steps, self._policy_variables)
+
+    def learn(self) -> bool:
+        """One call of the learner, which makes a learner step or several; waits for data.  False if none was made.
+
+        Raises:
+          CallboardError: a loss, a gradient or a weight is not finite.
+        """
+        assert self._reader is not None
+        progress = self.context.progress
+        if len(self._peers) > 1:
+            progress.works_with_others("in learner step with the other learners")
+        elif self._last_update is None:
+            progress.works_slowly("in first learner step (compiling)")
+        else:
+            progress.works("in learner step")
+        try:
+            update = self._learner.step(self._reader)
+        except ReaderStopped:
+            return False
+        except (tf.errors.UnavailableError, tf.errors.AbortedError):
+            if len(self._peers) > 1:
+                # Another learner has ended: the launcher is about to end this one too, and to say why.
+                if self.context.stop.wait(_PEER_SECONDS):
+                    return False
+            raise
+        if self._last_update is None:
+            logging.info("first learner step done")
+        if update.priorities is not None:
+            self._send_priorities(update.priorities)
+        self._steps += update.steps
+        if self._rank == 0:
+            self._losses.add(self._steps, update)
+        soon_again = not self.context.cooperative and self._reader.has_next()
+        if self._rank == 0 and self._weights.due(soon_again):
+            with self._finite():
+                self._weights.offer(self._steps, self._policy_variables)
+        now = time.monotonic()
+        if now >= self._next_metrics and not self.context.cooperative:
+            self._next_metrics = now + _METRICS_SECONDS
+            with self._finite():
+                self.take_metrics(update.metrics)
+        self._last_update = update
+        if now >= self._next_checkpoint and self._rank == 0:
+            self._try_to_save()
+        return True
+
+    def finish(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        if self._priorities is not None:
+            self._priorities.close()
+        self.link.close()
+        if self._modules and self._rank == 0:
+            try:
+                self.save_checkpoint()
+            except NotWritten as error:
+                raise CallboardError(f"the last checkpoint could not be written: {error}") from error
+
+    def beat(self) -> None:
+        if self._last_update is not None:
+            self.take_metrics(self._last_update.metrics)
+        super().beat()
+
+    def take_metrics(self, metrics: dict[str, Any]) -> None:
+        """Turns a step's metrics into plain numbers; waits for the step's computation to end."""
+        values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behaviour_step"}
+        if "behaviour_step" in metrics:
+            values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behaviour_step"]))
+        self._values = values
+
+    def save_checkpoint(self) -> None:
+        """Writes a checkpoint of everything as it is now.
+
+        Raises:
+          NotWritten: with the reason.
+          CallboardError: something in it is not finite; the checkpoints before are kept.
+        """
+        # With the step of these weights among the counters.
+        self.link.beat()
+        try:
+            sources = self._coordinator.client(self.link.call_seconds).counter_sources()
+        except Unreachable:
+            self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
+            sources = self._checkpoints.counter_sources()
+        progress, directory = self.context.progress, self._checkpoints.directory
+        with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
+            self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
+
+    @contextlib.contextmanager
+    def _finite(self) -> Iterator[None]:
+        """Checks that all losses were finite, and explains an error about these or about weights."""
+        try:
+            self._losses.check()
+            yield
+        except NotFiniteError as error:
+            latest = self._checkpoints.latest()
+            kept = "there is no checkpoint yet" if latest is None else f"the last checkpoint is {latest}"
+            raise error.advised(agent_name(self._experiment.agent), self._steps, kept) from error
+
+    def _try_to_save(self) -> None:
+        """Writes a checkpoint; where the disk does not take it, training continues and it is tried again."""
+        every = self._experiment.checkpoint_every
+        try:
+            self.save_checkpoint()
+            if self._unwritten:
+                self.context.tell("say", "checkpoints are written again")
+            self._unwritten = False
+        except NotWritten as error:
+            every = min(every, _RETRY_SECONDS)
+            if not self._unwritten:
+                self.context.tell(
+                    "say",
+                    f"no checkpoint could be written: {error}; training goes on, and it is tried again every "
+                    f"{every:.0f} s",
+                )
+            self._unwritten = True
+        self._next_checkpoint = time.monotonic() + every
+
+    def _has_learned_all(self) -> bool:
+        """Whether the learner has learned from what came until the run's limit, or as much as there is time for."""
+        if self.context.stop.is_set():
+            return True
+        if not self.link.state.stopping or self._rank > 0:
+            return False
+        now = time.monotonic()
+        self._learns_until = min(self._learns_until, now + _LAST_STEPS_SECONDS)
+        short = self._reader is not None and self._reader.seconds_waited > _LAST_BATCH_SECONDS
+        return short or now > self._learns_until
+
+    def _make_strategy(self) -> tf.distribute.Strategy:
+        if self._rank > 0:
+            threading.Thread(target=self._leave_when_told, name="leave", daemon=True).start()
+        devices = device_names(self._experiment.learner_devices)
+        workers = [peer.resolve() for peer in self._peers] if len(self._peers) > 1 else []
+        bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
+        return make_strategy(devices, workers, self._rank)
+
+    def _take_dataset(self, dataset: ReplayDataset) -> None:
+        self.dataset = dataset
+
+    def _leave_when_told(self) -> None:
+        """Ends the process of a learner that is not the first; it may be in a step that will never end, and has nothing
+        to keep."""
+        self.context.stop.wait()
+        os._exit(0)
+
+    def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
+        if self._rank > 0:
+            return
+        self._weights.begin(self._checkpoints.next_incarnation())
+        self._weights.offer(self._steps, variables)
+
+    def collect(self) -> Report:
+        counts = {"duplicates": self._replay_handle.received.dropped()}
+        if self._rank > 0:
+            return Report(counts=counts)
+        counts["learner_steps"] = self._steps - self._first_step
+        values = {**self._values, "learner/step": self._steps}
+        if self._priorities is not None:
+            values["learner/dropped_priorities"] = self._priorities.counts().dropped
+        return Report(counts=counts, values=values)
+
+    def _send_priorities(self, priorities: Priorities) -> None:
+        if self._priorities is None:
+            assert self.dataset is not None
+            self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table)
+        self._priorities.offer(priorities)
+        if self.context.cooperative:
+            self._priorities.wait(_PRIORITIES_SECONDS)
+
+    def _replay_life(self) -> object:
+        # A dataset over several shards finds each of them again by itself, and goes on with the others meanwhile.
+        return self._replay_handle.life(0) if self._layout.shards == 1 else None

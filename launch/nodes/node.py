@@ -1,0 +1,192 @@
+"""What a node of the program graph is: a role, its context, and its place in a Launchpad program."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import courier
+import launchpad as lp
+from courier.python.client import StatusNotOk
+from launchpad.nodes import base as lp_base
+
+from ..run_directory.layout import RunDirectory
+from .progress import Progress
+from .proxy_bypass import bypass_proxies
+
+Unreachable = StatusNotOk
+"""What a call over Courier raises when the other side does not answer in time, or its method raised."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeContext:
+    """What a launcher gives to a role when it starts it."""
+
+    name: str
+    """For example `actor/0`."""
+    identity: str
+    """Different at every start of the node, over all runs: tells a node that was restarted from the one before."""
+    stop: threading.Event
+    """Set when the node shall end."""
+    tell: Callable[[str, Any], None]
+    """Sends `(kind, content)` to the launcher; see `launchers.supervisor`."""
+    port: int | None
+    """The port that this node may bind, on all interfaces; None where it shall bind none."""
+    cooperative: bool = False
+    """Whether all roles share one thread (the inline launcher): no role may then wait for another."""
+    one_process: bool = False
+    """Whether all roles share one process."""
+    progress: Progress = dataclasses.field(default_factory=Progress)
+    """Where the role marks what it is doing, so that a launcher notices a role that hangs."""
+
+
+class Role:
+    """One kind of node: set up, then one bounded step after another until it is told to stop.
+
+    `run` is what launchers with a thread or a process for each node call; the inline launcher calls `setup`, `step` and
+    `finish` itself.
+    """
+
+    served: ClassVar[tuple[str, ...]] = ()
+    """Names of the methods that other nodes may call."""
+
+    def __init__(self, context: NodeContext):
+        self.context = context
+
+    def setup(self) -> None:
+        """Builds what `step` needs; may wait for other nodes, while it looks at `context.stop`."""
+
+    def step(self) -> None:
+        """One unit of work, of at most about a second.
+
+        Where it may hang, or waits for other nodes, it marks that in `context.progress`.
+        """
+
+    def finish(self) -> None:
+        """Ends in good order.  Runs only where neither `setup` nor `step` has failed."""
+
+    def run(self) -> None:
+        self.setup()
+        while not self.context.stop.is_set():
+            self.context.progress.begins_step()
+            self.step()
+        self.context.progress.works_slowly("ending")
+        self.finish()
+
+
+@dataclasses.dataclass(frozen=True)
+class NodePolicy:
+    """How a launcher treats a node.
+
+    Attributes:
+      stop_order: nodes with a low number are told to stop first, and the others once those have ended.
+      keeps: whether it has something to keep when it ends, so that an error then fails the run.
+      restart_group: nodes with the same name here are ended, and started again together, when one of them dies.
+      grace: seconds that a node has to end after it was told to stop.
+      restarts: times that a node may die within `restart_window` seconds before the run fails.
+      restart_window: seconds.
+      uses_gpu: whether the node sees GPUs.
+      tensorflow_threads: threads that TensorFlow works with; 0 leaves it to TensorFlow.
+      timeout: seconds without progress, or without a heartbeat, after which it is treated like one that has died.
+    """
+
+    stop_order: int
+    keeps: bool = False
+    restart_group: str = ""
+    grace: float = 10.0
+    restarts: int = 3
+    restart_window: float = 60.0
+    uses_gpu: bool = False
+    tensorflow_threads: int = 1
+    timeout: float = 300.0
+
+
+class RoleHandle(lp_base.Handle[Any]):
+    """Reaches another node.  Clients are made anew when needed: an address is good only until its node moves."""
+
+    def __init__(self, name: str, address: lp.Address):
+        self.name = name
+        self._address = address
+        self._local: Role | None = None
+
+    def bind_local(self, role: Role) -> None:
+        """Makes `client` return the role itself, for nodes that share a thread."""
+        self._local = role
+
+    def address(self) -> str:
+        """The node's present `host:port`."""
+        address = self._address.resolve()
+        bypass_proxies(address.rpartition(":")[0])
+        return address
+
+    def client(self, timeout: float) -> Any:
+        """A Courier client whose calls raise `Unreachable` after `timeout` seconds.
+
+        Arguments must be plain Python (no NumPy: such a call hangs); results may hold NumPy arrays.
+        """
+        if self._local is not None:
+            return self._local
+        return courier.Client(self.address(), call_timeout=timeout)
+
+    def dereference(self) -> "RoleHandle":
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_local": None}
+
+
+class RoleNode(lp.PyClassNode):
+    """A node of a Launchpad program that runs a `Role`.
+
+    Args:
+      name: of the node, for example `actor/0`.
+      role: the class, called with `context` and `arguments`.
+      policy: how launchers treat it.
+      further_addresses: where it is reached by other means than its methods.
+      arguments: keyword arguments; handles among them are the edges of the graph.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: type[Role],
+        policy: NodePolicy,
+        further_addresses: Sequence[lp.Address] = (),
+        **arguments: Any,
+    ):
+        super().__init__(role, **arguments)
+        self.name = name
+        self.policy = policy
+        self._role = role
+        self._arguments = arguments
+        self.port_address = lp.Address("callboard")
+        self.allocate_address(self.port_address)
+        self.further_addresses = list(further_addresses)
+        for address in self.further_addresses:
+            self.allocate_address(address)
+
+    def create_handle(self) -> RoleHandle:
+        return self._track_handle(RoleHandle(self.name, self.port_address))
+
+    def move_to(self, directory: RunDirectory) -> None:
+        """Lets the role write elsewhere; before it is made."""
+        self._arguments["run"] = self._arguments["run"]._replace(directory=directory)
+
+    def make_role(self, context: NodeContext) -> Role:
+        return self._role(context=context, **self._arguments)
+
+    def run_role(self, context: NodeContext) -> None:
+        """Runs the role to its end, with its methods served where it has any."""
+        role = self.make_role(context)
+        if not role.served:
+            role.run()
+            return
+        server = courier.Server(port=context.port)
+        for method in role.served:
+            server.Bind(method, getattr(role, method))
+        server.Start()
+        try:
+            role.run()
+        finally:
+            server.Stop()
+            server.Join()

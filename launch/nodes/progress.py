@@ -1,0 +1,145 @@
+"""What a node is doing right now: marks that its main loop sets, and heartbeats that carry them to the launcher."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ...data import EnvironmentOutput, Nest
+from ...environments import BatchedEnvironment
+from ...specs import EnvironmentSpec
+
+HEARTBEAT = "heartbeat"
+"""The kind of a message to the launcher that holds a `Heartbeat`."""
+HEARTBEAT_SECONDS = 1.0
+
+Kind = Literal["work", "slow", "wait"]
+"""Work of its own that ends soon; work that may take minutes, such as compilation; waiting for another node, which is
+no fault of the one that waits."""
+
+
+class Heartbeat(NamedTuple):
+    """A sign of life, and what the node was doing then."""
+
+    marks: int
+    """Of work so far."""
+    activity: str
+    """For example `in environment step`, `waiting for data`."""
+    kind: Kind
+
+
+_STARTING: tuple[str, Kind] = ("starting", "slow")
+_UNMARKED: tuple[str, Kind] = ("in its step", "work")
+
+
+class Progress:
+    """What a node's main loop is doing.
+
+    The main loop stores a mark before everything that may hang; a thread of the launcher's reads it now and then.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._activity = _STARTING
+        self.waits_for: Callable[[], str] = lambda: ""
+        """Gives what the present work waits for, empty where it does not; called with every heartbeat."""
+
+    def works(self, activity: str) -> None:
+        """Work of the node's own begins, which ends soon unless it hangs."""
+        self._activity = (activity, "work")
+        self._count += 1
+
+    def works_slowly(self, activity: str) -> None:
+        """Work of the node's own begins that may take minutes."""
+        self._activity = (activity, "slow")
+        self._count += 1
+
+    def works_with_others(self, activity: str) -> None:
+        """Work begins that other nodes take part in: it waits for whatever those wait for."""
+        self._activity = (activity, "wait")
+        self._count += 1
+
+    def waits(self, name: str) -> None:
+        """The node waits for another one, or for data."""
+        self._activity = (f"waiting for {name}", "wait")
+
+    def begins_step(self) -> None:
+        """The main loop turns.  That is progress, unless the role says itself what it is doing."""
+        if self._activity is _STARTING:
+            self._activity = _UNMARKED
+        if self._activity is _UNMARKED:
+            self._count += 1
+
+    def heartbeat(self) -> Heartbeat:
+        """The newest mark."""
+        awaited = self.waits_for()
+        if awaited:
+            return Heartbeat(self._count, f"waiting for {awaited}", "wait")
+        return Heartbeat(self._count, *self._activity)
+
+
+class HeartbeatSender:
+    """Sends heartbeats from a thread of its own, until `close`.
+
+    Args:
+      progress: of the node.
+      tell: sends `(kind, content)` to the launcher.
+      seconds: between two heartbeats.
+    """
+
+    def __init__(self, progress: Progress, tell: Callable[[str, Any], None], seconds: float = HEARTBEAT_SECONDS):
+        self._progress = progress
+        self._tell = tell
+        self._seconds = seconds
+        self._closed = threading.Event()
+        threading.Thread(target=self._send, name="heartbeats", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _send(self) -> None:
+        while not self._closed.is_set():
+            self._tell(HEARTBEAT, self._progress.heartbeat())
+            self._closed.wait(self._seconds)
+
+
+class MarkedEnvironment(BatchedEnvironment):
+    """Passes everything on to another environment, and marks when it is stepped and reset.
+
+    Args:
+      environment: the other one.
+      progress: of the node that it is stepped by.
+    """
+
+    def __init__(self, environment: BatchedEnvironment, progress: Progress):
+        self._environment = environment
+        self._progress = progress
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self._environment.spec
+
+    @property
+    def batch_size(self) -> int:
+        return self._environment.batch_size
+
+    def reset(self) -> EnvironmentOutput:
+        self._progress.works_slowly("in environment reset")
+        tick = self._environment.reset()
+        # The first forward pass is compiled.
+        self._progress.works_slowly("in first forward pass (compiling)")
+        return tick
+
+    def step(self, actions: Nest) -> EnvironmentOutput:
+        self._progress.works("in environment step")
+        tick = self._environment.step(actions)
+        self._progress.works("acting")
+        return tick
+
+    def render(self) -> np.ndarray:
+        return self._environment.render()
+
+    def close(self) -> None:
+        self._progress.works("closing its environments")
+        self._environment.close()

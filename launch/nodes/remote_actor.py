@@ -1,0 +1,80 @@
+"""The actor node of central inference: steps its environments and asks an inference node what to do."""
+
+import logging
+from typing import Any
+
+import tree
+
+from ...agents.acting import Stepper, policy_seed
+from ..experiment import Run
+from .actor import SteppingRole
+from .node import NodeContext, RoleHandle, Unreachable
+from .timestep_codec import TickBytes
+
+_CALL_SECONDS = 5.0
+_RETRY_SECONDS = 0.1
+
+
+class CentralActorRole(SteppingRole):
+    """Holds no network: sends what its environments show to an inference node, which also writes it to replay."""
+
+    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: RoleHandle, inference: RoleHandle):
+        super().__init__(context, run, index, coordinator)
+        self._inference = inference
+        self._ticks = TickBytes(run.layout)
+        self._incarnation = self._restarts = self._seed = self._number = 0
+        self._packed = b""
+
+    @property
+    def items_written(self) -> int:
+        return self._inference.client(_CALL_SECONDS).items_written(self._index)
+
+    def setup(self) -> None:
+        incarnation = self.link.incarnation()
+        if incarnation is None:
+            return
+        self._incarnation = incarnation
+        self._begin_episodes(0)
+        environment = self.make_environment(incarnation)
+        self.begin_reports()
+        if not self.link.wait_for(self._inference.name):
+            return
+        self._client: Any = self._inference.client(_CALL_SECONDS)
+        self._stepper = Stepper(environment)
+        self._packed = self._ticks.pack(self._stepper.tick)
+
+    def step(self) -> None:
+        """One tick, once the inference node has an action."""
+        stepper = self._stepper
+        if stepper is None:
+            return
+        self.context.progress.waits(self._inference.name)
+        try:
+            known, action = self._client.act(*self._newest())
+        except Unreachable as error:
+            logging.warning("%s does not answer: %s", self._inference.name, error)
+            self._client = self._inference.client(_CALL_SECONDS)
+            self.context.stop.wait(_RETRY_SECONDS)
+            return
+        if not known:
+            # Another node has taken the place of the one that knew what came before the newest observations.
+            stepper.begin()
+            self._begin_episodes(self._restarts + 1)
+            self._packed = self._ticks.pack(stepper.tick)
+        elif action is not None and self.may_step():
+            episodes = stepper.step(tree.unflatten_as(self._layout.spec.action, action))
+            self._number += 1
+            self._packed = self._ticks.pack(stepper.tick)
+            self.tell_episodes(episodes)
+            if self.context.cooperative:
+                # The record is written before the others take their turn.
+                self._client.observe(*self._newest())
+
+    def _newest(self) -> tuple[int, str, int, int, bytes]:
+        """The newest tick, as `InferenceRole.act` takes it."""
+        return self._index, f"{self.context.identity}.{self._restarts}", self._seed, self._number, self._packed
+
+    def _begin_episodes(self, restarts: int) -> None:
+        """Begins to count ticks at 0, with actions of their own."""
+        self._restarts, self._number = restarts, 0
+        self._seed = policy_seed(self._experiment.seed, self.first_slot, self._incarnation, restarts)

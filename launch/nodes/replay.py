@@ -1,0 +1,148 @@
+"""The replay node: one shard of the Reverb server."""
+
+import functools
+import time
+from typing import Any
+
+import reverb
+
+from ...agents.acting import trace_layout
+from ...data import CallboardError
+from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
+from ..experiment import Run
+from ..run_directory.file_errors import file_error
+from ..run_directory.written_bytes import marked_while_files_grow
+from .node import NodeContext, RoleHandle
+from .reporting import LinkedRole, Report
+
+_INFO_SECONDS = 2
+_SAVE_SECONDS = 300.0
+"""Without any progress, until a checkpoint is given up."""
+_RETRY_SECONDS = 30.0
+"""Between tries to write a checkpoint, where the last one could not be written."""
+_START_SECONDS = 60.0
+
+
+class ReplayRole(LinkedRole):
+    """Serves the agent's tables, and keeps them where the experiment says so."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        run: Run,
+        shard: int,
+        coordinator: RoleHandle,
+    ):
+        super().__init__(context, coordinator)
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._directory = run.directory.replay(shard)
+        self._shard = shard
+        # What must be learnt from while it is new is worth nothing later.
+        self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.make_replay(run.layout).pace is None
+        self._server: reverb.Server | None = None
+        self.tables_at_start: dict[str, Any] = {}
+        """What `tables` gave before anybody else came."""
+        self._next_checkpoint = 0.0
+        self._unwritten = False
+
+    def setup(self) -> None:
+        if not self.context.one_process:
+            use_one_arena()
+        experiment, agent = self._experiment, self._experiment.agent
+        layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
+        tables = agent.make_replay(layout).tables()
+        say = functools.partial(self.context.tell, "say")
+        self._server = start_server(tables, self.context.port, self._directory, self._keeps, say)
+        port = self._server.port
+        self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
+        self._client = self._server.localhost_client()
+        self.tables_at_start = self._first_tables()
+        items = sum(info.current_size for info in self.tables_at_start.values())
+        if items:
+            self.context.tell("say", f"goes on with {items:,} items")
+        self._next_checkpoint = time.monotonic() + experiment.replay_checkpoint_every
+        self.context.tell("port", self._server.port)
+        self.begin_reports()
+
+    def step(self) -> None:
+        if not self.context.cooperative:
+            self.context.stop.wait(0.5)
+            self._check_server()
+        if self._keeps and time.monotonic() >= self._next_checkpoint:
+            self._try_to_save()
+
+    def finish(self) -> None:
+        self.link.close()
+        try:
+            if self._keeps:
+                self._save()
+        except ReplayNotSaved as error:
+            raise CallboardError(f"the last checkpoint of replay could not be written: {file_error(error)}") from error
+        finally:
+            self.context.progress.works_slowly("ending")
+            self.stop_server()
+
+    def stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+    def _check_server(self) -> None:
+        """Marks progress as long as the server answers."""
+        try:
+            self.tables()
+        except Exception:  # As in `collect`.
+            return
+        self.context.progress.works("waiting for its server to answer")
+
+    def tables(self) -> dict[str, Any]:
+        """Reverb's `TableInfo` of every table, by name."""
+        # From the server, because the tables that it restores are others than those that it was given.
+        return self._client.server_info(timeout=_INFO_SECONDS)
+
+    def _first_tables(self) -> dict[str, Any]:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                return self.tables()
+            except Exception:  # As in `collect`: on a busy machine the server may need a while to answer.
+                if time.monotonic() > deadline:
+                    raise
+
+    def collect(self) -> Report:
+        try:
+            infos = list(self.tables().values())
+        except Exception:  # Reverb raises its own errors and RuntimeError; each means that the server is too busy.
+            return Report()
+        items, room = sum(info.current_size for info in infos), sum(info.max_size for info in infos)
+        limiters = [info.rate_limiter_info for info in infos]
+        values = {
+            "fill": items / room,
+            "items": items,
+            "inserted": sum(limiter.insert_stats.completed for limiter in limiters),
+            "sampled": sum(limiter.sample_stats.completed for limiter in limiters),
+        }
+        return Report(values={f"replay/{name}_{self._shard}": value for name, value in values.items()})
+
+    def _save(self) -> None:
+        with marked_while_files_grow(self.context.progress, self._directory, "writing its checkpoint"):
+            self._saver.save(_SAVE_SECONDS)
+
+    def _try_to_save(self) -> None:
+        """Writes a checkpoint; where the disk does not take it, the run continues and it is tried again."""
+        every = self._experiment.replay_checkpoint_every
+        try:
+            self._save()
+            if self._unwritten:
+                self.context.tell("say", "checkpoints of replay are written again")
+            self._unwritten = False
+        except ReplayNotSaved as error:
+            every = min(every, _RETRY_SECONDS)
+            if not self._unwritten:
+                self.context.tell(
+                    "say",
+                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, it is tried "
+                    f"again every {every:.0f} s",
+                )
+            self._unwritten = True
+        self._next_checkpoint = time.monotonic() + every

@@ -1,0 +1,64 @@
+"""The policy with the best evaluation so far, and the one that was the best before it."""
+
+import contextlib
+import logging
+import math
+import pathlib
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from ...atomic_files import file_draft, link_or_copy, set_aside
+from ...data import CallboardError
+from .checkpoints import read_policy, save_policy
+from .layout import RunDirectory
+
+_logger = logging.getLogger(__name__)
+
+
+class BestPolicy:
+    """The best policy of one run.  The one before it is kept too, and takes its place if it is damaged.
+
+    Args:
+      run_directory: of the run.
+      say: is given a line about a file that is damaged.
+    """
+
+    def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
+        self._path = run_directory.best_policy
+        self._before = run_directory.best_policy_before
+        self._say = say
+
+    def path(self) -> pathlib.Path | None:
+        """Its file, or that of the best before it if that is damaged; None if there is none."""
+        for path in (self._path, self._before):
+            if not path.exists():
+                continue
+            try:
+                read_policy(path)
+                return path
+            except CallboardError:
+                kept = set_aside(path)
+                self._say(
+                    f"the best policy {path.name} is damaged and not used"
+                    + (f"; it is kept as {kept.name}" if kept is not None else "")
+                )
+            except FileNotFoundError:
+                pass
+        return None
+
+    def mean_return(self) -> float:
+        """The mean return that it reached; -inf if there is none."""
+        path = self.path()
+        return -math.inf if path is None else float(read_policy(path).further["mean_return"])
+
+    def save(self, variables: Sequence[tf.Variable], mean_return: float, learner_step: int) -> None:
+        """Makes weights the best policy.
+
+        Raises:
+          OSError: they could not be written; the best policy is as it was.
+        """
+        with contextlib.suppress(FileNotFoundError), file_draft(self._before) as draft:
+            draft.unlink()
+            link_or_copy(self._path, draft)
+        save_policy(self._path, variables, mean_return=mean_return, learner_step=learner_step)

@@ -1,0 +1,281 @@
+"""Checkpoints: the learner's state, the policy's weights and the counters, written in one atomic step.
+
+A checkpoint is a directory `checkpoints/<learner step>` that appears whole, by a rename, or not at all.  The second one
+of the same step is `<learner step>.001`.  Its manifest says what its files hold, and is checked before they are used: a
+damaged checkpoint is renamed to `damaged-...`, and the one before it takes its place.
+"""
+
+import json
+import logging
+import pathlib
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...agents.finite_checks import check_saved_weights, check_weights
+from ...atomic_files import (
+    directory_draft,
+    file_draft,
+    link_or_copy,
+    remove_directory,
+    remove_drafts,
+    set_aside,
+    write_file,
+)
+from ...data import CallboardError
+from ...manifest import MANIFEST, damage, write_manifest
+from .file_errors import file_error
+from .layout import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name
+
+_KEEP = 2
+_logger = logging.getLogger(__name__)
+
+
+class NotWritten(Exception):
+    """A checkpoint could not be written, for example because the disk is full; those before it are as they were."""
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+      run_directory: of the run.
+      say: is given a line about every checkpoint that is damaged.
+    """
+
+    def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
+        self.directory = run_directory.checkpoints
+        self._say = say
+        self._whole: set[tuple[str, int]] = set()
+        """Names and inodes of those that were checked."""
+
+    def latest(self) -> pathlib.Path | None:
+        """The newest checkpoint that is not damaged; None if there never was one.
+
+        Raises:
+          CallboardError: all that there are, or were, are damaged.
+        """
+        newest = self._newest_whole()
+        if newest is None:
+            damaged = sorted(path.name for path in self.directory.glob("damaged-[0-9]*") if path.is_dir())
+            if damaged:
+                raise CallboardError(
+                    f"no checkpoint in {self.directory} can be used, {damaged[-1]} is damaged: replace it by a copy, "
+                    "or remove it to begin the training anew"
+                )
+        return newest
+
+    def counter_sources(self) -> dict[str, dict[str, int]]:
+        """The counters in the newest checkpoint that is not damaged, by source."""
+        newest = self._newest_whole()
+        return json.loads((newest / "counters.json").read_text()) if newest else {}
+
+    def newest_step(self) -> int:
+        """The learner step of the newest checkpoint that is not damaged; 0 if there is none."""
+        newest = self._newest_whole()
+        return step_of(newest) if newest else 0
+
+    def save(
+        self,
+        step: int,
+        modules: Mapping[str, tf.Module],
+        policy_variables: Sequence[tf.Variable],
+        counter_sources: Mapping[str, Mapping[str, int]],
+    ) -> pathlib.Path:
+        """Writes the checkpoint of a learner step, and removes old ones.
+
+        Args:
+          step: learner steps done.
+          modules: all that the learner needs to go on, by name.
+          policy_variables: the weights to act with, see `load_policy`.
+          counter_sources: the counters, by source.
+
+        Raises:
+          NotWritten: with the reason; nothing of it is left.
+          NotFiniteError: a weight is NaN or infinite; likewise.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            final = self._new_path(step)
+            with directory_draft(final) as draft:
+                tf.train.Checkpoint(**modules).write(str(draft / "learner"))
+                check_saved_weights(str(draft / "learner"))
+                _write_weights(draft / "policy.npz", policy_variables)
+                (draft / "counters.json").write_text(json.dumps(counter_sources))
+                write_manifest(draft)
+        except (OSError, tf.errors.OpError) as error:
+            raise NotWritten(file_error(error)) from error
+        for old in self._all()[:-_KEEP]:
+            remove_directory(old)
+        remove_drafts(self.directory)
+        return final
+
+    def remove_all(self) -> None:
+        """Removes all checkpoints, the damaged ones too."""
+        for path in [*self._all(), *self.directory.glob("damaged-[0-9]*")]:
+            remove_directory(path)
+
+    def replace_counters(self, counter_sources: Mapping[str, Mapping[str, int]]) -> None:
+        """Puts a checkpoint with other counters, those at the end of the run, in place of the newest one.
+
+        Does nothing where there is no checkpoint.
+
+        Raises:
+          NotWritten: with the reason; the checkpoint is as it was.
+        """
+        newest = self._newest_whole()
+        if newest is None or not (newest / "policy.npz").exists():
+            return
+        try:
+            with directory_draft(self._new_path(step_of(newest))) as draft:
+                for path in newest.iterdir():
+                    if path.name not in ("counters.json", MANIFEST):
+                        link_or_copy(path, draft / path.name)
+                (draft / "counters.json").write_text(json.dumps(counter_sources))
+                write_manifest(draft)
+        except OSError as error:
+            raise NotWritten(file_error(error)) from error
+        remove_directory(newest)
+        remove_directory(newest)
+
+    def restore(
+        self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]
+    ) -> int:
+        """Loads a checkpoint into modules that were built alike, and gives its learner step.
+
+        Raises:
+          CallboardError: if the networks have changed, with the first weight that differs.
+        """
+        load_policy(path / "policy.npz", policy_variables)
+        status = tf.train.Checkpoint(**modules).read(str(path / "learner"))
+        try:
+            status.assert_consumed()
+        except AssertionError as error:
+            raise CallboardError(
+                f"{path} was written by another kind of learner: {str(error).splitlines()[0]}"
+            ) from error
+        return step_of(path)
+
+    def next_incarnation(self) -> int:
+        """Counts the starts of the learner in this run; the first is 0."""
+        marker = self.directory / "incarnation"
+        try:
+            number = int(marker.read_text()) + 1
+        except FileNotFoundError:
+            number = 0
+        except ValueError:
+            # A damaged file.  The minutes since 1970 are more than all starts so far, and fit 32 bits.
+            number = int(time.time() / 60)
+        write_file(marker, str(number))
+        return number
+
+    def _newest_whole(self) -> pathlib.Path | None:
+        """The newest checkpoint that is not damaged; those that are, are set aside."""
+        for path in reversed(self._all()):
+            try:
+                key = (path.name, path.stat().st_ino)
+                wrong = "" if key in self._whole else damage(path)
+                if not wrong:
+                    self._whole.add(key)
+                    return path
+                path.stat()
+            except FileNotFoundError:
+                continue  # The learner has removed it meanwhile.
+            kept = set_aside(path)
+            self._say(
+                f"the checkpoint {path.name} is damaged ({wrong}) and not used"
+                + (f"; it is kept as {kept.name}" if kept is not None else "")
+            )
+        return None
+
+    def _all(self) -> list[pathlib.Path]:
+        """All checkpoints, the newest last."""
+        return sorted(
+            (path for path in self.directory.glob("[0-9]*") if is_checkpoint_name(path.name) and path.is_dir()),
+            key=lambda path: path.name,
+        )
+
+    def _new_path(self, step: int) -> pathlib.Path:
+        """Where the next checkpoint of a step goes: none is replaced, since two renames would not be one step."""
+        numbers = [
+            match for path in self._all() if (match := CHECKPOINT_NAME.fullmatch(path.name)) and int(match[1]) == step
+        ]
+        if not numbers:
+            return self.directory / f"{step:012d}"
+        return self.directory / f"{step:012d}.{max(int(match[2] or 0) for match in numbers) + 1:03d}"
+
+
+def step_of(checkpoint: pathlib.Path) -> int:
+    """The learner step of a checkpoint."""
+    return int(checkpoint.name.partition(".")[0])
+
+
+class SavedPolicy(NamedTuple):
+    """What a file of weights holds."""
+
+    names: list[str]
+    values: list[np.ndarray]
+    further: dict[str, Any]
+    """What else was given to `save_policy`."""
+
+
+def save_policy(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
+    """Writes a policy's weights, in order, to an `.npz` file, in one atomic step.
+
+    Raises:
+      NotFiniteError: one of them is NaN or infinite; the file stays as it was.
+    """
+    with file_draft(path) as draft:
+        _write_weights(draft, variables, **also)
+
+
+def read_policy(path: pathlib.Path) -> SavedPolicy:
+    """Reads a file that `save_policy` wrote.
+
+    Raises:
+      CallboardError: it is damaged.
+    """
+    try:
+        with np.load(path) as file:
+            content = {name: file[name] for name in file.files}
+        names = [str(name) for name in content.pop("names")]
+        values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise CallboardError(f"{path} is damaged: replace it by a copy, or take another checkpoint") from error
+    return SavedPolicy(names, values, content)
+
+
+def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
+    """Loads a policy's weights into variables of the same shapes.
+
+    Raises:
+      CallboardError: the file is damaged, or names the first weight whose shape differs.
+    """
+    names, values, _ = read_policy(path)
+    for name, value, variable in zip(names, values, variables, strict=False):
+        if value.shape != tuple(variable.shape):
+            raise CallboardError(
+                f"the network has changed since {path} was written: {name} was {value.shape} and is now "
+                f"{tuple(variable.shape)}; go on with the settings of the run, or begin a new one"
+            )
+    if len(values) != len(variables):
+        raise CallboardError(
+            f"the network has changed since {path} was written: it had {len(values)} weights and has now "
+            f"{len(variables)}; go on with the settings of the run, or begin a new one"
+        )
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def _write_weights(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
+    names, values = [variable.name for variable in variables], [variable.numpy() for variable in variables]
+    check_weights(names, values)
+    weights = {f"weight_{index:04d}": value for index, value in enumerate(values)}
+    np.savez(path, names=np.array(names), **weights, **also)

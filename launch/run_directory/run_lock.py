@@ -1,0 +1,244 @@
+"""One run at a time in a run directory.
+
+A lock of the kernel on a file in the directory: the kernel forgets it with the last process that holds it, so what is
+left of a run that was killed blocks no other.  On a file system that several hosts share it holds between hosts as far
+as `flock` does there (NFS from version 4 on, Lustre mounted with `flock`, CephFS).  A directory at a URL has a lease
+instead, which the driver renews.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import logging
+import os
+import pathlib
+import socket
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import psutil
+
+from ...data import CallboardError
+from .remote_storage import Storage
+
+_REMAINS_SECONDS = 15.0
+"""In which the processes of a launcher that was killed must have ended."""
+_RENEW_SECONDS = 5.0
+_SILENT_SECONDS = 20.0
+_SETTLE_SECONDS = 1.0
+_POLL_SECONDS = 0.2
+_LEASE = "lock"
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """Who runs in a directory."""
+
+    host: str
+    pid: int
+    begun: float
+    """When the process began, in seconds since 1970: numbers of processes are given again."""
+    launcher: str
+    token: str = ""
+    """Of a lease: different for every start."""
+    renewals: int = 0
+
+    @classmethod
+    def me(cls, launcher: str, token: str = "") -> "Holder":
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), launcher, token)
+
+    @classmethod
+    def read(cls, content: bytes) -> "Holder | None":
+        """From what `write` gave; None where it is something else."""
+        try:
+            return cls(**json.loads(content))
+        except (ValueError, TypeError):
+            return None
+
+    def write(self) -> bytes:
+        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
+
+    def has_died(self) -> bool:
+        """Whether it was a process of this host that has ended; False where that cannot be known."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.begun) > 1.0
+        except psutil.NoSuchProcess:
+            return True
+        except psutil.Error:
+            return False
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} (--launcher {self.launcher})"
+
+
+@contextlib.contextmanager
+def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
+    """Locks a run directory while it lasts; gives the descriptor of the lock, which other processes may hold on to.
+
+    Makes the directory where there is none; where it is still empty at the end, it is removed.
+
+    Args:
+      path: of the lock file.
+      launcher: its name, for who comes second.
+
+    Raises:
+      CallboardError: the directory cannot be written, or another process runs there.
+    """
+    directory = path.parent
+    made = [parent for parent in (directory, *directory.parents) if not parent.exists()]
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = _lock(path)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, Holder.me(launcher).write(), 0)
+    except OSError as error:
+        raise CallboardError(
+            f"the run directory {directory} cannot be written ({error.strerror}): name another one with --run-dir"
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+
+
+def check_not_running(path: pathlib.Path) -> None:
+    """Refuses a directory in which another process runs, without waiting and without a trace.
+
+    Args:
+      path: of the lock file.
+    """
+    try:
+        with open(path, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = Holder.read(file.read())
+                if holder is not None and holder.pid != os.getpid() and not holder.has_died():
+                    raise CallboardError(_refusal(path.parent, holder)) from None
+    except OSError:
+        return  # There is no lock, or no locks at all.
+
+
+def _lock(path: pathlib.Path) -> int:
+    deadline = time.monotonic() + _REMAINS_SECONDS
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = Holder.read(os.pread(descriptor, 4096, 0))
+            os.close(descriptor)
+            if holder is not None and not holder.has_died():
+                raise CallboardError(_refusal(path.parent, holder)) from None
+            if time.monotonic() > deadline:
+                raise CallboardError(
+                    f"something still runs in {path.parent}, left by {holder or 'another process'}: end it first"
+                ) from None
+            time.sleep(_POLL_SECONDS)
+            continue
+        except OSError as error:
+            logging.warning("%s cannot be locked (%s): take care that no second run starts there", path, error.strerror)
+        # Who held it before may have removed the file since it was opened.
+        if _is_same(descriptor, path):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_same(descriptor: int, path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _refusal(directory: object, holder: Holder) -> str:
+    return f"a run is going on in {directory}, by {holder}: end it first, or name another directory"
+
+
+@contextlib.contextmanager
+def run_lease(storage: Storage, launcher: str, say: Callable[[str], None] = logging.warning) -> Iterator[None]:
+    """Keeps others from running in a directory at a URL while it lasts, by a file there that is renewed all the time.
+
+    Args:
+      storage: the directory.
+      launcher: its name, for who comes second.
+      say: is told, in a line, where a lease that is no longer renewed is taken over.
+
+    Raises:
+      CallboardError: another process runs there.
+    """
+    with tempfile.TemporaryDirectory(prefix="callboard-lease-") as scratch:
+        lease = _Lease(storage, Holder.me(launcher, uuid.uuid4().hex), pathlib.Path(scratch))
+        former = lease.holder()
+        if former is not None and not former.has_died():
+            _wait_for_silence(lease, former)
+            say(f"{storage.url}: its lock is no longer renewed by {former}, and is taken over")
+        lease.renew()
+        time.sleep(_SETTLE_SECONDS if former is None else 0.0)
+        now = lease.holder()
+        if now is not None and now.token != lease.own.token:
+            raise CallboardError(_refusal(storage.url, now))
+        ended = threading.Event()
+        thread = threading.Thread(target=lease.renew_until, args=(ended,), name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            lease.give_up()
+
+
+class _Lease:
+    """The file of a lease, and a local directory to write it in."""
+
+    def __init__(self, storage: Storage, own: Holder, scratch: pathlib.Path):
+        self.storage = storage
+        self.own = own
+        self._scratch = scratch
+
+    def holder(self) -> Holder | None:
+        if not self.storage.fetch(_LEASE, self._scratch):
+            return None
+        return Holder.read((self._scratch / _LEASE).read_bytes())
+
+    def renew(self) -> None:
+        self.own = dataclasses.replace(self.own, renewals=self.own.renewals + 1)
+        (self._scratch / _LEASE).write_bytes(self.own.write())
+        self.storage.store(_LEASE, self._scratch)
+
+    def renew_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_RENEW_SECONDS):
+            try:
+                self.renew()
+            except Exception as error:  # Every kind of storage raises its own errors.
+                logging.warning("the lock at %s could not be renewed: %s", self.storage.url, error)
+
+    def give_up(self) -> None:
+        try:
+            self.storage.remove(_LEASE)
+        except Exception as error:
+            logging.warning("the lock at %s could not be removed: %s", self.storage.url, error)
+
+
+def _wait_for_silence(lease: _Lease, former: Holder) -> None:
+    """Waits until a lease has not been renewed for a while; clocks of other hosts are not trusted."""
+    if former.host == lease.own.host:
+        raise CallboardError(_refusal(lease.storage.url, former))
+    deadline = time.monotonic() + _SILENT_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(_SETTLE_SECONDS)
+        if (now := lease.holder()) is None:
+            return
+        if now != former:
+            raise CallboardError(_refusal(lease.storage.url, now))

@@ -1,0 +1,202 @@
+"""Batched ticks in, items of single environments out, each with its own priority.
+
+An item holds `length` transitions, a slice of consecutive ticks that may reach over the end of an episode; what lies
+beyond is told by `first`, `last` and the discounts.  Items that overlap share their ticks.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ..data import Layout, Nest, Record
+from .handle import ReplayHandle
+from .packing import Packing
+from .per_environment_writers import CHUNK_LENGTH, EnvironmentWriters, ReplayItem
+from .recent_records import RecentRecords, cut, leaf_indices
+from .sequences import check_shapes
+from .stacking import is_frame, stack_rows
+
+Priority = Callable[[Record], np.ndarray]
+"""Gives first priorities `[W]` of items from a `Record` of arrays as a `Sample` holds them, but without observations,
+and with extras `[length + 1, W, ...]`: those at the last observation are among them."""
+
+_CLOSE_SECONDS = 2.0
+
+
+class Row(NamedTuple):
+    """What replay keeps of one tick."""
+
+    age: Any
+    """int32: ticks since the episode began, or since the writer did."""
+    record: Record
+    """Without extras where only first priorities need them."""
+
+
+class ItemColumns:
+    """How items lie in replay: all that is kept of a tick in one column of bytes, and perhaps a state in another.
+
+    Args:
+      layout: names the record and the recurrent state.
+      keep_extras: whether replay keeps the policy's extras, or they only serve to work out first priorities.
+      keep_state: whether items keep the recurrent state of their first tick.
+    """
+
+    def __init__(self, layout: Layout, keep_extras: bool = False, keep_state: bool = False):
+        self._keep_extras = keep_extras
+        self._observation = layout.record.observation
+        self.rows = Packing(self.row(tf.TensorSpec((), tf.int32), layout.record))
+        self._kept = leaf_indices(layout.record, lambda record: self.row((), record))
+        self.state = Packing(layout.state) if keep_state and tree.flatten(layout.state) else None
+
+    def row(self, age: Any, record: Record) -> Row:
+        return Row(age, record if self._keep_extras else record._replace(extras=()))
+
+    def row_leaves(self, age: np.ndarray, leaves: Sequence[Any]) -> list[Any]:
+        """The leaves of a `Row`, from those of a record."""
+        return [age, *[leaves[index] for index in self._kept]]
+
+    def signature(self, length: int, stack: int) -> ReplayItem:
+        """The `tf.TensorSpec` nest of an item of `length` transitions, with frames to be stacked `stack` high."""
+        return ReplayItem(self.rows.signature(length + stack), self.state.signature() if self.state else ())
+
+    def read(self, item: ReplayItem, stack: int) -> tuple[Record, Nest]:
+        """The ticks of a batch of items, time-major `[length + 1, B, ...]` with stacked frames, and the states."""
+        age, record = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
+        newest = slice(stack - 1, None)
+        age, rest = age[newest], cut(record._replace(observation=()), newest)
+
+        def stacked(spec: tf.TensorSpec, leaf: tf.Tensor) -> tf.Tensor:
+            return stack_rows(leaf, age, stack) if is_frame(spec) else leaf[newest]
+
+        observation = tree.map_structure(stacked, self._observation, record.observation)
+        return rest._replace(observation=observation), self.state.unpack(item.state) if self.state else ()
+
+
+def without_last(nest: Nest) -> Nest:
+    """All rows but the last."""
+    return cut(nest, slice(None, -1))
+
+
+class ItemWriter:
+    """Writes the ticks of one actor's environments as items of `length` transitions, one every `period` ticks.
+
+    Args:
+      replay: where to write.
+      layout: names the record to expect; what differs in shape or dtype is refused at the first append.
+      table: the table's name.
+      length: transitions in an item.
+      period: ticks between the starts of two items.
+      columns: what items keep.
+      priority: gives first priorities; None makes all of them 1.
+      stack: frames that a network sees at a time.
+      shard: the replay shard.
+    """
+
+    def __init__(
+        self,
+        replay: ReplayHandle,
+        layout: Layout,
+        table: str,
+        length: int,
+        period: int,
+        columns: ItemColumns,
+        priority: Priority | None,
+        stack: int,
+        shard: int,
+    ):
+        batch = layout.envs_per_actor
+        self._layout = layout
+        self._table = table
+        self._length = length
+        self._period = period
+        self._columns = columns
+        self._priority = priority
+        self._stack = stack
+        self._rows = columns.rows.rows(batch)
+        self._row_of_each = list(self._rows.bytes)  # Views.
+        self._states = columns.state.rows(batch) if columns.state else None
+        self._writers = EnvironmentWriters(replay, shard, batch, length + stack, keeps_state=self._states is not None)
+        self._recent = RecentRecords(layout.record, batch, length, all_fields=priority is not None)
+        self._all_envs = list(range(batch))
+        self._ticks = 0
+        self._since_ready = 0
+        self._age = np.zeros(batch, np.int32)
+        self._whole_stack_from = np.zeros(batch, np.int64)
+        self.items_written = 0
+
+    def append(self, record: Record, state: Nest = ()) -> None:
+        """Adds one tick: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
+
+        Never blocks; call `ready` before the next tick.
+        """
+        if self._ticks == 0:
+            check_shapes(record, self._layout.record)
+            # Where the writer takes over in the middle of an episode, it has not seen the frames before.
+            self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
+        else:
+            self._age += 1
+            self._age[record.first] = 0
+        # `tree` is slow: once a tick.
+        leaves = tree.flatten(record)
+        self._rows.fill(self._columns.row_leaves(self._age, leaves))
+        begins = self._ticks % self._period == 0
+        states = self._states.fill(tree.flatten(state)) if self._states is not None and begins else None
+        for _ in range(self._stack if self._ticks == 0 else 1):
+            self._writers.append(self._row_of_each, states)
+        self._recent.append(leaves)
+        start = self._ticks - self._length
+        if start >= 0 and start % self._period == 0:
+            self._create_items(start)
+        self._ticks += 1
+        self._since_ready += 1
+
+    def ready(self, timeout: float, max_pending: int | None = None) -> bool:
+        """Waits up to `timeout` seconds for the server to catch up; False if it has not.
+
+        While it is False the actor must not step on: pending items would pile up in memory.
+        """
+        if max_pending is not None:
+            return self._writers.ready(timeout, max_pending // self._layout.envs_per_actor)
+        # Items wait for their chunk to be full: there is nothing to see between, and asking all writers takes time.
+        if self._since_ready < CHUNK_LENGTH:
+            return True
+        # A lower number would close chunks before they are full.
+        if not self._writers.ready(timeout, 2 * CHUNK_LENGTH):
+            return False
+        self._since_ready = 0
+        return True
+
+    def close(self) -> None:
+        """Waits for the server to confirm what is complete, for at most 2 s, and drops the connection."""
+        self._writers.ready(_CLOSE_SECONDS, max_pending=0)
+        self._writers.close()
+
+    def chosen(self, record: Record) -> np.ndarray | None:
+        """Which environments' items are worth writing, bool `[B]`, by their newest records; None for all."""
+        return None
+
+    def as_sampled(self, record: Record) -> Record:
+        """Records as `RecentRecords.sample` gives them, as they will be when they are read."""
+        return record
+
+    def _create_items(self, start: int) -> None:
+        """The items of the newest `length + 1` ticks."""
+        record, envs = self._recent.sample(), self._all_envs
+        chosen = self.chosen(record)
+        if start < self._stack - 1:
+            whole = self._whole_stack_from <= start
+            chosen = whole if chosen is None else chosen & whole
+        if chosen is not None and not chosen.all():
+            envs = np.flatnonzero(chosen).tolist()
+            if not envs:
+                return
+            record = tree.map_structure(lambda leaf: leaf[:, envs], record)
+        if self._priority is None:
+            priorities = [1.0] * len(envs)
+        else:
+            priorities = np.asarray(self._priority(self.as_sampled(record))).tolist()
+        self._writers.create_items(self._table, envs, priorities, self._length, self._stack)
+        self.items_written += len(envs)

@@ -1,0 +1,79 @@
+"""Items drawn from one shard of replay, by priority or evenly."""
+
+from typing import Any, NamedTuple
+
+import reverb
+import tensorflow as tf
+import tree
+
+from ..data import ItemInfo
+from .handle import ReplayHandle
+from .per_environment_writers import ReplayItem
+
+
+class Drawn(NamedTuple):
+    """Items as they come from replay.  Leaves are `[B, ...]`."""
+
+    item: ReplayItem
+    info: ItemInfo
+    mass: Any
+    """float64: the priority mass of the item's shard when it was drawn, the sum of priority^alpha over its items."""
+
+
+def shard_dataset(
+    replay: ReplayHandle,
+    table: str,
+    signature: ReplayItem,
+    shard: int,
+    block: int,
+    priority_exponent: float,
+    blocks: int = 1,
+) -> tf.data.Dataset:
+    """Blocks of `block` items of one shard, `blocks` of them at a time, `Drawn`.
+
+    Probabilities and numbers of items are those in the shard.
+    """
+    items = reverb.TrajectoryDataset(
+        server_address=replay.address(shard),
+        table=table,
+        dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
+        shapes=tree.map_structure(lambda spec: spec.shape, signature),
+        # What waits here was drawn by priorities that are older than those of the newest updates.
+        max_in_flight_samples_per_worker=replay.samples_in_flight(2 * block),
+        num_workers_per_iterator=1,
+    )
+
+    @tf.autograph.experimental.do_not_convert
+    def describe(sample: Any) -> Drawn:
+        info = sample.info
+        if priority_exponent:
+            mass = tf.pow(info.priority, tf.constant(priority_exponent, tf.float64)) / info.probability
+        else:
+            mass = tf.cast(info.table_size, tf.float64)
+        return Drawn(
+            item=sample.data,
+            info=ItemInfo(
+                key=info.key,
+                shard=tf.fill(tf.shape(info.key), shard),
+                probability=info.probability,
+                items=info.table_size,
+            ),
+            mass=mass,
+        )
+
+    return items.batch(blocks * block, drop_remainder=True).map(describe)
+
+
+def drawn_spec(signature: ReplayItem, batch: int) -> Drawn:
+    """`tf.TensorSpec` of a `Drawn` of `batch` items."""
+
+    def vector(dtype: Any) -> tf.TensorSpec:
+        return tf.TensorSpec((batch,), dtype)
+
+    return Drawn(
+        item=tree.map_structure(lambda spec: tf.TensorSpec((batch, *spec.shape), spec.dtype), signature),
+        info=ItemInfo(
+            key=vector(tf.uint64), shard=vector(tf.int32), probability=vector(tf.float64), items=vector(tf.int64)
+        ),
+        mass=vector(tf.float64),
+    )

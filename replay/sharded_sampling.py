@@ -1,0 +1,217 @@
+"""Batches drawn from all shards of replay as if they were one, also while some of them are away."""
+
+import collections
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from ..data import Layout, Sample
+from .batch_reader import BatchReader
+from .elements import Elements, made_again_if_changed
+from .handle import ReplayHandle
+from .per_environment_writers import ReplayItem
+from .sampling import Drawn, drawn_spec, shard_dataset
+
+_PATIENCE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+def drawn_dataset(
+    replay: ReplayHandle,
+    layout: Layout,
+    table: str,
+    signature: ReplayItem,
+    read: Callable[[ReplayItem], Sample],
+    replica_batch: int,
+    priority_exponent: float = 0.0,
+    updates_per_call: int = 1,
+) -> tf.data.Dataset:
+    """Batches of `replica_batch` items as `Sample` with `info`, `updates_per_call` of them side by side along B.
+
+    An item is drawn with probability P(shard) p(item | shard), where P(shard) is the shard's part of the priority mass
+    of all shards that answer.
+
+    Args:
+      replay: where to read.
+      layout: says how many shards there are.
+      table: the table's name.
+      signature: of one item.
+      read: turns a batch of items into a `Sample`.
+      replica_batch: items in a batch of one replica.
+      priority_exponent: of the table, see `tables.replay_table`.
+      updates_per_call: batches that are learnt from in a call.
+    """
+    if layout.shards == 1:
+        drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent, updates_per_call)
+    else:
+        drawn = sharded_dataset(
+            replay, layout.shards, table, signature, replica_batch, priority_exponent, updates_per_call
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def sample(batch: Drawn) -> Sample:
+        return read(batch.item)._replace(info=batch.info)
+
+    return drawn.map(sample).prefetch(1)
+
+
+def sharded_dataset(
+    replay: ReplayHandle,
+    shards: int,
+    table: str,
+    signature: ReplayItem,
+    batch: int,
+    priority_exponent: float,
+    updates_per_call: int = 1,
+) -> tf.data.Dataset:
+    """Batches of `batch` items, `Drawn` from all shards, with probabilities and numbers of items over all shards.
+
+    Of `updates_per_call` batches side by side each is drawn by itself.
+    """
+    block = max(1, batch // shards)
+
+    def reader(shard: int) -> BatchReader:
+        return BatchReader(
+            made_again_if_changed(
+                lambda: Elements(shard_dataset(replay, table, signature, shard, block, priority_exponent)),
+                key=lambda: replay.address(shard),
+            ),
+            stopped=lambda: False,
+            identity=lambda: replay.life(shard),
+        )
+
+    def generate() -> Iterator[Drawn]:
+        draws = ShardedDraws([reader(shard) for shard in range(shards)], batch)
+        with contextlib.closing(draws):
+            while True:
+                yield concatenated([draws.draw() for _ in range(updates_per_call)])
+
+    return tf.data.Dataset.from_generator(generate, output_signature=drawn_spec(signature, updates_per_call * batch))
+
+
+class ShardedDraws:
+    """Puts batches together from the blocks of several shards.
+
+    Each shard gives its part of a batch in proportion to its priority mass; the rounding is random, so that on average
+    the parts are exact.  A shard that does not deliver its part within 5 s is left out until it delivers again; its
+    mass and its items do not count as long.
+
+    Args:
+      readers: of `Drawn` blocks, one to each shard.
+      batch: items in a batch.
+      patience: seconds that a batch waits for a shard.
+    """
+
+    def __init__(self, readers: Sequence[BatchReader], batch: int, patience: float = _PATIENCE_SECONDS):
+        self._shards = [_Shard(reader) for reader in readers]
+        self._batch = batch
+        self._patience = patience
+        self._begun = False
+        self._rng = np.random.default_rng()
+
+    def draw(self) -> Drawn:
+        """The next batch, leaves are arrays `[B, ...]`; waits for as long as no shard delivers."""
+        if not self._begun:
+            deadline = time.monotonic() + self._patience
+            for shard in self._shards:
+                shard.fill(1, deadline - time.monotonic())
+            self._begun = True
+        while True:
+            for shard in self._shards:
+                if not shard.present:
+                    shard.receive(0.0)
+            present = [shard for shard in self._shards if shard.present]
+            if not present:
+                time.sleep(_POLL_SECONDS)
+                continue
+            masses = np.array([shard.mass for shard in present])
+            if not masses.sum() > 0:
+                masses = np.ones(len(present))
+            parts = split_batch(self._batch, masses, self._rng.random())
+            deadline = time.monotonic() + self._patience
+            for shard, part in zip(present, parts, strict=True):
+                shard.present = shard.fill(part, deadline - time.monotonic())
+            if all(shard.present for shard in present):
+                return self._take(present, parts, masses / masses.sum())
+
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.reader.close()
+
+    def _take(self, shards: list["_Shard"], parts: np.ndarray, shares: np.ndarray) -> Drawn:
+        taken: list[Drawn] = []
+        items = sum(shard.items for shard in shards)
+        for shard, part, share in zip(shards, parts, shares, strict=True):
+            for drawn in shard.take(part):
+                info = drawn.info._replace(
+                    probability=share * drawn.info.probability, items=np.full_like(drawn.info.items, items)
+                )
+                taken.append(drawn._replace(info=info))
+        return concatenated(taken)
+
+
+def concatenated(drawn: Sequence[Drawn]) -> Drawn:
+    """Some items after the other, as arrays."""
+    return drawn[0] if len(drawn) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *drawn)
+
+
+def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:
+    """Whole parts in proportion to `masses`, int `[S]`; exact on average over an offset drawn from [0, 1)."""
+    borders = np.floor(batch * np.cumsum(masses) / np.sum(masses) + offset)
+    # Sums of floats may end a little short of the whole.
+    borders[-1] = batch
+    return np.diff(borders, prepend=0).astype(np.int64)
+
+
+class _Shard:
+    """What is at hand of one shard."""
+
+    def __init__(self, reader: BatchReader):
+        self.reader = reader
+        self.present = False
+        """Whether it has delivered lately."""
+        self.mass = 0.0
+        self.items = 0
+        self._blocks: collections.deque[Drawn] = collections.deque()
+        self._count = 0
+
+    def fill(self, count: int, timeout: float) -> bool:
+        """Waits up to `timeout` seconds until `count` items are at hand."""
+        deadline = time.monotonic() + timeout
+        while self._count < count:
+            if not self.receive(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
+                return False
+        return True
+
+    def receive(self, timeout: float) -> bool:
+        """Takes the next block, if it comes within `timeout` seconds."""
+        block = self.reader.poll(timeout)
+        if block is None:
+            return False
+        block = tree.map_structure(np.asarray, block)
+        self._blocks.append(block)
+        self._count += len(block.mass)
+        self.mass = float(np.mean(block.mass))
+        self.items = int(block.info.items[-1])
+        self.present = True
+        return True
+
+    def take(self, count: int) -> Iterator[Drawn]:
+        """The next `count` items, in pieces."""
+        while count:
+            block = self._blocks.popleft()
+            size = len(block.mass)
+            if size > count:
+                self._blocks.appendleft(_cut(block, slice(count, None)))
+                block, size = _cut(block, slice(count)), count
+            count -= size
+            self._count -= size
+            yield block
+
+
+def _cut(block: Drawn, part: slice) -> Drawn:
+    return tree.map_structure(lambda leaf: leaf[part], block)
