@@ -1,4 +1,4 @@
-"""The data that flows between the rooms: ticks, records, layouts and updates.
+"""The data that flows between the rooms: timesteps, records, layouts and updates.
 
 Axes: `B` is the batch of environments that one actor steps, `T` is time.  A *nest* is any structure of tuples,
 named tuples and dictionaries that `tree` understands, with arrays or tensors as leaves.
@@ -21,11 +21,11 @@ class CallboardError(Exception):
     """
 
 
-class EnvironmentOutput(NamedTuple):
-    """What a batch of environments shows after a reset or a step: one *tick*.
+class Timestep(NamedTuple):
+    """What a batch of environments shows after a reset or a step: one *timestep*.
 
     Transition t -> t+1 counts unless `last[t]`, or `first[t+1]` with a discount other than 0 (the episode was cut off
-    and its final observation is lost).  Where it does not count, nothing is learnt from it.
+    and its final observation is lost).  Where it does not count, nothing is learned from it.
     """
 
     observation: Nest
@@ -37,7 +37,7 @@ class EnvironmentOutput(NamedTuple):
     first: Any
     """bool `[B]`: this observation begins an episode."""
     last: Any
-    """bool `[B]`: this observation ends an episode; the next action is ignored and the next tick is `first`."""
+    """bool `[B]`: this observation ends an episode; the next action is ignored and the next timestep is `first`."""
 
 
 class Version(NamedTuple):
@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What an actor writes for tick t.  Leaves are arrays `[B, ...]`."""
+    """What an actor writes for timestep t.  Leaves are arrays `[B, ...]`."""
 
     observation: Nest
     first: Any
@@ -135,7 +135,7 @@ class Update(NamedTuple):
     metrics: dict[str, Any]
     """Scalar tensors by name, of the last of the steps."""
     priorities: Any = None
-    """`Priorities` of the items that were learnt from, in that order and over all replicas, or None."""
+    """`Priorities` of the items that were learned from, in that order and over all replicas, or None."""
     steps: int = 1
     """Learner steps that were made."""
     finite: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class Update(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def version_column(version: Version, batch_size: int) -> np.ndarray:
-    """The `version` field of a record, int32 `[B, 2]`; it cannot be written to, since every tick has the same."""
+    """The `version` field of a record, int32 `[B, 2]`; it cannot be written to, since every timestep has the same."""
     column = np.tile(np.asarray(version, np.int32), (batch_size, 1))
     column.setflags(write=False)
     return column

@@ -1,4 +1,4 @@
-"""Acting: one forward pass for a whole batch of environments, and a record of every tick."""
+"""Acting: one forward pass for a whole batch of environments, and a record of every timestep."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import EnvironmentOutput, Layout, Nest, Record, Version, version_column
+from ..data import Layout, Nest, Record, Timestep, Version, version_column
 from ..environments import BatchedEnvironment
 from ..replay import Writer
 from .agent import Agent, Policy
@@ -27,21 +27,21 @@ class Episode(NamedTuple):
 
 
 class EpisodeTracker:
-    """Adds up returns and lengths of a batch of episodes, tick by tick, for every kind of reset."""
+    """Adds up returns and lengths of a batch of episodes, timestep by timestep, for every kind of reset."""
 
     def __init__(self, batch_size: int):
         self._returns = np.zeros(batch_size)
         self._lengths = np.zeros(batch_size, np.int64)
         self._was_last = np.zeros(batch_size, bool)
 
-    def observe(self, tick: EnvironmentOutput) -> list[Episode]:
-        """Takes the tick after an action and gives the episodes that it ended."""
+    def observe(self, timestep: Timestep) -> list[Episode]:
+        """Takes the timestep after an action and gives the episodes that it ended."""
         acted = ~self._was_last
-        self._returns += tick.reward * acted
+        self._returns += timestep.reward * acted
         self._lengths += acted
         # An episode that was reset in the same step is over without ever having shown a last observation.
-        ended = tick.last | (tick.first & acted)
-        self._was_last = np.asarray(tick.last)
+        ended = timestep.last | (timestep.first & acted)
+        self._was_last = np.asarray(timestep.last)
         if not ended.any():
             return []
         envs = np.flatnonzero(ended)
@@ -58,7 +58,7 @@ class CompiledPolicy:
       policy: the policy.
       layout: names the environment's spec.
       slots: int `[B]`, the global index of each environment of the batch.
-      seed: of the run; together with the first slot, the incarnation and the tick it seeds every action.
+      seed: of the run; together with the first slot, the incarnation and the timestep it seeds every action.
       incarnation: number of earlier starts of the node that acts.
     """
 
@@ -66,30 +66,30 @@ class CompiledPolicy:
         self.policy = policy
         self._slots = tf.constant(slots, tf.int32)
         self._seed = policy_seed(seed, int(slots[0]), incarnation)
-        self._ticks = 0
+        self._timesteps = 0
         self.state = policy.initial_state(len(slots))
         self._act = CompiledFunction(
             self._call,
-            tick_spec(layout, len(slots)),
+            timestep_spec(layout, len(slots)),
             tree.map_structure(tf.type_spec_from_value, self.state),
             tf.TensorSpec((2,), tf.int32),
         )
 
-    def __call__(self, tick: EnvironmentOutput) -> tuple[Nest, Nest]:
-        """Actions and extras for a tick, as NumPy arrays `[B, ...]`; the state moves on.
+    def __call__(self, timestep: Timestep) -> tuple[Nest, Nest]:
+        """Actions and extras for a timestep, as NumPy arrays `[B, ...]`; the state moves on.
 
         Raises:
           CallboardError: they are not finite.
         """
-        seed = np.array([self._seed, self._ticks], np.int32)
-        self._ticks += 1
-        action, extras, self.state = self._act(tick, self.state, seed)
+        seed = np.array([self._seed, self._timesteps], np.int32)
+        self._timesteps += 1
+        action, extras, self.state = self._act(timestep, self.state, seed)
         action, extras = as_arrays(action), as_arrays(extras)
         check_policy(action, extras, self._slots)
         return action, extras
 
-    def _call(self, tick: EnvironmentOutput, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        return self.policy(tick, state, self._slots, seed)
+    def _call(self, timestep: Timestep, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        return self.policy(timestep, state, self._slots, seed)
 
 
 class Stepper:
@@ -101,25 +101,25 @@ class Stepper:
 
     def __init__(self, environment: BatchedEnvironment):
         self.environment_steps = 0
-        self.ignored_ticks = 0
+        self.ignored_timesteps = 0
         self._environment = environment
         self.begin()
 
     def begin(self) -> None:
         """Begins new episodes; those that were going on are given up."""
         self._tracker = EpisodeTracker(self._environment.batch_size)
-        self.tick = self._environment.reset()
+        self.timestep = self._environment.reset()
         """The newest."""
-        check_finite(self.tick)
+        check_finite(self.timestep)
 
     def step(self, action: Nest) -> list[Episode]:
         """Acts once in all environments; gives the episodes that ended."""
-        ignored = int(np.count_nonzero(self.tick.last))
-        self.tick = self._environment.step(action)
-        check_finite(self.tick)
-        self.ignored_ticks += ignored
-        self.environment_steps += len(self.tick.last) - ignored
-        return self._tracker.observe(self.tick)
+        ignored = int(np.count_nonzero(self.timestep.last))
+        self.timestep = self._environment.step(action)
+        check_finite(self.timestep)
+        self.ignored_timesteps += ignored
+        self.environment_steps += len(self.timestep.last) - ignored
+        return self._tracker.observe(self.timestep)
 
 
 class Actor:
@@ -144,16 +144,16 @@ class Actor:
         return self.stepper.environment_steps
 
     @property
-    def ignored_ticks(self) -> int:
+    def ignored_timesteps(self) -> int:
         """Actions that only led from the end of an episode to the beginning of the next."""
-        return self.stepper.ignored_ticks
+        return self.stepper.ignored_timesteps
 
     def step(self) -> list[Episode]:
         """Acts once in all environments; gives the episodes that ended."""
-        tick, state = self.stepper.tick, self._policy.state
-        action, extras = self._policy(tick)
+        timestep, state = self.stepper.timestep, self._policy.state
+        action, extras = self._policy(timestep)
         episodes = self.stepper.step(action)
-        self._record = make_record(tick, action, extras, self.version, self.stepper.tick)
+        self._record = make_record(timestep, action, extras, self.version, self.stepper.timestep)
         self.writer.append(self._record, state)
         return episodes
 
@@ -163,31 +163,31 @@ class Actor:
         It will be written once more, with its action.
         """
         assert self._record is not None
-        self.writer.append(end_record(self._record, self.stepper.tick), self._policy.state)
+        self.writer.append(end_record(self._record, self.stepper.timestep), self._policy.state)
 
 
-def make_record(
-    tick: EnvironmentOutput, action: Nest, extras: Nest, version: Version, following: EnvironmentOutput
-) -> Record:
-    """The record of a tick that was acted on with weights of that version, once the tick that followed is known."""
+def make_record(timestep: Timestep, action: Nest, extras: Nest, version: Version, following: Timestep) -> Record:
+    """The record of a timestep that was acted on with weights of that version, once the timestep that followed is
+    known.
+    """
     return Record(
-        observation=tick.observation,
-        first=tick.first,
-        last=tick.last,
+        observation=timestep.observation,
+        first=timestep.first,
+        last=timestep.last,
         action=action,
         reward=following.reward,
         discount=following.discount,
         extras=extras,
-        version=version_column(version, len(tick.first)),
+        version=version_column(version, len(timestep.first)),
     )
 
 
-def end_record(before: Record, tick: EnvironmentOutput) -> Record:
-    """The record of a tick that ends a sequence and was not acted on yet.
+def end_record(before: Record, timestep: Timestep) -> Record:
+    """The record of a timestep that ends a sequence and was not acted on yet.
 
     What else stands in it is of the record before, and means nothing.
     """
-    return before._replace(observation=tick.observation, first=tick.first, last=tick.last)
+    return before._replace(observation=timestep.observation, first=timestep.first, last=timestep.last)
 
 
 def evaluate(
@@ -199,7 +199,7 @@ def evaluate(
 ) -> list[Episode]:
     """Plays `episodes` whole episodes, the same number in every environment.
 
-    With a fixed quota to each environment, and not the first episodes to finish, short ones are not favoured.
+    With a fixed quota to each environment, and not the first episodes to finish, short ones are not favored.
 
     Args:
       environment: a batch of environments, freshly made or between two evaluations.
@@ -211,14 +211,14 @@ def evaluate(
     quota = episodes // environment.batch_size
     done: list[list[Episode]] = [[] for _ in range(environment.batch_size)]
     tracker = EpisodeTracker(environment.batch_size)
-    tick = environment.reset()
+    timestep = environment.reset()
     while any(len(of_env) < quota for of_env in done):
         if stopped():
             return []
-        action, _ = policy(tick)
-        tick = environment.step(action)
-        check_finite(tick)
-        for episode in tracker.observe(tick):
+        action, _ = policy(timestep)
+        timestep = environment.step(action)
+        check_finite(timestep)
+        for episode in tracker.observe(timestep):
             if len(done[episode.env]) < quota:
                 done[episode.env].append(episode)
                 episode_ended()
@@ -230,7 +230,7 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     policy = agent.make_policy(networks, "train")
     state_spec = tree.map_structure(tf.type_spec_from_value, policy.initial_state(1))
     act = CompiledFunction(
-        policy, tick_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
+        policy, timestep_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
     )
     action, extras, _ = act.outputs
 
@@ -251,21 +251,21 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
 
 
 def policy_seed(run_seed: int, first_slot: int, incarnation: int = 0, restart: int = 0) -> int:
-    """What seeds, together with the tick, the actions of the batch of environments that begins with that slot.
+    """What seeds, together with the timestep, the actions of the batch of environments that begins with that slot.
 
     Args:
       run_seed: 0 or more.
       first_slot: of the batch.
       incarnation: number of earlier starts of the node that steps the environments.
-      restart: number of times that ticks have begun at 0 again in this incarnation.
+      restart: number of times that timesteps have begun at 0 again in this incarnation.
     """
     return int(np.random.SeedSequence([run_seed, first_slot, incarnation, restart]).generate_state(1)[0] >> 1)
 
 
-def tick_spec(layout: Layout, batch_size: int | None) -> EnvironmentOutput:
-    """`tf.TensorSpec` of a tick of `batch_size` environments; None for any number."""
+def timestep_spec(layout: Layout, batch_size: int | None) -> Timestep:
+    """`tf.TensorSpec` of a timestep of `batch_size` environments; None for any number."""
     flag, number = tf.TensorSpec((batch_size,), tf.bool), tf.TensorSpec((batch_size,), tf.float32)
-    return EnvironmentOutput(
+    return Timestep(
         observation=specs.tensor_spec(layout.spec.observation, (batch_size,)),
         reward=number,
         discount=number,

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ..data import EnvironmentOutput, Layout, Nest, Update
+from ..data import Layout, Nest, Timestep, Update
 
 if TYPE_CHECKING:
     # Settings are read and refused before TensorFlow is imported.
@@ -28,18 +28,16 @@ class Policy(Protocol):
     def initial_state(self, batch_size: int) -> Nest:
         """The recurrent state at the beginning, leaves `[B, ...]`; `()` without one."""
 
-    def __call__(
-        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
-        """Acts on one tick.
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        """Acts on one timestep.
 
         Compiled without AutoGraph: what depends on the value of a tensor needs `tf.where` or `tf.cond`.
 
         Args:
-          tick: what the environments showed, leaves `[B, ...]`.
-          state: the recurrent state that belongs to the tick's observations, `[B, ...]`.
+          timestep: what the environments showed, leaves `[B, ...]`.
+          state: the recurrent state that belongs to the timestep's observations, `[B, ...]`.
           slot: int32 `[B]`, the global index of each environment.
-          seed: int32 `[2]`, different at every tick and in every actor: the only source of randomness.  In central
+          seed: int32 `[2]`, different at every timestep and in every actor: the only source of randomness.  In central
             inference `[K, 2]` for the batches of K actors, one after the other; `networks.noise` and the distributions
             take both, and draw the same for an actor whether its batch comes alone or among others.
 

@@ -1,4 +1,4 @@
-"""Ape-X DQN: distributed prioritised experience replay (Horgan et al. 2018, https://arxiv.org/abs/1803.00933)."""
+"""Ape-X DQN: distributed prioritized experience replay (Horgan et al. 2018, https://arxiv.org/abs/1803.00933)."""
 
 import dataclasses
 import functools
@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import EnvironmentOutput, Layout, Nest, Record, Sample
+from ..data import Layout, Nest, Record, Sample, Timestep
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
@@ -25,7 +25,7 @@ from .ranges import check_ranges
 
 
 class ApexExtras(NamedTuple):
-    """What the behaviour policy leaves for the first priorities."""
+    """What the behavior policy leaves for the first priorities."""
 
     value: Any
     """`[B]`: Q(x, a) of the action taken."""
@@ -50,11 +50,9 @@ class ApexPolicy(tf.Module):
     def initial_state(self, batch_size: int) -> Nest:
         return initial_frames(self._spec, self._agent.frame_stack, batch_size)
 
-    def __call__(
-        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
-        observation, state = push_frames(tick, state, self._agent.frame_stack)
-        q, _ = self.network.step(Inputs(observation), (), tick.first)
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        observation, state = push_frames(timestep, state, self._agent.frame_stack)
+        q, _ = self.network.step(Inputs(observation), (), timestep.first)
         if self._mode == "train":
             epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
         else:
@@ -78,8 +76,8 @@ class Apex(Agent):
       updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       replay_size: windows that replay holds, over all shards; the oldest make room.
       min_replay_size: windows that must be there before learning begins.
-      samples_per_insert: times that a window is learnt from, on average; in the paper actors and learner run freely.
-      error_buffer: windows that may be learnt from too often or too seldom; None for what fits.
+      samples_per_insert: times that a window is learned from, on average; in the paper actors and learner run freely.
+      error_buffer: windows that may be learned from too often or too seldom; None for what fits.
       priority_exponent: α, windows are drawn in proportion to priority^α; 0 draws them evenly.
       importance_exponent: β, how much of the bias of the priorities is undone.
       discount: γ.
@@ -101,8 +99,8 @@ class Apex(Agent):
       frame_stack: newest images that the network sees at a time; replay holds each of them once.  The paper's is 4.
       torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
       hidden_sizes: layers of the MLP for vector observations.
-      duelling: whether value and advantages have streams of their own.
-      stream_size: units of a hidden layer in each stream; 0 for none, with which duelling is without effect.
+      dueling: whether value and advantages have streams of their own.
+      stream_size: units of a hidden layer in each stream; 0 for none, with which dueling is without effect.
     """
 
     n_step: int = 3
@@ -130,7 +128,7 @@ class Apex(Agent):
     frame_stack: int = 1
     torso: str = "auto"
     hidden_sizes: tuple[int, ...] = (256, 256)
-    duelling: bool = True
+    dueling: bool = True
     stream_size: int = 128
 
     def check(self, layout: Layout) -> None:
@@ -159,7 +157,7 @@ class Apex(Agent):
             stacked_spec(layout.spec, self.frame_stack),
             torso=self.torso,
             hidden_sizes=self.hidden_sizes,
-            duelling=self.duelling,
+            dueling=self.dueling,
             stream_size=self.stream_size,
         )
         return QNetworks(make_network, layout)
@@ -206,13 +204,13 @@ class Apex(Agent):
         Returns:
           `[W]`.
         """
-        counts_t = ~record.last[:-1]
+        valid_t = ~record.last[:-1]
         reward_t = self._clipped(record.reward)
         target, discount = np.zeros(reward_t.shape[1]), np.ones(reward_t.shape[1])
         for t in range(self.n_step):
-            target += np.where(counts_t[t], discount * reward_t[t], 0.0)
-            discount *= np.where(counts_t[t], self.discount * record.discount[t], 1.0)
-        length = counts_t.sum(axis=0)
+            target += np.where(valid_t[t], discount * reward_t[t], 0.0)
+            discount *= np.where(valid_t[t], self.discount * record.discount[t], 1.0)
+        length = valid_t.sum(axis=0)
         target += discount * record.extras.best[length, np.arange(len(length))]
         return np.abs(target - record.extras.value[0]) + SMALLEST_PRIORITY
 
@@ -224,8 +222,8 @@ class Apex(Agent):
           sample: windows `[n + 1, B, ...]`, as by `replay.read_windows`.
         """
         record, info = sample.record, sample.info
-        counts_t = counts(record.first, record.last, record.discount)
-        steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, counts_t)
+        valid_t = counts(record.first, record.last, record.discount)
+        steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
 
@@ -249,7 +247,7 @@ class Apex(Agent):
             "td_error": mean(tf.abs(delta)),
             "value": mean(tf.reduce_max(q_0, axis=-1)),
             "importance_weight": mean(weight),
-            "behaviour_step": mean(record.version[0, :, 1]),
+            "behavior_step": mean(record.version[0, :, 1]),
             "priority": tf.abs(delta) + SMALLEST_PRIORITY,
         }
         return loss, metrics

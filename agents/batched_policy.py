@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest, rebuilt
-from .acting import tick_spec
+from ..data import CallboardError, Layout, Nest, Timestep, rebuilt
+from .acting import timestep_spec
 from .agent import Policy
 from .fast_function import CompiledFunction, as_arrays
 from .finite_checks import check_policy
@@ -17,9 +17,9 @@ from .finite_checks import check_policy
 class Turn(NamedTuple):
     """What a policy needs to act for one actor.  Leaves are arrays `[B, ...]`."""
 
-    tick: EnvironmentOutput
+    timestep: Timestep
     state: Nest
-    """The recurrent state that belongs to the tick's observations."""
+    """The recurrent state that belongs to the timestep's observations."""
     slots: np.ndarray
     """int32 `[B]`, the global index of each environment."""
     seed: np.ndarray
@@ -35,7 +35,7 @@ class Move(NamedTuple):
     """That belongs to the next observations."""
 
 
-class MergedPolicy:
+class BatchedPolicy:
     """A policy as one `tf.function` over the batches of any number of actors, which are equally large.
 
     Args:
@@ -51,7 +51,7 @@ class MergedPolicy:
         try:
             self._act = CompiledFunction(
                 policy,
-                tick_spec(layout, None),
+                timestep_spec(layout, None),
                 tree.map_structure(_of_any_batch, policy.initial_state(1)),
                 tf.TensorSpec((None,), tf.int32),
                 tf.TensorSpec((None, 2), tf.int32),

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, EnvironmentOutput, Nest, Update
+from ..data import CallboardError, Nest, Timestep, Update
 
 _UPDATES = 1000
 
@@ -121,16 +121,16 @@ def check_policy(action: Nest, extras: Nest, slots: np.ndarray) -> None:
             )
 
 
-def check_finite(tick: EnvironmentOutput) -> None:
+def check_finite(timestep: Timestep) -> None:
     """Looks at what environments showed.
 
     Raises:
       CallboardError: an observation, a reward or a discount is not finite.  The environment is to blame: the actions
         that it was given were.
     """
-    if _leaves_finite(tick.observation) and all_finite(tick.reward) and all_finite(tick.discount):
+    if _leaves_finite(timestep.observation) and all_finite(timestep.reward) and all_finite(timestep.discount):
         return
-    shown = {"discount": tick.discount, "observation": tick.observation, "reward": tick.reward}
+    shown = {"discount": timestep.discount, "observation": timestep.observation, "reward": timestep.reward}
     for path, leaf in tree.flatten_with_path(shown):
         if not all_finite(leaf):
             raise CallboardError(

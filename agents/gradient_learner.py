@@ -6,7 +6,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from ..data import Update
-from .multi_update import CompiledUpdates
+from .multi_update import MultiUpdate
 
 Loss = Callable[[Any], tuple[tf.Tensor, Mapping[str, tf.Tensor]]]
 
@@ -27,7 +27,7 @@ class GradientLearner(tf.Module):
       optimizer: applies the gradients.
       strategy: whose scope the networks and the optimizer were made in.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
-      updates_per_call: batches that `step` learns from in one call, see `CompiledUpdates`.
+      updates_per_call: batches that `step` learns from in one call, see `MultiUpdate`.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class GradientLearner(tf.Module):
         self._strategy = strategy
         self._max_gradient_norm = max_gradient_norm
         optimizer.build(self._trained)
-        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call, finite=FINITE)
+        self._compiled = MultiUpdate(self._update, strategy, updates_per_call, finite=FINITE)
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next of `iterator`: a batch, or as many of them as are learnt from in a call."""
+        """Learns from the next of `iterator`: a batch, or as many of them as are learned from in a call."""
         return self._compiled(next(iterator))
 
     def _update(self, batch: Any) -> dict[str, tf.Tensor]:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
+from ..data import CallboardError, Layout, Nest, Sample, Timestep
 from ..networks.distributions import Categorical
 from ..networks.factory import check_torso, policy_value_network
 from ..networks.network import Inputs, Network
@@ -22,7 +22,7 @@ from .ranges import check_ranges
 
 
 class ImpalaExtras(NamedTuple):
-    """What the behaviour policy leaves in the record."""
+    """What the behavior policy leaves in the record."""
 
     logits: Any
     """`[B, A]`."""
@@ -39,10 +39,8 @@ class ImpalaPolicy(tf.Module):
     def initial_state(self, batch_size: int) -> Nest:
         return self.network.initial_state(batch_size)
 
-    def __call__(
-        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
         policy = Categorical(outputs.logits)
         action = policy.mode() if self._mode == "evaluate" else policy.sample(seed)
         return action, ImpalaExtras(outputs.logits), state
@@ -60,7 +58,7 @@ class Impala(Agent):
       unroll_length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
       updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
-      queue_batches: batches that may wait in the queue; more of them means older behaviour policies.
+      queue_batches: batches that may wait in the queue; more of them means older behavior policies.
       discount: γ.
       entropy_cost: weight of the entropy bonus.
       baseline_cost: weight of the value loss.
@@ -72,9 +70,9 @@ class Impala(Agent):
         those of Atari to [-1, 1], which would change other tasks.
       optimizer: rmsprop or adam.
       learning_rate: at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
-        include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
-        before the run's last environment step.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by timesteps of full batches.
+        Those include the last timesteps of episodes, which are no environment steps: where episodes are short, it is 0
+        a little before the run's last environment step.
       rmsprop_decay: of the moving average of squared gradients, which begins at 1, as in TensorFlow 1.
       optimizer_epsilon: added to that average, under the root, by RMSProp, and to the denominator by Adam.  0.01 is
         the paper's for Atari; its authors' code, which is for DMLab, has 0.1.
@@ -192,20 +190,20 @@ class Impala(Agent):
             network.normalizer.update(record.observation)
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
         target_policy = Categorical(outputs.logits[:-1])
-        behaviour_policy = Categorical(record.extras.logits)
+        behavior_policy = Categorical(record.extras.logits)
         dtype = outputs.value.dtype
         reward_t = tf.cast(record.reward, dtype)
         if self.reward_clip is not None:
             reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
-        counts_t = counts(record.first, record.last, record.discount)
+        valid_t = counts(record.first, record.last, record.discount)
         log_prob_t = target_policy.log_prob(record.action)
-        log_rho_t = log_prob_t - tf.cast(behaviour_policy.log_prob(record.action), dtype)
+        log_rho_t = log_prob_t - tf.cast(behavior_policy.log_prob(record.action), dtype)
         targets = vtrace(
             values=outputs.value,
             r_t=reward_t,
             discount_t=self.discount * tf.cast(record.discount, dtype),
             log_rho_t=log_rho_t,
-            counts_t=counts_t,
+            valid_t=valid_t,
             clip_rho=self.clip_rho,
             clip_c=self.clip_c,
             clip_policy_gradient_rho=self.clip_policy_gradient_rho,
@@ -216,9 +214,9 @@ class Impala(Agent):
             return tf.reduce_sum(tf.cast(per_element, dtype))
 
         # Sums over time and batch, as in the paper.  What the torso adds is for one transition.
-        policy_part = total(policy_gradient_loss(log_prob_t, targets.advantages, counts_t))
-        baseline_part = total(value_loss(outputs.value[:-1], targets.vs, counts_t))
-        entropy_part = total(entropy_loss(target_policy.entropy(), counts_t))
+        policy_part = total(policy_gradient_loss(log_prob_t, targets.advantages, valid_t))
+        baseline_part = total(value_loss(outputs.value[:-1], targets.vs, valid_t))
+        entropy_part = total(entropy_loss(target_policy.entropy(), valid_t))
         transitions = self.unroll_length * self.batch_size
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
         loss += transitions * network.regularization_loss()
@@ -232,9 +230,9 @@ class Impala(Agent):
             "policy_loss": policy_part / transitions,
             "baseline_loss": baseline_part / transitions,
             "entropy": -entropy_part / transitions,
-            "importance_weight": mean(tf.where(counts_t, tf.exp(log_rho_t), 0.0)),
+            "importance_weight": mean(tf.where(valid_t, tf.exp(log_rho_t), 0.0)),
             "value": mean(outputs.value[:-1]),
-            "counting_transitions": mean(counts_t),
-            "behaviour_step": mean(record.version[..., 1]),
+            "valid_transitions": mean(valid_t),
+            "behavior_step": mean(record.version[..., 1]),
         }
         return loss, metrics

@@ -1,8 +1,8 @@
 """A learner's updates as one compiled function, which makes one or several of them in a call.
 
 A call into TensorFlow costs the same whatever it does: some tenths of a millisecond of Python, as long as a small
-network takes to learn.  So where batches wait, several are taken at once and learnt from one after the other, by a loop
-inside the function.
+network takes to learn.  So where batches wait, several are taken at once and learned from one after the other, by a
+loop inside the function.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from ..data import Priorities, Sample, Update
 UpdateOnce = Callable[[Any], dict[str, Any]]
 
 
-class CompiledUpdates:
+class MultiUpdate:
     """`updates_per_call` updates by one batch each.
 
     Args:

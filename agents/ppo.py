@@ -1,4 +1,4 @@
-"""PPO: proximal policy optimisation with clipped objectives (Schulman et al. 2017, https://arxiv.org/abs/1707.06347)."""
+"""PPO: proximal policy optimization with clipped objectives (Schulman et al. 2017, https://arxiv.org/abs/1707.06347)."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ from .ppo_policy import PpoNetworks, PpoPolicy
 from .ranges import check_ranges
 
 _REWARD_CLIP = 10.0
-"""Standard deviations of the return beyond which normalised rewards are clipped."""
+"""Standard deviations of the return beyond which normalized rewards are clipped."""
 
 
 class Rollout(NamedTuple):
@@ -49,10 +49,10 @@ class Rollout(NamedTuple):
     value: tf.Tensor
     """`[T, B]`, before the iteration."""
     advantage: tf.Tensor
-    """`[T, B]`, standardised over the global batch."""
+    """`[T, B]`, standardized over the global batch."""
     target: tf.Tensor
     """`[T, B]`, of the value."""
-    behaviour_step: tf.Tensor
+    behavior_step: tf.Tensor
     """`[T, B]`, learner step of the weights that acted."""
     state: Nest
     """`[B, ...]`, the network's at the first observation."""
@@ -100,9 +100,9 @@ class Ppo(Agent):
         None for no limit.  The mean holds the epoch's first minibatches, whose divergence is small: the same number
         is a looser limit here than where each minibatch is looked at (Stable-Baselines3).
       learning_rate: of Adam, at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
-        include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
-        before the run's last environment step.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by timesteps of full batches.
+        Those include the last timesteps of episodes, which are no environment steps: where episodes are short, it is 0
+        a little before the run's last environment step.
       optimizer_epsilon: added to the denominator of the update.
       max_gradient_norm: global norm to which gradients are clipped.
       initial_log_std: logarithm of the Gaussian policy's standard deviation at the beginning, in units of half the
@@ -176,7 +176,7 @@ class Ppo(Agent):
             )
         if ":" not in self.torso and self.torso.startswith("resnet"):
             raise CallboardError(
-                f"ppo compares probabilities before and after an update, and batch normalisation changes them too: "
+                f"ppo compares probabilities before and after an update, and batch normalization changes them too: "
                 f"take agent.torso impala or nature, not {self.torso}"
             )
         check_torso(layout.spec, self.torso)
@@ -276,27 +276,27 @@ class Ppo(Agent):
         record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
         state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
         value = tf.concat(values, axis=1)
-        counts_t = counts(record.first, record.last, record.discount)
+        valid_t = counts(record.first, record.last, record.discount)
         estimates = gae(
             values=value,
             r_t=self._normalized_reward(networks, record, state.reset),
             discount_t=self.discount * tf.cast(record.discount, value.dtype),
-            counts_t=counts_t,
+            valid_t=valid_t,
             lambda_=self.gae_lambda,
         )
         advantages = estimates.advantages
         if self.normalize_advantages:
-            advantages = standardized(advantages, counts_t, sum_over_replicas)
+            advantages = standardized(advantages, valid_t, sum_over_replicas)
         rollout = Rollout(
             observation=tree.map_structure(lambda leaf: leaf[:-1], record.observation),
             first=record.first[:-1],
             action=record.action if networks.bounds is None else record.extras.gaussian,
             log_prob=record.extras.log_prob,
-            counts=counts_t,
+            counts=valid_t,
             value=value[:-1],
             advantage=advantages,
             target=estimates.targets,
-            behaviour_step=tf.cast(record.version[..., 1], value.dtype),
+            behavior_step=tf.cast(record.version[..., 1], value.dtype),
             state=state.network,
         )
         if networks.has_memory:
@@ -325,8 +325,8 @@ class Ppo(Agent):
 
         network = networks.network
         outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
-        policy, counts_t, dtype = networks.policy(outputs), rollout.counts, outputs.value.dtype
-        log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, counts_t)
+        policy, valid_t, dtype = networks.policy(outputs), rollout.counts, outputs.value.dtype
+        log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, valid_t)
         # Divided by the global minibatch, not by the transitions that count in this replica: so that the sum over the
         # replicas is the loss of the whole.
         scale = self.minibatches / (self.unroll_length * self.batch_size)
@@ -334,13 +334,13 @@ class Ppo(Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
-        policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, counts_t, minibatch.clip))
+        policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, minibatch.clip))
         if self.clip_value:
-            of_value = clipped_value_loss(outputs.value, rollout.value, rollout.target, counts_t, minibatch.clip)
+            of_value = clipped_value_loss(outputs.value, rollout.value, rollout.target, valid_t, minibatch.clip)
         else:
-            of_value = value_loss(outputs.value, rollout.target, counts_t)
+            of_value = value_loss(outputs.value, rollout.target, valid_t)
         value_part = mean(of_value)
-        entropy_part = mean(entropy_loss(policy.entropy(), counts_t))
+        entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
         loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
         loss += network.regularization_loss()
         metrics = {
@@ -350,8 +350,8 @@ class Ppo(Agent):
             "kl": mean(approximate_kl(log_ratio_t)),
             "clipped": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(minibatch.clip, dtype)),
             "value": mean(outputs.value),
-            "counting_transitions": mean(counts_t),
-            "behaviour_step": mean(rollout.behaviour_step),
+            "valid_transitions": mean(valid_t),
+            "behavior_step": mean(rollout.behavior_step),
         }
         return loss, metrics
 
@@ -367,8 +367,8 @@ class Ppo(Agent):
 class PpoLearner(GradientLearner):
     """A learner whose step is a whole iteration: advantages of a batch, and then epochs of minibatches (algorithm 1).
 
-    What is older than `max_policy_lag` is not learnt from: actors that were restarted, or that helped out while another
-    one was slow, may have given more than the iteration that it was meant for had room for.
+    What is older than `max_policy_lag` is not learned from: actors that were restarted, or that helped out while
+    another one was slow, may have given more than the iteration that it was meant for had room for.
 
     Args:
       agent: the recipe.

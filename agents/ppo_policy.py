@@ -8,7 +8,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import EnvironmentOutput, Nest
+from ..data import Nest, Timestep
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.distributions import Categorical, DiagonalGaussian
@@ -43,7 +43,7 @@ class PpoNetworks(tf.Module):
 
 
 class PpoExtras(NamedTuple):
-    """What the behaviour policy leaves in the record."""
+    """What the behavior policy leaves in the record."""
 
     log_prob: Any
     """`[B]`, of the action."""
@@ -81,27 +81,25 @@ class PpoPolicy(tf.Module):
             return network_state
         return PpoState(network_state, tf.zeros((batch_size,)), tf.ones((batch_size,), tf.bool))
 
-    def __call__(
-        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         if self._mode != "train":
-            outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
+            outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
             policy = self._distribution(outputs)
             chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
             # The most likely of actions whose probabilities are NaN looks like any other: this shows it.
             return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
-        outputs, network_state = self.network.step(Inputs(tick.observation), state.network, tick.first)
+        outputs, network_state = self.network.step(Inputs(timestep.observation), state.network, timestep.first)
         policy = self._distribution(outputs)
         chosen = self._sample(policy, slot, seed)
-        # The reward of a tick belongs to the episode before it where episodes are reset in the same step.
-        discounted_return = self._discount * state.discounted_return + tick.reward
+        # The reward of a timestep belongs to the episode before it where episodes are reset in the same step.
+        discounted_return = self._discount * state.discounted_return + timestep.reward
         extras = PpoExtras(
             log_prob=policy.log_prob(chosen),
             gaussian=() if self._bounds is None else chosen,
             discounted_return=discounted_return,
         )
-        carried = tf.where(tick.first | tick.last, 0.0, discounted_return)
-        return self._to_environment(chosen), extras, PpoState(network_state, carried, tick.last)
+        carried = tf.where(timestep.first | timestep.last, 0.0, discounted_return)
+        return self._to_environment(chosen), extras, PpoState(network_state, carried, timestep.last)
 
     def _to_environment(self, chosen: tf.Tensor) -> tf.Tensor:
         return tf.cast(chosen, self._action_dtype) if self._bounds is None else self._bounds.to_environment(chosen)

@@ -1,4 +1,4 @@
-"""What agents that learn action values from prioritised replay share: two networks, a learner, checks."""
+"""What agents that learn action values from prioritized replay share: two networks, a learner, checks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from ..networks.target_update import copy_weights, copy_weights_every
 from .gradient_learner import GradientLearner
 
 SMALLEST_PRIORITY = 1e-6
-"""Added to every priority: what is learnt by heart may be drawn again."""
+"""Added to every priority: what is learned by heart may be drawn again."""
 
 
 class QNetworks(tf.Module):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Record, Sample
+from ..data import CallboardError, Layout, Nest, Record, Sample, Timestep
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, SequenceReplay, check_stack, initial_frames, push_frames, stacked_spec
@@ -25,7 +25,7 @@ from .ranges import check_ranges
 
 
 class R2D2State(NamedTuple):
-    """What the policy knows of the past; the previous reward comes with the tick."""
+    """What the policy knows of the past; the previous reward comes with the timestep."""
 
     core: Nest
     """Of the network's core, leaves `[B, ...]`."""
@@ -36,7 +36,7 @@ class R2D2State(NamedTuple):
 
 
 class R2D2Extras(NamedTuple):
-    """What the behaviour policy leaves in the record."""
+    """What the behavior policy leaves in the record."""
 
     q: Any
     """`[B, A]`, for the first priorities."""
@@ -63,16 +63,18 @@ class R2D2Policy(tf.Module):
         )
 
     def __call__(
-        self, tick: EnvironmentOutput, state: R2D2State, slot: tf.Tensor, seed: tf.Tensor
+        self, timestep: Timestep, state: R2D2State, slot: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Nest, Nest, Nest]:
-        observation, frames = push_frames(tick, state.frames, self._agent.frame_stack)
-        q, core = self.network.step(Inputs(observation, state.previous_action, tick.reward), state.core, tick.first)
+        observation, frames = push_frames(timestep, state.frames, self._agent.frame_stack)
+        q, core = self.network.step(
+            Inputs(observation, state.previous_action, timestep.reward), state.core, timestep.first
+        )
         if self._mode == "train":
             epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
         else:
             epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
         action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
-        return action, R2D2Extras(q, tick.reward), R2D2State(core, action, frames)
+        return action, R2D2Extras(q, timestep.reward), R2D2State(core, action, frames)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,20 +88,20 @@ class R2D2(Agent):
     all defaults beside the papers'.
 
     A sequence holds `burn_in + trace_length` transitions of one environment, and may reach over the end of an episode:
-    there the network forgets, and nothing is learnt from the step to the next one.  In the paper sequences end with
+    there the network forgets, and nothing is learned from the step to the next one.  In the paper sequences end with
     their episode.
 
     Attributes:
       burn_in: transitions over which the network only renews the recurrent state that replay has kept.
-      trace_length: transitions after those, which are learnt from.
+      trace_length: transitions after those, which are learned from.
       period: steps of an environment from the start of a sequence to that of the next.
       n_step: transitions in a return (n); fewer at the end of a sequence.
       batch_size: sequences in a learner step, over all replicas.
       updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       replay_size: sequences that replay holds, over all shards; the oldest make room.
       min_replay_size: sequences that must be there before learning begins.
-      samples_per_insert: times that a sequence is learnt from, on average; in the paper actors and learner run freely.
-      error_buffer: sequences that may be learnt from too often or too seldom; None for what fits.
+      samples_per_insert: times that a sequence is learned from, on average; in the paper actors and learner run freely.
+      error_buffer: sequences that may be learned from too often or too seldom; None for what fits.
       priority_exponent: α, sequences are drawn in proportion to priority^α; 0 draws them evenly.
       priority_eta: η, the part of the largest TD error in a priority, against that of their mean.
       importance_exponent: β, how much of the bias of the priorities is undone.
@@ -113,9 +115,9 @@ class R2D2(Agent):
       rescale_values: whether the network learns h(Q), squashed values, in place of Q.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
       learning_rate: of Adam, at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by ticks of full batches.  Those
-        include the last ticks of episodes, which are no environment steps: where episodes are short, it is 0 a little
-        before the run's last environment step.
+      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by timesteps of full batches.
+        Those include the last timesteps of episodes, which are no environment steps: where episodes are short, it is 0
+        a little before the run's last environment step.
       optimizer_epsilon: added to the denominator of the update.  Like `max_gradient_norm` it belongs to gradients of a
         loss that is a sum over the `trace_length` steps of a sequence and a mean over sequences, as in the authors'
         published code (SEED RL).
@@ -127,7 +129,7 @@ class R2D2(Agent):
       lstm_size: units of the LSTM core.
       previous_inputs: whether the core also sees the previous action and reward, the reward as the environment gives
         it, without `reward_clip`.
-      duelling: whether value and advantages have streams of their own.
+      dueling: whether value and advantages have streams of their own.
       stream_size: units of a hidden layer in each stream; 0 for none.
     """
 
@@ -161,7 +163,7 @@ class R2D2(Agent):
     hidden_sizes: tuple[int, ...] = (128, 128)
     lstm_size: int = 128
     previous_inputs: bool = True
-    duelling: bool = True
+    dueling: bool = True
     stream_size: int = 128
 
     @property
@@ -220,7 +222,7 @@ class R2D2(Agent):
             core=self.core,
             hidden_sizes=self.hidden_sizes,
             lstm_size=self.lstm_size,
-            duelling=self.duelling,
+            dueling=self.dueling,
             stream_size=self.stream_size,
             previous_inputs=self.previous_inputs,
         )
@@ -268,8 +270,8 @@ class R2D2(Agent):
           `[W]`.
         """
         trace = self._trace(record)
-        delta_t, counts_t = self._td_errors(trace, trace.extras.q, trace.extras.q)
-        return self._priority(delta_t, counts_t).numpy()
+        delta_t, valid_t = self._td_errors(trace, trace.extras.q, trace.extras.q)
+        return self._priority(delta_t, valid_t).numpy()
 
     def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """A replica's part of the loss of a batch (section 2.3), and of the metrics; `priority` is `[B]`, its own.
@@ -280,7 +282,7 @@ class R2D2(Agent):
         """
         trace, info = self._trace(sample.record), sample.info
         q_online = self._values(networks.online, sample, training=True)
-        delta_t, counts_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
+        delta_t, valid_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
         weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
 
         def mean(per_element: tf.Tensor) -> tf.Tensor:
@@ -295,9 +297,9 @@ class R2D2(Agent):
             "td_error": mean(tf.abs(delta_t)),
             "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
             "importance_weight": mean(weight),
-            "counting_transitions": mean(counts_t),
-            "behaviour_step": mean(trace.version[..., 1]),
-            "priority": self._priority(delta_t, counts_t),
+            "valid_transitions": mean(valid_t),
+            "behavior_step": mean(trace.version[..., 1]),
+            "priority": self._priority(delta_t, valid_t),
         }
         return loss, metrics
 
@@ -323,18 +325,18 @@ class R2D2(Agent):
 
     def _td_errors(self, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """TD errors, and which transitions count, `[trace_length, B]`."""
-        counts_t = counts(trace.first, trace.last, trace.discount)
+        valid_t = counts(trace.first, trace.last, trace.discount)
         reward_t = tf.convert_to_tensor(trace.reward)
         if self.reward_clip is not None:
             reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
         discount_t = self.discount * tf.cast(trace.discount, q_target.dtype)
         target_t = sequence_double_q_targets(
-            q_online, q_target, reward_t, discount_t, counts_t, self.n_step, self._rescaling
+            q_online, q_target, reward_t, discount_t, valid_t, self.n_step, self._rescaling
         )
-        return td_error(q_online[:-1], trace.action, target_t, counts_t), counts_t
+        return td_error(q_online[:-1], trace.action, target_t, valid_t), valid_t
 
-    def _priority(self, delta_t: tf.Tensor, counts_t: tf.Tensor) -> tf.Tensor:
-        return mixed_priority(delta_t, counts_t, self.priority_eta) + SMALLEST_PRIORITY
+    def _priority(self, delta_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
+        return mixed_priority(delta_t, valid_t, self.priority_eta) + SMALLEST_PRIORITY
 
 
 def _without_frames(state: R2D2State) -> R2D2State:

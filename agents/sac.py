@@ -12,7 +12,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, EnvironmentOutput, Layout, Nest, Sample, Update
+from ..data import CallboardError, Layout, Nest, Sample, Timestep, Update
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
@@ -26,7 +26,7 @@ from .gradient_learner import make_optimizer
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .losses.transitions import counts
-from .multi_update import CompiledUpdates
+from .multi_update import MultiUpdate
 from .ranges import check_ranges
 
 
@@ -46,7 +46,7 @@ class HeldAction(NamedTuple):
     unit: Any
     """`[B, D]`, the action taken last, in [-1, 1]."""
     left: Any
-    """int32 `[B]`, ticks for which it will be taken again."""
+    """int32 `[B]`, timesteps for which it will be taken again."""
 
 
 class SacPolicy(tf.Module):
@@ -69,17 +69,15 @@ class SacPolicy(tf.Module):
         unit = tf.zeros((batch_size, self._bounds.size), tf.keras.backend.floatx())
         return HeldAction(unit, tf.zeros((batch_size,), tf.int32))
 
-    def __call__(
-        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
-        policy, _ = self.network.step(Inputs(tick.observation), (), tick.first)
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        policy, _ = self.network.step(Inputs(timestep.observation), (), timestep.first)
         if self._mode == "evaluate":
             return self._bounds.to_environment(policy.mode()), (), state
         if self._mode == "sample":
             return self._bounds.to_environment(_sampled(policy, slot, seed)), (), state
         unit = self._explore(policy, slot, seed)
         if self._hold > 1:
-            renew = tick.first | (state.left == 0)
+            renew = timestep.first | (state.left == 0)
             unit = tf.where(renew[:, tf.newaxis], unit, state.unit)
             state = HeldAction(unit, tf.where(renew, self._hold, state.left) - 1)
         return self._bounds.to_environment(unit), (), state
@@ -95,7 +93,7 @@ def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.T
 
 
 class SacLosses(NamedTuple):
-    """What each part of the networks minimises: scalars, a replica's part of the loss of a batch."""
+    """What each part of the networks minimizes: scalars, a replica's part of the loss of a batch."""
 
     critic: tf.Tensor
     actor: tf.Tensor
@@ -119,7 +117,7 @@ class SacLearner(tf.Module):
       strategy: whose scope networks and optimizers were made in.
       target_update_rate: tau, of the target critics.
       seed: of the actions drawn for the losses.
-      updates_per_call: batches that `step` learns from in one call, see `CompiledUpdates`.
+      updates_per_call: batches that `step` learns from in one call, see `MultiUpdate`.
     """
 
     def __init__(
@@ -133,10 +131,10 @@ class SacLearner(tf.Module):
         updates_per_call: int = 1,
     ):
         super().__init__()
-        learnt = networks.actor_critic
+        learned = networks.actor_critic
         self._networks = networks
         self._loss = loss
-        self._trained = (learnt.critic.trainable_variables, learnt.policy.trainable_variables, (learnt.log_alpha,))
+        self._trained = (learned.critic.trainable_variables, learned.policy.trainable_variables, (learned.log_alpha,))
         self.optimizers = optimizers
         self._strategy = strategy
         self._target_update_rate = target_update_rate
@@ -144,10 +142,10 @@ class SacLearner(tf.Module):
         self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         for optimizer, variables in zip(optimizers, self._trained, strict=True):
             optimizer.build(variables)
-        self._compiled = CompiledUpdates(self._update, strategy, updates_per_call, finite=("critic_loss", "actor_loss"))
+        self._compiled = MultiUpdate(self._update, strategy, updates_per_call, finite=("critic_loss", "actor_loss"))
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next of `iterator`: a batch, or as many of them as are learnt from in a call."""
+        """Learns from the next of `iterator`: a batch, or as many of them as are learned from in a call."""
         return self._compiled(next(iterator))
 
     def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
@@ -156,10 +154,10 @@ class SacLearner(tf.Module):
         summed = {
             name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
         }
-        learnt = self._networks.actor_critic
+        learned = self._networks.actor_critic
         # Not before all replicas have used the targets: on two devices one was seen to move sooner.
         with tf.control_dependencies(summed.values()):
-            move_weights(learnt.critic, learnt.target_critic, self._target_update_rate)
+            move_weights(learned.critic, learned.target_critic, self._target_update_rate)
         self._networks.learning.assign(True)
         self._steps.assign_add(1)
         return summed
@@ -189,10 +187,10 @@ class Sac(Agent):
       updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
       replay_size: transitions that replay holds, over all shards; the oldest make room.
       min_replay_size: transitions that must be there before learning begins; until then actions are drawn evenly.
-      samples_per_insert: times that a transition is learnt from, on average; as many as the batch holds make one
+      samples_per_insert: times that a transition is learned from, on average; as many as the batch holds make one
         learner step for each environment step.
-      error_buffer: transitions that may be learnt from too often or too seldom; None for what fits.
-      hold: ticks for which an exploratory action is taken before another is drawn.
+      error_buffer: transitions that may be learned from too often or too seldom; None for what fits.
+      hold: timesteps for which an exploratory action is taken before another is drawn.
       discount: γ.
       target_update_rate: τ, the part of the way that the target critics move towards the critics at a step.
       temperature: α at the beginning, the weight of entropy against rewards.
@@ -258,7 +256,7 @@ class Sac(Agent):
             raise CallboardError(f"agent.target_entropy must be a finite number, not {self.target_entropy}")
         if ":" not in self.torso and self.torso.startswith("resnet"):
             raise CallboardError(
-                f"sac does not train the statistics of batch normalisation: take agent.torso impala or nature, not "
+                f"sac does not train the statistics of batch normalization: take agent.torso impala or nature, not "
                 f"{self.torso}"
             )
         check_torso(layout.spec, self.torso)
@@ -303,9 +301,9 @@ class Sac(Agent):
         """
         record, bounds = sample.record, networks.bounds
         dtype = networks.log_alpha.dtype
-        counts_t = counts(record.first, record.last, record.discount)[0]
+        valid_t = counts(record.first, record.last, record.discount)[0]
         policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
-        normal = noise.standard_normal(seed, global_index(tf.shape(counts_t)[0]), (2, bounds.size), dtype)
+        normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (2, bounds.size), dtype)
         actions, log_probs = policies.sample_and_log_prob(tf.transpose(normal, (1, 0, 2)))
         log_prob_t, log_prob_tp1 = log_probs[0], log_probs[1]
         x_t = tree.map_structure(lambda leaf: leaf[0], record.observation)
@@ -329,16 +327,16 @@ class Sac(Agent):
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
         losses = SacLosses(
-            critic=mean(critic_loss(taken.q1, taken.q2, target_t, counts_t)),
-            actor=mean(actor_loss(drawn.q1, drawn.q2, log_prob_t, networks.alpha, counts_t)),
-            temperature=mean(temperature_loss(networks.alpha, log_prob_t, target_entropy, counts_t)),
+            critic=mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
+            actor=mean(actor_loss(drawn.q1, drawn.q2, log_prob_t, networks.alpha, valid_t)),
+            temperature=mean(temperature_loss(networks.alpha, log_prob_t, target_entropy, valid_t)),
         )
         metrics = {
             "critic_loss": losses.critic,
             "actor_loss": losses.actor,
-            "temperature": mean(tf.fill(tf.shape(counts_t), networks.alpha)),
+            "temperature": mean(tf.fill(tf.shape(valid_t), networks.alpha)),
             "entropy": -mean(log_prob_t),
             "value": mean(tf.minimum(drawn.q1, drawn.q2)),
-            "behaviour_step": mean(record.version[0, :, 1]),
+            "behavior_step": mean(record.version[0, :, 1]),
         }
         return losses, metrics

@@ -74,7 +74,7 @@ class WeightClient:
     """Keeps a policy's variables up to date.
 
     `fetch` may run in a thread of its own while the policy acts; `apply` puts what it brought into the variables,
-    between two ticks.
+    between two timesteps.
 
     Args:
       source: where weights come from.
@@ -124,8 +124,8 @@ class WeightClient:
     def keep_fetching(self, fetch: Callable[[], object], pause: float, stop: threading.Event) -> None:
         """Fetches again and again, in a thread of its own, until `stop`.
 
-        Not while those that came last still wait for the end of a tick: where ticks are slow, and actors many, the
-        source would spend its time with answers that nobody needs.
+        Not while those that came last still wait for the end of a timestep: where timesteps are slow, and actors many,
+        the source would spend its time with answers that nobody needs.
 
         Args:
           fetch: calls `fetch`, and bears what goes wrong.

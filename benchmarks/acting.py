@@ -8,8 +8,8 @@ The limit steps the same environments through their libraries alone, and calls o
 and the same sampling in the fastest way there is (traced once, given tensors): it takes the observation and a seed and
 gives the action.  Nothing is recorded.  Both have TensorFlow's settings for actors: one thread.
 
-A figure counts all ticks of all environments, those that reset one too.  From the two rates follow the microseconds
-that we add to a tick of the batch.
+A figure counts all timesteps of all environments, those that reset one too.  From the two rates follow the microseconds
+that we add to a timestep of the batch.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from ..agents.impala import Impala
-from ..data import EnvironmentOutput, Layout
+from ..data import Layout, Timestep
 from ..launch.experiment import Experiment
 from ..launch.program import POLICIES
 from ..replay import SequenceQueue, sequence_signature
@@ -93,15 +93,15 @@ class OurActor(Side):
         self._seconds = seconds
 
     def measure(self) -> float:
-        role: Any = self._nodes.make_role("actor/0")
+        role: Any = self._nodes.make_node("actor/0")
         role.setup()
 
-        def ticks() -> int:
+        def timesteps() -> int:
             counts = role.collect().counts
-            return counts["environment_steps"] + counts["ignored_ticks"]
+            return counts["environment_steps"] + counts["ignored_timesteps"]
 
-        _rate(role.step, ticks, self._seconds / 4)
-        rate = _rate(role.step, ticks, self._seconds)
+        _rate(role.step, timesteps, self._seconds / 4)
+        rate = _rate(role.step, timesteps, self._seconds)
         role.finish()
         role.context.stop.set()
         return rate
@@ -120,27 +120,27 @@ class BareActor(Side):
         self._batch_size = batch_size
         self._seconds = seconds
         self._observation = self._step(None)
-        self._ticks = 0
+        self._timesteps = 0
 
     def measure(self) -> float:
-        def ticks() -> int:
-            return self._ticks * self._batch_size
+        def timesteps() -> int:
+            return self._timesteps * self._batch_size
 
-        _rate(self._tick, ticks, self._seconds / 4)
-        return _rate(self._tick, ticks, self._seconds)
+        _rate(self._timestep, timesteps, self._seconds / 4)
+        return _rate(self._timestep, timesteps, self._seconds)
 
-    def _tick(self) -> None:
-        action = self._act(self._observation, np.array([_SEED, self._ticks], np.int32))
+    def _timestep(self) -> None:
+        action = self._act(self._observation, np.array([_SEED, self._timesteps], np.int32))
         self._observation = self._step(action)
-        self._ticks += 1
+        self._timesteps += 1
 
 
-def _rate(step: Callable[[], None], ticks: Callable[[], int], seconds: float) -> float:
-    before, begun = ticks(), time.perf_counter()
+def _rate(step: Callable[[], None], timesteps: Callable[[], int], seconds: float) -> float:
+    before, begun = timesteps(), time.perf_counter()
     end = begun + seconds
     while time.perf_counter() < end:
         step()
-    return (ticks() - before) / (time.perf_counter() - begun)
+    return (timesteps() - before) / (time.perf_counter() - begun)
 
 
 def _compile(run: Experiment, layout: Layout) -> Any:
@@ -154,8 +154,8 @@ def _compile(run: Experiment, layout: Layout) -> Any:
 
     def act(observation: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         zeros, no = tf.zeros(batch_size), tf.zeros(batch_size, tf.bool)
-        tick = EnvironmentOutput(observation, reward=zeros, discount=zeros, first=no, last=no)
-        return policy(tick, (), slots, seed)[0]
+        timestep = Timestep(observation, reward=zeros, discount=zeros, first=no, last=no)
+        return policy(timestep, (), slots, seed)[0]
 
     signature = [specs.tensor_spec(layout.spec.observation, (batch_size,)), tf.TensorSpec((2,), tf.int32)]
     compiled = tf.function(act, autograph=False, input_signature=signature).get_concrete_function()
@@ -258,7 +258,7 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(OurActor, library, batch_size, seconds),
             functools.partial(BareActor, library, batch_size, seconds),
             target=0.85,
-            tick=batch_size,
+            timestep=batch_size,
             policy=POLICIES["actor"],
         )
         for name, library, batch_size in sizes

@@ -39,7 +39,7 @@ class Case(NamedTuple):
     """The other side, or its figure where it is known."""
     target: float | None = None
     higher_is_better: bool = True
-    tick: int = 0
+    timestep: int = 0
     policy: NodePolicy | None = None
     """Of the node under whose TensorFlow settings both sides run."""
 
@@ -91,7 +91,7 @@ def run_case(case: Case, repeats: int, say: Callable[[str], None]) -> CaseResult
             ours, limit = figures["ours"][-1], figures["limit"][-1]
             say(f"{case.name}: {ours:,.4g} against {limit:,.4g} {case.unit}, ratio {ours / limit:.3f}")
     measured = CaseResult(
-        case.name, case.unit, figures["ours"], figures["limit"], case.target, case.higher_is_better, case.tick
+        case.name, case.unit, figures["ours"], figures["limit"], case.target, case.higher_is_better, case.timestep
     )
     ratio = spread(measured.ratios)
     say(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")

@@ -33,7 +33,7 @@ from ..replay import SequenceQueue, TransitionReplay, sequence_signature
 from .harness import Case
 from .nodes import Nodes
 from .side import Side
-from .streams import ticks_of
+from .streams import timesteps_of
 
 _ENVS = 16
 _UPDATES_PER_CALL = 8
@@ -91,14 +91,14 @@ class UnlimitedApex(Apex):
 
 
 class Work(NamedTuple):
-    """What is learnt, and how much of it makes a figure."""
+    """What is learned, and how much of it makes a figure."""
 
     agent: Any
     env: str
     calls: int
     """Of the learner, to a figure; each makes `agent.updates_per_call` steps."""
     read_once: bool
-    """Whether a batch is gone when it has been learnt from."""
+    """Whether a batch is gone when it has been learned from."""
     threads: int = 0
     """Of TensorFlow in the learner; 0 leaves it to TensorFlow."""
 
@@ -126,7 +126,7 @@ class Learning(Side):
         agent = self.experiment.agent
         self.layout = trace_layout(agent, self.nodes.layout, agent.make_networks(self.nodes.layout))
         self._writer = agent.make_replay(self.layout).writer(self.nodes.replay(), 0)
-        self._ticks = itertools.cycle(ticks_of(self.layout))
+        self._timesteps = itertools.cycle(timesteps_of(self.layout))
 
     def fill(self, items: float) -> None:
         """Writes until so many items more are in replay."""
@@ -134,7 +134,7 @@ class Learning(Side):
         while self._writer.items_written - before < items:
             while not self._writer.ready(0.5):
                 pass
-            self._writer.append(next(self._ticks), ())
+            self._writer.append(next(self._timesteps), ())
         while not self._writer.ready(0.5, max_pending=0):
             pass
 
@@ -163,7 +163,7 @@ class ProgramLearning(Learning):
 
     def __init__(self, work: Work):
         super().__init__(work)
-        self._role: Any = self.nodes.make_role("learner/0")
+        self._role: Any = self.nodes.make_node("learner/0")
         self._role.setup()
 
     def measure(self) -> float:

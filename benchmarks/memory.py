@@ -5,7 +5,7 @@ They are noise, which does not compress, or pictures of a game as our environmen
 double at certain numbers of items; shortly before (57,344, 114,688, ..., 917,504) a frame takes 60 bytes less than
 shortly after, as here and with a million.
 
-- *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one to every tick, each environment's by itself;
+- *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one to every timestep, each environment's by itself;
 - *blocks*: IMPALA's sequences of 20 transitions of 16 environments.
 """
 
@@ -35,7 +35,7 @@ from ..replay import (
 from .harness import Case
 from .replay import ENVS, LENGTH, STEPS, TABLE, Kind
 from .side import ServingProcess, Side
-from .streams import OBSERVATIONS, layout_of, ticks_of
+from .streams import OBSERVATIONS, layout_of, timesteps_of
 
 Pictures = Literal["noise", "Breakout"]
 
@@ -46,7 +46,7 @@ _EPISODE = 1000
 _SETTLING_SECONDS = 1.0
 _FIRST_TICKS = 200
 _GAME_TICKS = 250
-"""Ticks of a game, which are written again and again: many times what lies in one chunk."""
+"""Timesteps of a game, which are written again and again: many times what lies in one chunk."""
 _SERVERS = 20
 """As many repeats as there can be."""
 
@@ -67,7 +67,7 @@ class BytesPerFrame(Side):
         # Servers are forks, made before this process talks to one of them.
         self._unused = [ServingProcess() for _ in range(_SERVERS)]
         self._layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
-        self._ticks = ticks_of(self._layout, 8)
+        self._timesteps = timesteps_of(self._layout, 8)
 
     def measure(self) -> float:
         with contextlib.closing(self._unused.pop()) as server:
@@ -92,9 +92,9 @@ class BytesPerFrame(Side):
         return SequenceWriter(replay, self._layout, TABLE, LENGTH, LENGTH)
 
     def _write(self, writer: Any, numbers: range) -> None:
-        for number, tick in zip(numbers, itertools.cycle(self._ticks), strict=False):
+        for number, timestep in zip(numbers, itertools.cycle(self._timesteps), strict=False):
             begins = np.full(ENVS, number % _EPISODE == 0)
-            writer.append(tick._replace(observation=next(self._pictures), first=begins), ())
+            writer.append(timestep._replace(observation=next(self._pictures), first=begins), ())
             while not writer.ready(10.0):
                 pass
         while not writer.ready(10.0, max_pending=0):

@@ -16,7 +16,7 @@ import cloudpickle
 
 from ..launch.experiment import Experiment, Run
 from ..launch.launchers.addresses import reserved_ports
-from ..launch.nodes.node import NodeContext, Role, RoleNode
+from ..launch.nodes.node import Node, NodeContext, ProgramNode
 from ..launch.program import make_program, nodes_of
 from ..launch.run_directory.layout import RunDirectory
 from ..replay import ReplayHandle
@@ -29,7 +29,7 @@ class Nodes:
     Args:
       experiment: of the run.
       others: labels of the nodes to run in another process, in threads; of all the rest, those that are made by
-        `make_role` run.
+        `make_node` run.
     """
 
     def __init__(self, experiment: Experiment, others: Collection[str]):
@@ -46,9 +46,9 @@ class Nodes:
         elsewhere = [(node, self._ports[node.name]) for label, node in nodes_of(program) if label in others]
         process.start(functools.partial(_start_nodes, cloudpickle.dumps(elsewhere)))
 
-    def make_role(self, name: str) -> Role:
+    def make_node(self, name: str) -> Node:
         """A new life of a node, in this process and not yet set up; its methods are not served."""
-        return self._nodes[name].make_role(_context(self._nodes[name], None))
+        return self._nodes[name].make_node(_context(self._nodes[name], None))
 
     def port(self, name: str) -> int:
         """The port that is reserved for a node."""
@@ -83,9 +83,9 @@ def _start_nodes(pickled: bytes) -> tuple[Any, None]:
     return threads, None
 
 
-def _run_node(node: RoleNode, port: int) -> None:
+def _run_node(node: ProgramNode, port: int) -> None:
     try:
-        node.run_role(_context(node, port))
+        node.run_node(_context(node, port))
     except BaseException:
         # Whoever measures would wait for it in vain.
         traceback.print_exc()
@@ -93,7 +93,7 @@ def _run_node(node: RoleNode, port: int) -> None:
         os._exit(1)
 
 
-def _context(node: RoleNode, port: int | None) -> NodeContext:
+def _context(node: ProgramNode, port: int | None) -> NodeContext:
     return NodeContext(
         name=node.name,
         identity=uuid.uuid4().hex,

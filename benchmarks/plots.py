@@ -37,12 +37,12 @@ def _plot_ratios(results: Sequence[Result]) -> Any:
     axes = picture.add_subplot()
     for row, (_, case) in enumerate(cases):
         ratio = spread(case.ratios)
-        colour = {None: "tab:grey", True: "tab:green", False: "tab:red"}[case.reached]
-        axes.plot([ratio.lower, ratio.upper], [row, row], color=colour, linewidth=5, alpha=0.5)
-        axes.plot(ratio.median, row, "o", color=colour)
+        color = {None: "tab:gray", True: "tab:green", False: "tab:red"}[case.reached]
+        axes.plot([ratio.lower, ratio.upper], [row, row], color=color, linewidth=5, alpha=0.5)
+        axes.plot(ratio.median, row, "o", color=color)
         if case.target is not None:
             axes.plot(case.target, row, ">" if case.higher_is_better else "<", color="black", markersize=5)
-    axes.axvline(1.0, color="grey", linewidth=0.5)
+    axes.axvline(1.0, color="gray", linewidth=0.5)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
@@ -60,7 +60,7 @@ def _plot_scale(result: Result) -> Any:
     axes = picture.add_subplot()
     counts = [int(case.name.split()[0]) for case in result.cases]
     ours = [spread(case.ours) for case in result.cases]
-    axes.plot(counts, [spread(case.limit).median for case in result.cases], "--", color="grey", label="ideal")
+    axes.plot(counts, [spread(case.limit).median for case in result.cases], "--", color="gray", label="ideal")
     axes.errorbar(
         counts,
         [one.median for one in ours],

@@ -6,7 +6,8 @@ room, or reads from a table that is full; the two directions do not disturb each
 Two layouts, the same columns, chunks and items on both sides:
 
 - *sequences*: IMPALA's blocks, one item of 20 transitions of 16 environments, read in batches of 32 sequences;
-- *windows*: Ape-X's 3-step windows of single environments, one to every tick of each of 16, with first priorities, read
+- *windows*: Ape-X's 3-step windows of single environments, one to every timestep of each of 16, with first priorities,
+read
   by priority in batches of 256.
 
 What is read is what a learner gets, time-major, and for windows with keys and probabilities.  The other side is in
@@ -31,16 +32,16 @@ from ..replay import (
     ReplayHandle,
     SequenceWriter,
     WindowWriter,
-    drawn_dataset,
     queue_dataset,
     read_windows,
+    sampled_dataset,
     sequence_signature,
     start_server,
     window_signature,
 )
 from .harness import Case
 from .side import ServingProcess, Side
-from .streams import OBSERVATIONS, layout_of, ticks_of
+from .streams import OBSERVATIONS, layout_of, timesteps_of
 
 Kind = Literal["sequences", "windows"]
 Direction = Literal["insert", "sample"]
@@ -77,12 +78,14 @@ class Replay(Side):
         self._layout = layout_of(OBSERVATIONS[observation], ENVS)
         self._direction = direction
         self._amount = amount
-        self._ticks = itertools.cycle(ticks_of(self._layout))
+        self._timesteps = itertools.cycle(timesteps_of(self._layout))
         self._write, self._flush, self._written = self.writer(kind, self._layout)
         self._batches: Iterator[Any] | None = None
 
     def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
-        """Three functions: write a tick and wait for the server where it must; wait for all; items written so far."""
+        """Three functions: write a timestep and wait for the server where it must; wait for all; items written so
+        far.
+        """
         raise NotImplementedError
 
     def reader(self, kind: Kind, layout: Layout) -> Iterator[Any]:
@@ -97,11 +100,11 @@ class Replay(Side):
 
     def _insert(self, seconds: float) -> float:
         for _ in range(2 * LENGTH):
-            self._write(next(self._ticks))
+            self._write(next(self._timesteps))
         self._flush()
         before, begun = self._written(), time.perf_counter()
         while time.perf_counter() - begun < seconds:
-            self._write(next(self._ticks))
+            self._write(next(self._timesteps))
         self._flush()
         return (self._written() - before) / (time.perf_counter() - begun)
 
@@ -125,12 +128,12 @@ class Replay(Side):
     def _fill(self, items: int) -> None:
         before = self._written()
         while self._written() - before < items:
-            self._write(next(self._ticks))
+            self._write(next(self._timesteps))
         self._flush()
 
 
 class OurReplay(Replay):
-    """Through `SequenceWriter` and `queue_dataset`, or `WindowWriter` and `drawn_dataset`."""
+    """Through `SequenceWriter` and `queue_dataset`, or `WindowWriter` and `sampled_dataset`."""
 
     def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
         writer: Any
@@ -139,10 +142,10 @@ class OurReplay(Replay):
         else:
             writer = WindowWriter(self._handle(), layout, TABLE, STEPS, priority=_size_of_reward)
 
-        def write(tick: Record) -> None:
+        def write(timestep: Record) -> None:
             while not writer.ready(0.5):
                 pass
-            writer.append(tick, ())
+            writer.append(timestep, ())
 
         def flush() -> None:
             while not writer.ready(0.5, max_pending=0):
@@ -155,7 +158,7 @@ class OurReplay(Replay):
             make = functools.partial(queue_dataset, self._handle(), layout, TABLE, LENGTH, BATCH[kind])
         else:
             make = functools.partial(
-                drawn_dataset,
+                sampled_dataset,
                 self._handle(),
                 layout,
                 TABLE,

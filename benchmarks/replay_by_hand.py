@@ -1,7 +1,8 @@
 """The other side of `replay`: the same columns, chunks and items, written with Reverb and TensorFlow alone.
 
 As somebody would write it who wants nothing else than this and wants it fast: no nests, no checks of shapes, no record
-of what was sent, items on their way without a wait after every tick, and no thread between the dataset and who reads.
+of what was sent, items on their way without a wait after every timestep, and no thread between the dataset and who
+reads.
 """
 
 import math
@@ -36,11 +37,11 @@ class ReplayByHand(Replay):
 
 
 class _Sequences:
-    """One writer to the whole batch: an append a tick, an item every 20.  Frames have a column of their own."""
+    """One writer to the whole batch: an append a timestep, an item every 20.  Frames have a column of their own."""
 
     def __init__(self, client: reverb.Client, observation: Any):
         self.items = 0
-        self._ticks = 0
+        self._timesteps = 0
         self._framed = _framed(observation)
         # Field after field, each of all environments.
         fields = [(name, kind, (ENVS, *shape)) for name, kind, shape in _fields(observation)]
@@ -51,20 +52,20 @@ class _Sequences:
         for column in [(0,), (1,)] if self._framed else [()]:
             self._writer.configure(column, num_keep_alive_refs=LENGTH + chunk + 1, max_chunk_length=chunk)
 
-    def write(self, tick: Record) -> None:
+    def write(self, timestep: Record) -> None:
         row = self._row
-        if self._ticks % LENGTH == 0:
-            row["identity"] = 1, self._ticks
+        if self._timesteps % LENGTH == 0:
+            row["identity"] = 1, self._timesteps
         for name in ("first", "last", "action", "reward", "discount", "version"):
-            row[name] = getattr(tick, name)
-        row["logits"] = tick.extras[0]
+            row[name] = getattr(timestep, name)
+        row["logits"] = timestep.extras[0]
         if self._framed:
-            self._writer.append((self._bytes, tick.observation))
+            self._writer.append((self._bytes, timestep.observation))
         else:
-            row["observation"] = tick.observation
+            row["observation"] = timestep.observation
             self._writer.append(self._bytes)
-        self._ticks += 1
-        if self._ticks > LENGTH and self._ticks % LENGTH == 1:
+        self._timesteps += 1
+        if self._timesteps > LENGTH and self._timesteps % LENGTH == 1:
             columns = self._writer.history if self._framed else [self._writer.history]
             self._writer.create_item(TABLE, 1.0, [column[-LENGTH - 1 :] for column in columns])
             self.items += 1
@@ -75,12 +76,12 @@ class _Sequences:
 
 
 class _Windows:
-    """A writer to each environment: a row of bytes a tick, and an item every tick."""
+    """A writer to each environment: a row of bytes a timestep, and an item every timestep."""
 
     def __init__(self, client: reverb.Client, observation: Any):
         alive = STEPS + 1 + 2 * CHUNK_LENGTH
         self.items = 0
-        self._ticks = 0
+        self._timesteps = 0
         self._writers = [client.trajectory_writer(alive, validate_items=False) for _ in range(ENVS)]
         for writer in self._writers:
             writer.configure((), num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
@@ -90,25 +91,25 @@ class _Windows:
         self._rewards = [np.zeros(ENVS, np.float32)] * (STEPS + 1)
         self._lasts = [np.zeros(ENVS, bool)] * (STEPS + 1)
 
-    def write(self, tick: Record) -> None:
+    def write(self, timestep: Record) -> None:
         rows = self._rows
-        rows["age"] = np.where(tick.first, 0, rows["age"] + 1)
+        rows["age"] = np.where(timestep.first, 0, rows["age"] + 1)
         for name in ("first", "last", "action", "reward", "discount", "version", "observation"):
-            rows[name] = getattr(tick, name)
+            rows[name] = getattr(timestep, name)
         for writer, row in zip(self._writers, self._bytes, strict=True):
             writer.append(row)
         if not self._histories:
             self._histories = [writer.history for writer in self._writers]
-        self._rewards = [*self._rewards[1:], tick.reward]
-        self._lasts = [*self._lasts[1:], tick.last]
-        self._ticks += 1
-        if self._ticks > STEPS:
+        self._rewards = [*self._rewards[1:], timestep.reward]
+        self._lasts = [*self._lasts[1:], timestep.last]
+        self._timesteps += 1
+        if self._timesteps > STEPS:
             priorities, skipped = np.abs(self._rewards[0]).tolist(), self._lasts[0].tolist()
             for env, writer in enumerate(self._writers):
                 if not skipped[env]:
                     writer.create_item(TABLE, priorities[env], [self._histories[env][-STEPS - 1 :]])
                     self.items += 1
-        if self._ticks % CHUNK_LENGTH == 0:
+        if self._timesteps % CHUNK_LENGTH == 0:
             for writer in self._writers:
                 writer.flush(_WINDOWS_ON_THEIR_WAY)
 

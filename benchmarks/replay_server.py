@@ -25,7 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import ray
 import reverb
 
-from callboard.benchmarks.streams import OBSERVATIONS, layout_of, ticks_of
+from callboard.benchmarks.streams import OBSERVATIONS, layout_of, timesteps_of
 from callboard.data import Layout
 from callboard.launch.launchers.ray.parts import ReplayServer, replay_handle
 from callboard.replay import SequenceWriter, WindowWriter, sequence_signature, window_signature
@@ -79,7 +79,7 @@ class Writer:
 
     def __init__(self, layout: Layout):
         self._layout = layout
-        self._ticks = ticks_of(layout)
+        self._timesteps = timesteps_of(layout)
 
     def to_replay(self, server: Any, kind: str, seconds: float) -> float:
         """As agents do: `transitions` like SAC's and Ape-X's, each an item, or `sequences` like IMPALA's and PPO's."""
@@ -91,7 +91,7 @@ class Writer:
             writer, each = SequenceWriter(replay, self._layout, SEQUENCES, LENGTH, LENGTH), LENGTH * ENVIRONMENTS
         begun, number = time.perf_counter(), 0
         while time.perf_counter() - begun < seconds:
-            writer.append(self._ticks[number % len(self._ticks)], ())
+            writer.append(self._timesteps[number % len(self._timesteps)], ())
             number += 1
             while not writer.ready(0.5):
                 pass
@@ -104,8 +104,14 @@ class Writer:
     def one_by_one(self, store: Any, seconds: float) -> float:
         """One call to each transition, with a bounded number of calls on their way."""
         transitions = [
-            (tick.observation[env], tick.action[env], tick.reward[env], tick.discount[env], tick.first[env])
-            for tick in self._ticks
+            (
+                timestep.observation[env],
+                timestep.action[env],
+                timestep.reward[env],
+                timestep.discount[env],
+                timestep.first[env],
+            )
+            for timestep in self._timesteps
             for env in range(ENVIRONMENTS)
         ]
         pending: list[Any] = []

@@ -111,7 +111,7 @@ def _rows(results: Sequence[Result]) -> list[list[str]]:
 
 def _row(case: CaseResult) -> list[str]:
     ratio = spread(case.ratios)
-    added = f"; {spread(case.added_microseconds).median:+,.0f} µs a tick" if case.tick else ""
+    added = f"; {spread(case.added_microseconds).median:+,.0f} µs a timestep" if case.timestep else ""
     sign = "≥" if case.higher_is_better else "≤"
     return [
         f"{case.name} ({case.note})" if case.note else case.name,

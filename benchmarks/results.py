@@ -49,7 +49,7 @@ class CaseResult:
       limit: of the same repeats, measured right before or after ours.
       target: that the ratio shall reach; None where there is none.
       higher_is_better: whether figures are rates, or costs.
-      tick: figures that an actor's tick adds up to, where there are ticks; else 0.
+      timestep: figures that an actor's timestep adds up to, where there are timesteps; else 0.
       note: what else there is to know of the figures.
     """
 
@@ -59,7 +59,7 @@ class CaseResult:
     limit: list[float]
     target: float | None = None
     higher_is_better: bool = True
-    tick: int = 0
+    timestep: int = 0
     note: str = ""
 
     @property
@@ -69,8 +69,8 @@ class CaseResult:
 
     @property
     def added_microseconds(self) -> list[float]:
-        """How much longer than the limit ours takes for a tick; of cases with ticks."""
-        return [1e6 * self.tick * (1 / ours - 1 / limit) for ours, limit in zip(self.ours, self.limit, strict=True)]
+        """How much longer than the limit ours takes for a timestep; of cases with timesteps."""
+        return [1e6 * self.timestep * (1 / ours - 1 / limit) for ours, limit in zip(self.ours, self.limit, strict=True)]
 
     @property
     def reached(self) -> bool | None:

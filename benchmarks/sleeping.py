@@ -5,7 +5,7 @@ import time
 import numpy as np
 from dm_env import specs
 
-from ..data import EnvironmentOutput, Nest
+from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
 from ..specs import EnvironmentSpec
 
@@ -25,7 +25,7 @@ class SleepingBatch(BatchedEnvironment):
     def __init__(self, batch_size: int, seconds: float):
         self._batch_size = batch_size
         self._seconds = seconds
-        self._ticks = 0
+        self._timesteps = 0
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -35,14 +35,14 @@ class SleepingBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return self._batch_size
 
-    def reset(self) -> EnvironmentOutput:
-        self._ticks = 0
-        return self._tick()
+    def reset(self) -> Timestep:
+        self._timesteps = 0
+        return self._timestep()
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         time.sleep(self._seconds)
-        self._ticks += 1
-        return self._tick()
+        self._timesteps += 1
+        return self._timestep()
 
     def render(self) -> np.ndarray:
         return np.zeros((64, 64, 3), np.uint8)
@@ -50,12 +50,12 @@ class SleepingBatch(BatchedEnvironment):
     def close(self) -> None:
         pass
 
-    def _tick(self) -> EnvironmentOutput:
-        """A termination and a reset in one tick every thousand."""
-        size, begins = self._batch_size, self._ticks % _EPISODE == 0
-        terminates = begins and self._ticks > 0
-        return EnvironmentOutput(
-            observation=np.full((size, 4), np.sin(self._ticks), np.float32),
+    def _timestep(self) -> Timestep:
+        """A termination and a reset in one timestep every thousand."""
+        size, begins = self._batch_size, self._timesteps % _EPISODE == 0
+        terminates = begins and self._timesteps > 0
+        return Timestep(
+            observation=np.full((size, 4), np.sin(self._timesteps), np.float32),
             reward=np.ones(size, np.float32),
             discount=np.full(size, 0.0 if terminates else 1.0, np.float32),
             first=np.full(size, begins),

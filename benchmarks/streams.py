@@ -1,4 +1,4 @@
-"""Ticks to write where no environment shall be stepped."""
+"""Timesteps to write where no environment shall be stepped."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
     return Layout(spec, envs, actors=1, shards=1, replicas=1, seed=1, max_steps=10**9, record=record, state=())
 
 
-def ticks_of(layout: Layout, count: int = _TICKS) -> list[Record]:
-    """Ticks of all environments of an actor, in which no episode begins or ends.
+def timesteps_of(layout: Layout, count: int = _TICKS) -> list[Record]:
+    """Timesteps of all environments of an actor, in which no episode begins or ends.
 
     Bytes are noise, which does not compress; floats are normal; whole numbers are 0.
     """
@@ -50,5 +50,5 @@ def ticks_of(layout: Layout, count: int = _TICKS) -> list[Record]:
             return rng.normal(size=shape).astype(dtype)
         return np.zeros(shape, dtype)
 
-    ticks = [tree.map_structure(column, layout.record) for _ in range(count)]
-    return [tick._replace(discount=np.ones_like(tick.discount)) for tick in ticks]
+    timesteps = [tree.map_structure(column, layout.record) for _ in range(count)]
+    return [timestep._replace(discount=np.ones_like(timestep.discount)) for timestep in timesteps]

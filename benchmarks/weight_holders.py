@@ -75,7 +75,7 @@ class _Held:
         self._note = note
 
     def hold(self, apply: Callable[[], int | None]) -> None:
-        """Looks between two ticks, for ever; `apply` gives the step of new weights, or None."""
+        """Looks between two timesteps, for ever; `apply` gives the step of new weights, or None."""
         while True:
             step = apply()
             if step is not None:

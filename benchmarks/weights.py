@@ -1,10 +1,10 @@
 """Seconds from a learner's update until the last of 32 actors holds it, and what fetching costs the learner.
 
 *To the last actor*: a learner makes a step every now and then; 32 processes that keep a policy's variables note when
-they hold them, looked at between two ticks of 10 ms.  Time runs from the end of the step, before weights are packed.
-Ours are the learner node, served by Courier, and the `WeightClient` of actors with its thread.  By hand, the learner
-writes all variables into one buffer and sends it down a TCP connection to each process, where a thread waits for it;
-the variables are assigned between two ticks as well, in one call.
+they hold them, looked at between two timesteps of 10 ms.  Time runs from the end of the step, before weights are
+packed. Ours are the learner node, served by Courier, and the `WeightClient` of actors with its thread.  By hand, the
+learner writes all variables into one buffer and sends it down a TCP connection to each process, where a thread waits
+for it; the variables are assigned between two timesteps as well, in one call.
 
 *Cost*: steps a second of the learner node on one constant batch while 32 processes fetch, over those with none.  The
 processes share the cores with the learner here, so this is more than it costs where they have cores of their own.
@@ -48,7 +48,7 @@ class _Learner:
         self._nodes = self._opened.enter_context(
             contextlib.closing(Nodes(experiment(torso), others=("coordinator", "replay")))
         )
-        self.role: Any = self._nodes.make_role("learner/0")
+        self.role: Any = self._nodes.make_node("learner/0")
         self.role.setup()
         self.actors = actors
         self.steps = 0
@@ -59,7 +59,7 @@ class _Learner:
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
-        """Of the policy; what is sent must be what the learner has learnt."""
+        """Of the policy; what is sent must be what the learner has learned."""
         return self.role._policy_variables
 
     def learn(self) -> None:

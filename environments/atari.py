@@ -11,9 +11,9 @@ import numpy as np
 from dm_env import specs
 from gymnasium.vector import VectorEnv
 
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..specs import EnvironmentSpec
-from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_tick, picture
+from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
 from .options import check_range, read_options
 from .user_errors import needs_package, unknown_environment
 
@@ -38,7 +38,7 @@ class AtariOptions:
         max_num_frames_per_episode: frames after which an episode is truncated; half an hour of play.
         full_action_space: all 18 actions instead of those that do something in the game.
         num_threads: that step the games; 0 for as many as the process has cores, if there are so many games.
-        render_mode: 'rgb_array' for pictures of game 0 in colour, which is then played twice.
+        render_mode: 'rgb_array' for pictures of game 0 in color, which is then played twice.
     """
 
     repeat_action_probability: float = 0.25
@@ -102,15 +102,15 @@ def check_atari(id: str, options: Mapping[str, Any]) -> str:
 class AtariBatch(BatchedEnvironment):
     """B Atari games, stepped by the threads of ALE's own vector environment.
 
-    Observations are uint8 `[84, 84, 1]`, so that networks see an image of rank 3: grey, the maximum of the last two
+    Observations are uint8 `[84, 84, 1]`, so that networks see an image of rank 3: gray, the maximum of the last two
     frames, resized by area (Mnih et al. 2015).  There is no stack of frames, which replay and policy make, and rewards
     are the true score.  The end of a game is a termination, the limit of frames is not.  What a game does follows its
     own seed alone.
 
-    With `life_loss`, the loss of a life that is not the last one is a tick with `first` and a discount of 0, as that of
-    a library that resets in the same step: what was done before it is learnt as if the game had ended there, and the
-    next "episode" begins with the same observation, in the same game.  No frame is played twice, and no action is
-    ignored.  Episodes are lives then, and so are their returns: evaluate without it.
+    With `life_loss`, the loss of a life that is not the last one is a timestep with `first` and a discount of 0, as
+    that of a library that resets in the same step: what was done before it is learned as if the game had ended there,
+    and the next "episode" begins with the same observation, in the same game.  No frame is played twice, and no action
+    is ignored.  Episodes are lives then, and so are their returns: evaluate without it.
 
     The observation that ends a game, or meets the limit of frames, leaves out the frame it ends with and still holds
     what the observation before it showed: ALE stops there as Gymnasium's preprocessing does.
@@ -130,7 +130,7 @@ class AtariBatch(BatchedEnvironment):
         self._frameskip = options.frameskip
         self._seeds: np.ndarray | None = np.array([int(seed) % _SEEDS for seed in seeds], np.int64)
         self._environment = _make_vector(game, len(seeds), options, grayscale=True, img_height=_SIZE, img_width=_SIZE)
-        # Under the same seed and actions the same game, in colour and of the size of the screen.
+        # Under the same seed and actions the same game, in color and of the size of the screen.
         self._painter = None
         if options.render_mode is not None:
             self._painter = _make_vector(game, 1, options, grayscale=False, **_SCREEN)
@@ -151,7 +151,7 @@ class AtariBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._over)
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None
         observation, info = self._environment.reset(seed=seeds)  # type: ignore[arg-type]
         if self._painter is not None:
@@ -159,9 +159,9 @@ class AtariBatch(BatchedEnvironment):
             self._painting = painting[0, 0]
         self._over = np.zeros(self.batch_size, np.bool_)
         self._lives = info["lives"]
-        return first_tick(self._image(observation), self.batch_size)
+        return first_timestep(self._image(observation), self.batch_size)
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         checked = discrete_actions(actions, self.batch_size, self._actions)
         # A game that is over ignores its action, begins anew, and reports neither reward nor end.
         observation, reward, terminated, truncated, info = self._environment.step(checked)
@@ -175,7 +175,7 @@ class AtariBatch(BatchedEnvironment):
             terminated = terminated | lost
             first = first | (lost & ~last)
         self._lives = info["lives"]
-        return EnvironmentOutput(
+        return Timestep(
             observation=self._image(observation),
             reward=reward.astype(np.float32),
             discount=np.where(terminated, np.float32(0), np.float32(1)),

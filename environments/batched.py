@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..specs import EnvironmentSpec
 
 
 class BatchedEnvironment(abc.ABC):
     """`B` environments that are reset and stepped together.
 
-    Where the underlying library shows the final observation of an episode, a tick with `last` shows it, the action that
-    follows is ignored, and the next tick is `first` with reward 0 and discount 1, since nothing happened.  Where the
-    library resets in the same step and the final observation is lost, the tick is `first` with the reward and discount
-    of the ended episode, and never `last`.  The discount is 0 only where an episode *terminated*, never at a time
-    limit.
+    Where the underlying library shows the final observation of an episode, a timestep with `last` shows it, the action
+    that follows is ignored, and the next timestep is `first` with reward 0 and discount 1, since nothing happened.
+    Where the library resets in the same step and the final observation is lost, the timestep is `first` with the
+    reward and discount of the ended episode, and never `last`.  The discount is 0 only where an episode *terminated*,
+    never at a time limit.
 
-    The arrays of a tick are its own: no later step writes into them.  Call `reset` before the first `step`.
+    The arrays of a timestep are its own: no later step writes into them.  Call `reset` before the first `step`.
     """
 
     @property
@@ -32,24 +32,24 @@ class BatchedEnvironment(abc.ABC):
         """The number of environments, `B`."""
 
     @abc.abstractmethod
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         """Begins an episode in every environment.
 
         The first reset uses the seeds that the batch was made with; later ones go on from there.
 
         Returns:
-            The first tick: reward 0, discount 1, `first` everywhere.
+            The first timestep: reward 0, discount 1, `first` everywhere.
         """
 
     @abc.abstractmethod
-    def step(self, actions: Nest) -> EnvironmentOutput:
-        """Takes one action in every environment, or begins its next episode after a `last` tick.
+    def step(self, actions: Nest) -> Timestep:
+        """Takes one action in every environment, or begins its next episode after a `last` timestep.
 
         Args:
             actions: array `[B, ...]`, or a nest of them, as `spec.action` says.  It is not changed.
 
         Returns:
-            The tick that follows.
+            The timestep that follows.
         """
 
     @property
@@ -70,9 +70,9 @@ class BatchedEnvironment(abc.ABC):
         """Frees what the environments hold.  A second call does nothing."""
 
 
-def first_tick(observation: Nest, batch_size: int) -> EnvironmentOutput:
-    """The tick after a reset of the whole batch, from observations `[B, ...]`."""
-    return EnvironmentOutput(
+def first_timestep(observation: Nest, batch_size: int) -> Timestep:
+    """The timestep after a reset of the whole batch, from observations `[B, ...]`."""
+    return Timestep(
         observation=observation,
         reward=np.zeros(batch_size, np.float32),
         discount=np.ones(batch_size, np.float32),

@@ -7,10 +7,10 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..specs import EnvironmentSpec
 from . import encoding
-from .batched import BatchedEnvironment, first_tick, picture
+from .batched import BatchedEnvironment, first_timestep, picture
 
 
 class DmEnvBatch(BatchedEnvironment):
@@ -42,12 +42,12 @@ class DmEnvBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._environments)
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         observations = [environment.reset().observation for environment in self._environments]
         self._over = [False] * self.batch_size
-        return first_tick(encoding.stack(self._observation, observations), self.batch_size)
+        return first_timestep(encoding.stack(self._observation, observations), self.batch_size)
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         batch_size = len(self._environments)
         observations: list[Any] = [None] * batch_size
         rewards = [0.0] * batch_size
@@ -69,7 +69,7 @@ class DmEnvBatch(BatchedEnvironment):
                         f"{timestep.discount!r}: both must be numbers"
                     ) from error
             self._over[index] = timestep.last()
-        return EnvironmentOutput(
+        return Timestep(
             observation=encoding.stack(self._observation, observations),
             reward=np.array(rewards, np.float32),
             discount=np.array(discounts, np.float32),

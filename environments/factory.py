@@ -26,7 +26,7 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
 _FACTORY = (".python_factory", "factory")
 _GYMNASIUM = (".gymnasium_registry", "gymnasium")
 
-# Options that change what is learnt from, and not what is played for.
+# Options that change what is learned from, and not what is played for.
 _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"ale/": ("life_loss",), "procgen:": ("num_levels", "start_level")}
 )

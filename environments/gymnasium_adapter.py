@@ -9,10 +9,10 @@ import numpy as np
 import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..specs import EnvironmentSpec
 from . import encoding
-from .batched import BatchedEnvironment, check_seeds, first_tick, picture
+from .batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from .spaces import action_encoding, observation_encoding
 
 
@@ -50,12 +50,12 @@ class GymnasiumBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._environments)
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         observations = [self._begin(index) for index in range(self.batch_size)]
         self._over = [False] * self.batch_size
-        return first_tick(encoding.stack(self._observation, observations), self.batch_size)
+        return first_timestep(encoding.stack(self._observation, observations), self.batch_size)
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         batch_size = len(self._environments)
         observations: list[Any] = [None] * batch_size
         rewards = [0.0] * batch_size
@@ -76,7 +76,7 @@ class GymnasiumBatch(BatchedEnvironment):
             if terminated or truncated:
                 over[index] = True
         first, self._over = self._over, over
-        return EnvironmentOutput(
+        return Timestep(
             observation=encoding.stack(self._observation, observations),
             reward=np.array(rewards, np.float32),
             discount=np.array(discounts, np.float32),
@@ -154,18 +154,18 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return self._environment.num_envs
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None
         outcome = self._environment.reset() if seeds is None else self._seeded_reset(seeds)
         observations = _observation_of_reset(self._environment, outcome)
         self._over = np.zeros(self.batch_size, np.bool_)
-        return first_tick(encoding.encode(self._observation, observations), self.batch_size)
+        return first_timestep(encoding.encode(self._observation, observations), self.batch_size)
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         own_actions = encoding.decode(self._action, actions, self.batch_size)
         if self._same_step and self._over.all():
             self._over = np.zeros_like(self._over)
-            return first_tick(self._next_observation, self.batch_size)
+            return first_timestep(self._next_observation, self.batch_size)
         outcome = self._environment.step(own_actions)
         try:
             observations, rewards, terminations, truncations, info = outcome
@@ -188,7 +188,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             first, self._over = first | (over & ~last), last.copy()
         else:
             last, self._over = over, over.copy()
-        return EnvironmentOutput(
+        return Timestep(
             observation=observation,
             reward=reward,
             discount=np.where(terminated, np.float32(0), np.float32(1)),

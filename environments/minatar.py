@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
-from ..data import EnvironmentOutput, Nest
+from ..data import Nest, Timestep
 from ..specs import EnvironmentSpec
-from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_tick
+from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep
 from .options import check_range, read_options
 from .user_errors import needs_package, unknown_environment
 
@@ -116,13 +116,13 @@ class MinAtarBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._games)
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         for index in range(self.batch_size):
             self._begin(index)
         self._over = np.zeros(self.batch_size, np.bool_)
-        return first_tick(self._observe(), self.batch_size)
+        return first_timestep(self._observe(), self.batch_size)
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         reward = np.zeros(self.batch_size, np.float32)
         discount = np.ones(self.batch_size, np.float32)
         over = np.zeros(self.batch_size, np.bool_)
@@ -141,7 +141,7 @@ class MinAtarBatch(BatchedEnvironment):
                 discount[index] = 0.0
             over[index] = ended or self._lengths[index] >= self._limit
         first, self._over = self._over, over
-        return EnvironmentOutput(self._observe(), reward, discount, first, over.copy())
+        return Timestep(self._observe(), reward, discount, first, over.copy())
 
     def render(self) -> np.ndarray:
         state = self._games[0].state()

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from dm_env import specs
 
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..specs import EnvironmentSpec
-from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_tick, picture
+from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
 from .options import check_range, read_options
 from .user_errors import needs_package, unknown_environment
 
@@ -51,7 +51,7 @@ class ProcgenOptions:
         use_sequential_levels: whether a solved level is followed by the next one in the same episode.
         center_agent: whether the picture follows the agent.
         use_backgrounds: pictures behind the levels, or plain black.
-        use_monochrome_assets: rectangles of one colour instead of pictures.
+        use_monochrome_assets: rectangles of one color instead of pictures.
         restrict_themes: one theme in games that have several.
         use_generated_assets: random pictures instead of drawn ones.
         paint_vel_info: whether the picture shows the agent's velocity in its corner, in games where it matters.
@@ -121,8 +121,8 @@ def check_procgen(game: str, options: Mapping[str, Any]) -> ProcgenOptions:
 class ProcgenBatch(BatchedEnvironment):
     """B games in one `ProcgenGym3Env`, which resets in the same step.
 
-    Observations are uint8 `[64, 64, 3]`.  The end of an episode is a tick with `first` and the reward that ended it,
-    never `last`; the final observation is lost.
+    Observations are uint8 `[64, 64, 3]`.  The end of an episode is a timestep with `first` and the reward that ended
+    it, never `last`; the final observation is lost.
 
     Procgen does not tell how an episode ended.  It has a time limit of its own for each game, though, which the
     observation does not show, and `ProcgenBatch` counts: an episode that ends with its last permitted step without a
@@ -169,16 +169,16 @@ class ProcgenBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._lengths)
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         # A new environment has begun its episodes already.  Later ones are given up, for levels drawn anew.
         if not self._untouched:
             self._environment.act(np.full(self.batch_size, _RESET, np.int32))
         self._untouched = False
         self._lengths[:] = 0
         _, observation, _ = self._environment.observe()
-        return first_tick(observation["rgb"], self.batch_size)
+        return first_timestep(observation["rgb"], self.batch_size)
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         self._environment.act(discrete_actions(actions, self.batch_size, _ACTIONS))
         # These are copies already.
         reward, observation, first = self._environment.observe()
@@ -190,7 +190,7 @@ class ProcgenBatch(BatchedEnvironment):
             # In a sequence of levels the limit is that of each.
             self._lengths[solved] = 0
         self._lengths[first] = 0
-        return EnvironmentOutput(
+        return Timestep(
             observation=observation["rgb"],
             reward=reward,
             discount=np.where(first & ~cut_off, np.float32(0), np.float32(1)),

@@ -18,7 +18,7 @@ from callboard.agents.gradient_learner import GradientLearner, make_optimizer
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
 from callboard.agents.losses.transitions import counts
-from callboard.data import CallboardError, EnvironmentOutput, Layout, Nest, Sample
+from callboard.data import CallboardError, Layout, Nest, Sample, Timestep
 from callboard.networks.distributions import Categorical
 from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs, Network
@@ -36,10 +36,8 @@ class ReinforcePolicy(tf.Module):
     def initial_state(self, batch_size: int) -> Nest:
         return self.network.initial_state(batch_size)
 
-    def __call__(
-        self, tick: EnvironmentOutput, state: Nest, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self.network.step(Inputs(tick.observation), state, tick.first)
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
         policy = Categorical(outputs.logits)
         # The record needs no extras: the loss asks the network that learns, not the one that acted.
         return (policy.sample(seed) if self._mode == "train" else policy.mode()), (), state
@@ -95,21 +93,21 @@ class Reinforce(Agent):
         record = sample.record
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
         policy, value = Categorical(outputs.logits[:-1]), outputs.value
-        counts_t = counts(record.first, record.last, record.discount)
-        return_t = returns(value, record.reward, self.discount * record.discount, counts_t)
+        valid_t = counts(record.first, record.last, record.discount)
+        return_t = returns(value, record.reward, self.discount * record.discount, valid_t)
 
         parts = {
-            "policy_loss": policy_gradient_loss(policy.log_prob(record.action), return_t - value[:-1], counts_t),
-            "baseline_loss": value_loss(value[:-1], return_t, counts_t),
-            "entropy_loss": entropy_loss(policy.entropy(), counts_t),
-            "behaviour_step": tf.cast(record.version[..., 1], tf.float32),
+            "policy_loss": policy_gradient_loss(policy.log_prob(record.action), return_t - value[:-1], valid_t),
+            "baseline_loss": value_loss(value[:-1], return_t, valid_t),
+            "entropy_loss": entropy_loss(policy.entropy(), valid_t),
+            "behavior_step": tf.cast(record.version[..., 1], tf.float32),
         }
         means = {name: tf.reduce_sum(part) / (self.unroll_length * self.batch_size) for name, part in parts.items()}
         costs = {"policy_loss": 1.0, "baseline_loss": self.baseline_cost, "entropy_loss": self.entropy_cost}
         return tf.add_n([cost * means[name] for name, cost in costs.items()]), means
 
 
-def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, counts_t: tf.Tensor) -> tf.Tensor:
+def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
     """The discounted sum of the rewards from each observation on, as far as its episode and the sequence go.
 
     G_t = r_t + discount_t G_{t+1}.  It begins with the baseline: at the end of the sequence, and wherever the next
@@ -120,12 +118,12 @@ def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, counts_t: t
       value: `[T + 1, B]`, the baseline.
       r_t: `[T, B]`, the rewards that followed the actions.
       discount_t: `[T, B]`, γ times the environment's discounts that followed.
-      counts_t: bool `[T, B]`, the transitions that count.
+      valid_t: bool `[T, B]`, the transitions that count.
 
     Returns:
       `[T, B]`, without gradients.
     """
-    decay_t = tf.where(counts_t, discount_t, 0.0)
-    step_t = tf.where(counts_t, r_t, value[:-1])
+    decay_t = tf.where(valid_t, discount_t, 0.0)
+    step_t = tf.where(valid_t, r_t, value[:-1])
     bootstrap = tf.concat([tf.zeros_like(value[1:-1]), value[-1:]], axis=0)
     return tf.stop_gradient(backward_sum(step_t + decay_t * bootstrap, decay_t))

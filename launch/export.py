@@ -11,7 +11,7 @@ import tree
 from .. import specs
 from ..agents.agent import Policy
 from ..atomic_files import directory_draft
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from .evaluation import policy_file
 from .experiment import Experiment
 from .run_directory.checkpoints import load_policy
@@ -62,9 +62,9 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
 def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: pathlib.Path) -> Signatures:
     """Writes a policy as a SavedModel, in one atomic step.
 
-    The leaves of nests have names of their own, such as `observation_camera` (see `leaf_names`).  Of the tick, besides
-    the observation and `first`, there are those fields that the policy looks at.  What it draws by chance, if it does,
-    is new at every call.
+    The leaves of nests have names of their own, such as `observation_camera` (see `leaf_names`).  Of the timestep,
+    besides the observation and `first`, there are those fields that the policy looks at.  What it draws by chance, if
+    it does, is new at every call.
 
     Args:
       policy: in the mode it shall act in.
@@ -82,7 +82,7 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
         nonlocal given
         given = inputs
         batch_size = tf.shape(inputs["first"])[0]
-        tick = EnvironmentOutput(
+        timestep = Timestep(
             observation=tree.unflatten_as(spec.observation, [inputs[name] for name in observation]),
             reward=inputs.get("reward", tf.zeros((batch_size,))),
             discount=inputs.get("discount", tf.ones((batch_size,))),
@@ -91,7 +91,7 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
         )
         before = tree.unflatten_as(state_nest, [inputs[name] for name in state])
         seed = tf.random.uniform((2,), maxval=tf.int32.max, dtype=tf.int32)
-        action, _, after = policy(tick, before, tf.range(batch_size), seed)
+        action, _, after = policy(timestep, before, tf.range(batch_size), seed)
         return {**_named("action", action), **dict(zip(state, tree.flatten(after), strict=True))}
 
     def trace(inputs: TensorSpecs) -> Any:

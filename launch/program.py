@@ -6,14 +6,14 @@ from typing import Any
 import launchpad as lp
 
 from .experiment import Experiment, Run
-from .nodes.actor import ActorRole
+from .nodes.actor import ActorNode
 from .nodes.coordinator import Coordinator
-from .nodes.evaluator import EvaluatorRole
-from .nodes.inference import InferenceRole
-from .nodes.learner import LearnerRole
-from .nodes.node import NodePolicy, Role, RoleNode
-from .nodes.remote_actor import CentralActorRole
-from .nodes.replay import ReplayRole
+from .nodes.evaluator import EvaluatorNode
+from .nodes.inference import InferenceNode
+from .nodes.learner import LearnerNode
+from .nodes.node import Node, NodePolicy, ProgramNode
+from .nodes.remote_actor import RemoteActorNode
+from .nodes.replay import ReplayNode
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),
@@ -35,14 +35,14 @@ def make_program(run: Run) -> lp.Program:
     """The program graph of a run."""
     program = lp.Program("callboard")
 
-    def add(label: str, number: int, role: type[Role], **arguments: Any) -> Any:
+    def add(label: str, number: int, role: type[Node], **arguments: Any) -> Any:
         with program.group(label):
             policy = dataclasses.replace(arguments.pop("policy", POLICIES[label]), timeout=run.experiment.node_timeout)
-            return program.add_node(RoleNode(f"{label}/{number}", role, policy, run=run, **arguments))
+            return program.add_node(ProgramNode(f"{label}/{number}", role, policy, run=run, **arguments))
 
     coordinator = add("coordinator", 0, Coordinator)
     replay = [
-        add("replay", shard, ReplayRole, policy=replay_policy(run.experiment), shard=shard, coordinator=coordinator)
+        add("replay", shard, ReplayNode, policy=replay_policy(run.experiment), shard=shard, coordinator=coordinator)
         for shard in range(run.experiment.replay_shards)
     ]
     peers = [lp.Address("peer") for _ in range(run.experiment.learners)]
@@ -50,7 +50,7 @@ def make_program(run: Run) -> lp.Program:
         add(
             "learner",
             rank,
-            LearnerRole,
+            LearnerNode,
             policy=learner_policy(run.experiment, rank),
             further_addresses=[peers[rank]],
             rank=rank,
@@ -61,17 +61,17 @@ def make_program(run: Run) -> lp.Program:
         for rank in range(run.experiment.learners)
     ]
     inference = [
-        add("inference", rank, InferenceRole, rank=rank, coordinator=coordinator, learner=learner, replay=replay)
+        add("inference", rank, InferenceNode, rank=rank, coordinator=coordinator, learner=learner, replay=replay)
         for rank in range(run.experiment.inference_nodes if run.experiment.inference == "central" else 0)
     ]
     for index in range(run.experiment.actors):
         if inference:
             node = inference[index % len(inference)]
-            add("actor", index, CentralActorRole, index=index, coordinator=coordinator, inference=node)
+            add("actor", index, RemoteActorNode, index=index, coordinator=coordinator, inference=node)
         else:
-            add("actor", index, ActorRole, index=index, coordinator=coordinator, learner=learner, replay=replay)
+            add("actor", index, ActorNode, index=index, coordinator=coordinator, learner=learner, replay=replay)
     if run.experiment.evaluator:
-        add("evaluator", 0, EvaluatorRole, coordinator=coordinator, learner=learner)
+        add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learner=learner)
     return program
 
 
@@ -88,7 +88,7 @@ def replay_policy(experiment: Experiment) -> NodePolicy:
     return dataclasses.replace(POLICIES["replay"], keeps=experiment.checkpoint_replay)
 
 
-def nodes_of(program: lp.Program) -> list[tuple[str, RoleNode]]:
+def nodes_of(program: lp.Program) -> list[tuple[str, ProgramNode]]:
     """All nodes with their labels, in the order in which they should start."""
     return [(label, node) for label, nodes in program.groups.items() for node in nodes]
 

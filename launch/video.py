@@ -11,7 +11,7 @@ import imageio.v3 as imageio
 import numpy as np
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..environments import BatchedEnvironment
 from .experiment import Experiment
 from .nodes.actor import make_environments
@@ -77,10 +77,10 @@ class _Recorded(BatchedEnvironment):
     def batch_size(self) -> int:
         return self._environment.batch_size
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         return self._record(self._environment.reset())
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         return self._record(self._environment.step(actions))
 
     def render(self) -> np.ndarray:
@@ -89,7 +89,7 @@ class _Recorded(BatchedEnvironment):
     def close(self) -> None:
         self._environment.close()
 
-    def _record(self, timestep: EnvironmentOutput) -> EnvironmentOutput:
+    def _record(self, timestep: Timestep) -> Timestep:
         self._write(_even(self.render()))
         return timestep
 

@@ -45,7 +45,7 @@ class ActionBounds:
         self._low, self._high = low, high
         # Halved before they are added: bounds may be as large as numbers go.
         half_low, half_high = np.where(finite, low, -1.0) / 2, np.where(finite, high, 1.0) / 2
-        self._centre, self._half = half_low + half_high, half_high - half_low
+        self._center, self._half = half_low + half_high, half_high - half_low
         self._limit = np.where(finite, 1.0, np.inf)
 
     @property
@@ -61,7 +61,7 @@ class ActionBounds:
         unit = tf.convert_to_tensor(unit)
         shaped = tf.reshape(unit, tf.concat([tf.shape(unit)[:-1], self.shape], axis=0))
         shaped = tf.ensure_shape(shaped, (*unit.shape[:-1], *self.shape))
-        action = tf.cast(self._centre + self._half * tf.cast(shaped, tf.float64), self._dtype)
+        action = tf.cast(self._center + self._half * tf.cast(shaped, tf.float64), self._dtype)
         return tf.clip_by_value(action, self._low.astype(self._dtype), self._high.astype(self._dtype))
 
     def from_environment(self, action: Any, dtype: Any = None) -> tf.Tensor:
@@ -73,7 +73,7 @@ class ActionBounds:
         """
         action = tf.cast(action, tf.float64)
         half = np.where(self._half > 0, self._half, 1.0)
-        unit = tf.clip_by_value((action - self._centre) / half, -self._limit, self._limit)
+        unit = tf.clip_by_value((action - self._center) / half, -self._limit, self._limit)
         leading = len(action.shape) - len(self.shape)
         flat = tf.reshape(unit, tf.concat([tf.shape(unit)[:leading], [self.size]], axis=0))
         flat = tf.ensure_shape(flat, (*unit.shape[:leading], self.size))

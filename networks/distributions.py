@@ -11,7 +11,7 @@ class Categorical(NamedTuple):
     """A choice among A actions, over any leading axes `[...]`."""
 
     logits: Any
-    """`[..., A]`, unnormalised log-probabilities; finite, so an action is ruled out by a large negative number."""
+    """`[..., A]`, unnormalized log-probabilities; finite, so an action is ruled out by a large negative number."""
 
     def sample(self, seed: Any, dtype: Any = tf.int32) -> tf.Tensor:
         """Actions `[...]`.

@@ -14,7 +14,7 @@ from .. import specs
 from ..data import CallboardError
 from ..named_objects import refuse_standard_library
 from .action_bounds import ActionBounds
-from .heads import DuellingQHead, GaussianValueHead, PolicyValueHead, QHead
+from .heads import DuelingQHead, GaussianValueHead, PolicyValueHead, QHead
 from .network import Network
 from .normalization import RunningNormalizer
 from .recurrent import Core, FeedForwardCore, LSTMCore
@@ -120,7 +120,7 @@ def q_network(
     hidden_sizes: Sequence[int] = (128, 128),
     activation: Any = "relu",
     lstm_size: int = 256,
-    duelling: bool = True,
+    dueling: bool = True,
     stream_size: int = 0,
     previous_inputs: bool = False,
 ) -> Network:
@@ -133,7 +133,7 @@ def q_network(
       hidden_sizes: of the MLP that sees vectors.
       activation: of that MLP.
       lstm_size: cells of the LSTM.
-      duelling: whether the head is `heads.DuellingQHead`, or plain.
+      dueling: whether the head is `heads.DuelingQHead`, or plain.
       stream_size: units of a hidden layer in each stream of the head; 0 for none.
       previous_inputs: whether the core also sees the previous action and reward.
 
@@ -146,7 +146,7 @@ def q_network(
         spec,
         torso=make_torso(spec, torso, hidden_sizes, activation),
         core=make_core(core, lstm_size),
-        head=(DuellingQHead if duelling else QHead)(spec.action.num_values, stream_size),
+        head=(DuelingQHead if dueling else QHead)(spec.action.num_values, stream_size),
         previous_inputs=previous_inputs,
     )
 

@@ -16,7 +16,7 @@ class PolicyValue(NamedTuple):
     """Outputs of a policy with a value function, over leading axes `[...]`."""
 
     logits: Any
-    """`[..., A]`, unnormalised log-probabilities of the actions."""
+    """`[..., A]`, unnormalized log-probabilities of the actions."""
     value: Any
     """`[...]`."""
 
@@ -159,7 +159,7 @@ class QHead(MLPHead):
         super().__init__(num_actions, _hidden(stream_size), name=name)
 
 
-class DuellingQHead(tf.Module):
+class DuelingQHead(tf.Module):
     """The values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9))."""
 
     def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:

@@ -13,7 +13,7 @@ from .recurrent import Core
 
 
 class Inputs(NamedTuple):
-    """What a network sees at a tick.  Leading axes are `[B, ...]` for a step and `[T, B, ...]` for an unroll."""
+    """What a network sees at a timestep.  Leading axes are `[B, ...]` for a step and `[T, B, ...]` for an unroll."""
 
     observation: Nest
     previous_action: Nest = None
@@ -81,7 +81,7 @@ class Network(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def step(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
-        """One tick.
+        """One timestep.
 
         Args:
           inputs: leaves `[B, ...]`.
@@ -97,13 +97,13 @@ class Network(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def unroll(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
-        """A sequence of ticks: the same as `step` after `step`, but faster.
+        """A sequence of timesteps: the same as `step` after `step`, but faster.
 
         Args:
           inputs: leaves `[T, B, ...]`.
           state: leaves `[B, ...]`, the state that belongs to the first observation.
           first: bool `[T, B]`, where an observation begins an episode.
-          training: whether a learner differentiates what it gets.  Batch normalisation in the torso then uses the
+          training: whether a learner differentiates what it gets.  Batch normalization in the torso then uses the
             batch's statistics and moves its averages towards them; those who act and those who are only asked for
             targets use the averages, which travel with the weights.
 

@@ -85,11 +85,11 @@ def _convolution(channels: int) -> tf.keras.layers.Conv2D:
 class ResNet(tf.keras.layers.Layer):
     """The residual networks of depth 6n + 2 for small images (He et al. 2016, "Deep Residual Learning", section 4.2).
 
-    A convolution and three sections of n blocks of two convolutions, each followed by batch normalisation; the second
+    A convolution and three sections of n blocks of two convolutions, each followed by batch normalization; the second
     and the third section halve the image and double the channels.  The shortcuts have no weights (option A).  The last
     of the 6n + 2 layers is the dense layer on top, a classifier's (`resnet_classifier`) or a policy's head.
 
-    With `training`, activations are normalised by the statistics of the batch over all replicas, and the moving
+    With `training`, activations are normalized by the statistics of the batch over all replicas, and the moving
     averages follow them; without, by the moving averages.
     """
 
@@ -111,9 +111,9 @@ class ResNet(tf.keras.layers.Layer):
                 f"There is no ResNet of depth {depth!r}.  There are {', '.join(map(str, RESNET_DEPTHS))}."
             )
         channels = [width * section_channels for section_channels in (16, 32, 64)]
-        self._first = _NormalisedConvolution(channels[0], 1, l2)
+        self._first = _NormalizedConvolution(channels[0], 1, l2)
         self._blocks = [
-            _NormalisedBlock(section_channels, 2 if section > 0 and block == 0 else 1, l2)
+            _NormalizedBlock(section_channels, 2 if section > 0 and block == 0 else 1, l2)
             for section, section_channels in enumerate(channels)
             for block in range((depth - 2) // 6)
         ]
@@ -140,7 +140,7 @@ def resnet_classifier(
 
 
 class BatchNormalization(tf.keras.layers.BatchNormalization):
-    """Batch normalisation over all replicas (Ioffe and Szegedy 2015), whose averages are the same in all of them.
+    """Batch normalization over all replicas (Ioffe and Szegedy 2015), whose averages are the same in all of them.
 
     Keras keeps an average to each replica and takes their mean where one is read: over several learners every reading
     is a collective operation, for which a learner that serves its weights alone would wait for ever.
@@ -161,8 +161,8 @@ class BatchNormalization(tf.keras.layers.BatchNormalization):
         return super().add_weight(*arguments, **settings)
 
 
-class _NormalisedConvolution(tf.keras.layers.Layer):
-    """A convolution without a bias, and batch normalisation."""
+class _NormalizedConvolution(tf.keras.layers.Layer):
+    """A convolution without a bias, and batch normalization."""
 
     def __init__(self, channels: int, stride: int, l2: float) -> None:
         super().__init__()
@@ -181,15 +181,15 @@ class _NormalisedConvolution(tf.keras.layers.Layer):
         return self._normalization(self._convolution(hidden), training=training)
 
 
-class _NormalisedBlock(tf.keras.layers.Layer):
-    """Two normalised convolutions; the input is added to what they give, thinned and padded where shapes differ."""
+class _NormalizedBlock(tf.keras.layers.Layer):
+    """Two normalized convolutions; the input is added to what they give, thinned and padded where shapes differ."""
 
     def __init__(self, channels: int, stride: int, l2: float) -> None:
         super().__init__()
         self._channels = channels
         self._stride = stride
-        self._first = _NormalisedConvolution(channels, stride, l2)
-        self._second = _NormalisedConvolution(channels, 1, l2)
+        self._first = _NormalizedConvolution(channels, stride, l2)
+        self._second = _NormalizedConvolution(channels, 1, l2)
 
     def call(self, hidden: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         residual = tf.nn.relu(self._first(hidden, training=training))

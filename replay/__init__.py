@@ -1,6 +1,6 @@
 """Reverb: tables, writers and datasets.
 
-Every tick is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
+Every timestep is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
 """
 
 from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped
@@ -11,7 +11,7 @@ from .heartbeat import Heartbeat
 from .malloc import use_one_arena
 from .per_environment_writers import ReplayItem
 from .priorities import PriorityUpdater, UpdateCounts
-from .prioritized_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
+from .prioritized_sequences import PrioritizedSequenceWriter, prioritized_sequence_signature, read_sequences
 from .queue_dataset import queue_dataset
 from .replay_protocol import Pace, Replay, ReplayDataset, Writer
 from .sampled_replay import SampledReplay
@@ -19,7 +19,7 @@ from .sequence_queue import SequenceQueue, items_per_batch
 from .sequence_replay import SequenceReplay
 from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .server import start_server
-from .sharded_sampling import drawn_dataset
+from .sharded_sampling import sampled_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
 from .tables import ReplayLimits, queue_table, replay_table
 from .transition_replay import TransitionReplay
@@ -30,7 +30,7 @@ __all__ = [
     "BatchReader",
     "Heartbeat",
     "Pace",
-    "PrioritisedSequenceWriter",
+    "PrioritizedSequenceWriter",
     "PriorityUpdater",
     "ReaderStopped",
     "raise_if_stopped",
@@ -52,12 +52,12 @@ __all__ = [
     "ShardSaver",
     "check_settings",
     "check_stack",
-    "drawn_dataset",
+    "sampled_dataset",
     "initial_frames",
     "items_per_batch",
     "latest_checkpoint",
     "made_again_if_changed",
-    "prioritised_sequence_signature",
+    "prioritized_sequence_signature",
     "push_frames",
     "queue_dataset",
     "queue_table",

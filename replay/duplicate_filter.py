@@ -25,7 +25,7 @@ def identity(writer: int, number: int) -> np.ndarray:
     return np.array([writer * _SLOTS + number % _SLOTS, number], np.int64)
 
 
-class ReceivedItems:
+class DuplicateFilter:
     """The numbers lately received from every writer, and how many items were dropped.
 
     A writer that loses its connection sends again what was not confirmed, in any order.  An item that is still in its

@@ -93,5 +93,5 @@ class ElementIterator(Iterator[Nest]):
         return rebuilt(self._structure, iter(outputs))
 
     def cancel(self) -> None:
-        """Ends what waits in `next`, from another thread: it raises `CancelledError`."""
+        """Ends what waits in `next`, from another thread: it raises `CanceledError`."""
         self._manager.start_cancel()

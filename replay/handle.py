@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import reverb
 
-from .duplicate_filter import ReceivedItems
+from .duplicate_filter import DuplicateFilter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ReplayHandle:
     """Gives what tells the present server of every shard from the one before it, where the address does not."""
     in_process: bool = False
     """Whether the servers run in this process, where Reverb's samplers read their tables directly."""
-    received: ReceivedItems = dataclasses.field(default_factory=ReceivedItems)
+    received: DuplicateFilter = dataclasses.field(default_factory=DuplicateFilter)
     """What those who read queues by this handle have received."""
 
     def address(self, shard: int = 0) -> str:

@@ -1,7 +1,7 @@
-"""Batched ticks in, items of single environments out, each with its own priority.
+"""Batched timesteps in, items of single environments out, each with its own priority.
 
-An item holds `length` transitions, a slice of consecutive ticks that may reach over the end of an episode; what lies
-beyond is told by `first`, `last` and the discounts.  Items that overlap share their ticks.
+An item holds `length` transitions, a slice of consecutive timesteps that may reach over the end of an episode; what
+lies beyond is told by `first`, `last` and the discounts.  Items that overlap share their timesteps.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ import tree
 from ..data import Layout, Nest, Record
 from .handle import ReplayHandle
 from .packing import Packing
-from .per_environment_writers import CHUNK_LENGTH, EnvironmentWriters, ReplayItem
-from .recent_records import RecentRecords, cut, leaf_indices
+from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters, ReplayItem
+from .recent_records import Recentercords, cut, leaf_indices
 from .sequences import check_shapes
 from .stacking import is_frame, stack_rows
 
@@ -27,21 +27,21 @@ _CLOSE_SECONDS = 2.0
 
 
 class Row(NamedTuple):
-    """What replay keeps of one tick."""
+    """What replay keeps of one timestep."""
 
     age: Any
-    """int32: ticks since the episode began, or since the writer did."""
+    """int32: timesteps since the episode began, or since the writer did."""
     record: Record
     """Without extras where only first priorities need them."""
 
 
 class ItemColumns:
-    """How items lie in replay: all that is kept of a tick in one column of bytes, and perhaps a state in another.
+    """How items lie in replay: all that is kept of a timestep in one column of bytes, and perhaps a state in another.
 
     Args:
       layout: names the record and the recurrent state.
       keep_extras: whether replay keeps the policy's extras, or they only serve to work out first priorities.
-      keep_state: whether items keep the recurrent state of their first tick.
+      keep_state: whether items keep the recurrent state of their first timestep.
     """
 
     def __init__(self, layout: Layout, keep_extras: bool = False, keep_state: bool = False):
@@ -63,7 +63,7 @@ class ItemColumns:
         return ReplayItem(self.rows.signature(length + stack), self.state.signature() if self.state else ())
 
     def read(self, item: ReplayItem, stack: int) -> tuple[Record, Nest]:
-        """The ticks of a batch of items, time-major `[length + 1, B, ...]` with stacked frames, and the states."""
+        """The timesteps of a batch of items, time-major `[length + 1, B, ...]` with stacked frames, and the states."""
         age, record = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
         newest = slice(stack - 1, None)
         age, rest = age[newest], cut(record._replace(observation=()), newest)
@@ -81,14 +81,14 @@ def without_last(nest: Nest) -> Nest:
 
 
 class ItemWriter:
-    """Writes the ticks of one actor's environments as items of `length` transitions, one every `period` ticks.
+    """Writes the timesteps of one actor's environments as items of `length` transitions, one every `period` timesteps.
 
     Args:
       replay: where to write.
       layout: names the record to expect; what differs in shape or dtype is refused at the first append.
       table: the table's name.
       length: transitions in an item.
-      period: ticks between the starts of two items.
+      period: timesteps between the starts of two items.
       columns: what items keep.
       priority: gives first priorities; None makes all of them 1.
       stack: frames that a network sees at a time.
@@ -118,39 +118,41 @@ class ItemWriter:
         self._rows = columns.rows.rows(batch)
         self._row_of_each = list(self._rows.bytes)  # Views.
         self._states = columns.state.rows(batch) if columns.state else None
-        self._writers = EnvironmentWriters(replay, shard, batch, length + stack, keeps_state=self._states is not None)
-        self._recent = RecentRecords(layout.record, batch, length, all_fields=priority is not None)
+        self._writers = PerEnvironmentWriters(
+            replay, shard, batch, length + stack, keeps_state=self._states is not None
+        )
+        self._recent = Recentercords(layout.record, batch, length, all_fields=priority is not None)
         self._all_envs = list(range(batch))
-        self._ticks = 0
+        self._timesteps = 0
         self._since_ready = 0
         self._age = np.zeros(batch, np.int32)
         self._whole_stack_from = np.zeros(batch, np.int64)
         self.items_written = 0
 
     def append(self, record: Record, state: Nest = ()) -> None:
-        """Adds one tick: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
+        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
 
-        Never blocks; call `ready` before the next tick.
+        Never blocks; call `ready` before the next timestep.
         """
-        if self._ticks == 0:
+        if self._timesteps == 0:
             check_shapes(record, self._layout.record)
             # Where the writer takes over in the middle of an episode, it has not seen the frames before.
             self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
         else:
             self._age += 1
             self._age[record.first] = 0
-        # `tree` is slow: once a tick.
+        # `tree` is slow: once a timestep.
         leaves = tree.flatten(record)
         self._rows.fill(self._columns.row_leaves(self._age, leaves))
-        begins = self._ticks % self._period == 0
+        begins = self._timesteps % self._period == 0
         states = self._states.fill(tree.flatten(state)) if self._states is not None and begins else None
-        for _ in range(self._stack if self._ticks == 0 else 1):
+        for _ in range(self._stack if self._timesteps == 0 else 1):
             self._writers.append(self._row_of_each, states)
         self._recent.append(leaves)
-        start = self._ticks - self._length
+        start = self._timesteps - self._length
         if start >= 0 and start % self._period == 0:
             self._create_items(start)
-        self._ticks += 1
+        self._timesteps += 1
         self._since_ready += 1
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
@@ -179,11 +181,11 @@ class ItemWriter:
         return None
 
     def as_sampled(self, record: Record) -> Record:
-        """Records as `RecentRecords.sample` gives them, as they will be when they are read."""
+        """Records as `Recentercords.sample` gives them, as they will be when they are read."""
         return record
 
     def _create_items(self, start: int) -> None:
-        """The items of the newest `length + 1` ticks."""
+        """The items of the newest `length + 1` timesteps."""
         record, envs = self._recent.sample(), self._all_envs
         chosen = self.chosen(record)
         if start < self._stack - 1:

@@ -11,29 +11,31 @@ import reverb
 from ..data import CallboardError
 from .handle import ReplayHandle
 
-# Ticks in a chunk.  Shorter ones cost memory for their own keeping; longer ones are sent whole for a few ticks of them,
-# and live until the last item that refers to any of their ticks is gone.
+# Timesteps in a chunk.  Shorter ones cost memory for their own keeping; longer ones are sent whole for a few timesteps
+# of them, and live until the last item that refers to any of their timesteps is gone.
 CHUNK_LENGTH = 8
 
 
 class ReplayItem(NamedTuple):
-    """An item of one environment, as it lies in replay: slices of columns, each tick stored once."""
+    """An item of one environment, as it lies in replay: slices of columns, each timestep stored once."""
 
     rows: Any
-    """uint8 `[length + stack, size]`: a row to each tick, see `items.Row`; the first `stack - 1` are there to stack."""
+    """uint8 `[length + stack, size]`: a row to each timestep, see `items.Row`; the first `stack - 1` are there to
+    stack.
+    """
     state: Any
-    """uint8 `[size]`: the recurrent state that belongs to the tick after those; `()` where none is kept."""
+    """uint8 `[size]`: the recurrent state that belongs to the timestep after those; `()` where none is kept."""
 
 
-class EnvironmentWriters:
-    """Writers to a batch of environments, whose ticks are appended together and cut into items one by one.
+class PerEnvironmentWriters:
+    """Writers to a batch of environments, whose timesteps are appended together and cut into items one by one.
 
     Args:
       replay: where to write.
       shard: the replay shard.
       batch: number of environments.
-      span: ticks that an item may reach back.
-      keeps_state: whether items keep a recurrent state; the first tick must bring one.
+      span: timesteps that an item may reach back.
+      keeps_state: whether items keep a recurrent state; the first timestep must bring one.
     """
 
     def __init__(self, replay: ReplayHandle, shard: int, batch: int, span: int, keeps_state: bool):
@@ -51,7 +53,7 @@ class EnvironmentWriters:
         self._histories: list[Any] = []
 
     def append(self, rows: Iterable[np.ndarray], states: np.ndarray | None = None) -> None:
-        """Adds a tick of every environment: B rows of bytes, and perhaps the bytes of states `[B, size]`."""
+        """Adds a timestep of every environment: B rows of bytes, and perhaps the bytes of states `[B, size]`."""
         if not self._keeps_state:
             for writer, row in zip(self._writers, rows, strict=True):
                 writer.append(row)
@@ -68,17 +70,18 @@ class EnvironmentWriters:
     def create_items(
         self, table: str, envs: Sequence[int], priorities: Sequence[float], length: int, stack: int
     ) -> None:
-        """Makes an item of the newest ticks of each of some environments.
+        """Makes an item of the newest timesteps of each of some environments.
 
-        An item is always one slice of consecutive ticks: of a tick that is named twice, or left out, Reverb takes no
-        notice within a chunk, and stores the ticks that follow in its place.
+        An item is always one slice of consecutive timesteps: of a timestep that is named twice, or left out, Reverb
+        takes no notice within a chunk, and stores the timesteps that follow in its place.
 
         Args:
           table: the table's name.
           envs: indices in the batch.
           priorities: one to each of `envs`.
-          length: transitions in an item.  Where items keep a state, the tick that begins them must have brought one.
-          stack: the items begin `stack - 1` ticks earlier.
+          length: transitions in an item.  Where items keep a state, the timestep that begins them must have brought
+            one.
+          stack: the items begin `stack - 1` timesteps earlier.
         """
         for priority in priorities:
             if not 0 <= priority < math.inf:

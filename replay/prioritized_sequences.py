@@ -6,7 +6,7 @@ from .item_writer import ItemColumns, ItemWriter, Priority, without_last
 from .per_environment_writers import ReplayItem
 
 
-def prioritised_sequence_signature(
+def prioritized_sequence_signature(
     layout: Layout, length: int, stack: int = 1, keep_extras: bool = False
 ) -> ReplayItem:
     """The `tf.TensorSpec` nest of a sequence of `length` transitions, with frames to be stacked `stack` high."""
@@ -30,8 +30,9 @@ def read_sequences(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras
     return Sample(record=record, state=state)
 
 
-class PrioritisedSequenceWriter(ItemWriter):
-    """Writes the ticks of one actor's environments as sequences of `length` transitions, one every `period` ticks.
+class PrioritizedSequenceWriter(ItemWriter):
+    """Writes the timesteps of one actor's environments as sequences of `length` transitions, one every `period`
+    timesteps.
 
     What is left of a sequence when the writer is closed is dropped.
 
@@ -40,7 +41,7 @@ class PrioritisedSequenceWriter(ItemWriter):
       layout: names the record and state to expect; what differs in shape or dtype is refused at the first append.
       table: the table's name.
       length: transitions in a sequence, those for burn-in among them.
-      period: ticks between the starts of two sequences.
+      period: timesteps between the starts of two sequences.
       priority: gives first priorities; None makes all of them 1.
       stack: frames that a network sees at a time.
       keep_extras: whether replay keeps the policy's extras.

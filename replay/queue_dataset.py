@@ -9,7 +9,7 @@ import tree
 from ..data import Layout, Sample
 from .handle import ReplayHandle
 from .sequences import SequenceColumns, SequenceItem
-from .single_threaded_map import map_inline
+from .single_threaded_map import single_threaded_map
 
 
 def queue_dataset(
@@ -23,7 +23,7 @@ def queue_dataset(
     """Sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
 
     Items hold blocks of whole actor batches; they are concatenated, or cut, along B.  An item that arrives a second
-    time is dropped, also where the first one came to another dataset of the same handle: see `ReceivedItems`.
+    time is dropped, also where the first one came to another dataset of the same handle: see `DuplicateFilter`.
 
     Args:
       replay: where to read.
@@ -64,7 +64,7 @@ def queue_dataset(
         return columns.read(tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items))
 
     # Beside the moving of frames a change of threads is nothing, and where there are many cores they can help.
-    mapped = tf.data.Dataset.map if signature.frames else map_inline
+    mapped = tf.data.Dataset.map if signature.frames else single_threaded_map
     # As many at a time as are needed: a call of a function costs more than what it does.
     new_items = mapped(items.batch(blocks, drop_remainder=True), without_repeated)
     dataset = mapped(new_items.rebatch(blocks, drop_remainder=True), read)

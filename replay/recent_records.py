@@ -11,7 +11,7 @@ from ..data import Nest, Record
 _SPARE_ROWS = 100
 
 
-class RecentRecords:
+class Recentercords:
     """The records of the newest `length` transitions of arrays `[B, ...]`, without observations.
 
     Args:
@@ -34,7 +34,7 @@ class RecentRecords:
             lambda spec: np.zeros((self._room, batch, *spec.shape), spec.dtype.as_numpy_dtype), kept(record)
         )
         self._leaves: list[np.ndarray] = tree.flatten(fields)
-        # The same views again and again: to make them each time costs as much as to write the ticks.
+        # The same views again and again: to make them each time costs as much as to write the timesteps.
         self._samples = [_sample(fields, start, length) for start in range(_SPARE_ROWS + 1)]
         self._end = 0
 

@@ -12,7 +12,7 @@ from .handle import ReplayHandle
 from .item_writer import Priority
 from .per_environment_writers import ReplayItem
 from .replay_protocol import ReplayDataset, Writer
-from .sharded_sampling import drawn_dataset
+from .sharded_sampling import sampled_dataset
 from .tables import ReplayLimits, replay_table
 
 TABLE = "replay"
@@ -55,7 +55,7 @@ class SampledReplay(abc.ABC):
         ]
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
-        dataset = drawn_dataset(
+        dataset = sampled_dataset(
             replay,
             self.layout,
             TABLE,

@@ -11,7 +11,7 @@ from .handle import ReplayHandle
 from .per_environment_writers import ReplayItem
 
 
-class Drawn(NamedTuple):
+class SampledItems(NamedTuple):
     """Items as they come from replay.  Leaves are `[B, ...]`."""
 
     item: ReplayItem
@@ -29,7 +29,7 @@ def shard_dataset(
     priority_exponent: float,
     blocks: int = 1,
 ) -> tf.data.Dataset:
-    """Blocks of `block` items of one shard, `blocks` of them at a time, `Drawn`.
+    """Blocks of `block` items of one shard, `blocks` of them at a time, `SampledItems`.
 
     Probabilities and numbers of items are those in the shard.
     """
@@ -44,13 +44,13 @@ def shard_dataset(
     )
 
     @tf.autograph.experimental.do_not_convert
-    def describe(sample: Any) -> Drawn:
+    def describe(sample: Any) -> SampledItems:
         info = sample.info
         if priority_exponent:
             mass = tf.pow(info.priority, tf.constant(priority_exponent, tf.float64)) / info.probability
         else:
             mass = tf.cast(info.table_size, tf.float64)
-        return Drawn(
+        return SampledItems(
             item=sample.data,
             info=ItemInfo(
                 key=info.key,
@@ -64,13 +64,13 @@ def shard_dataset(
     return items.batch(blocks * block, drop_remainder=True).map(describe)
 
 
-def drawn_spec(signature: ReplayItem, batch: int) -> Drawn:
-    """`tf.TensorSpec` of a `Drawn` of `batch` items."""
+def sampled_items_spec(signature: ReplayItem, batch: int) -> SampledItems:
+    """`tf.TensorSpec` of a `SampledItems` of `batch` items."""
 
     def vector(dtype: Any) -> tf.TensorSpec:
         return tf.TensorSpec((batch,), dtype)
 
-    return Drawn(
+    return SampledItems(
         item=tree.map_structure(lambda spec: tf.TensorSpec((batch, *spec.shape), spec.dtype), signature),
         info=ItemInfo(
             key=vector(tf.uint64), shard=vector(tf.int32), probability=vector(tf.float64), items=vector(tf.int64)

@@ -88,7 +88,7 @@ def items_per_batch(batch_size: int, envs_per_item: int, replicas: int, updates_
     """Items of `envs_per_item` sequences that make one global batch of `batch_size` sequences.
 
     Raises:
-      CallboardError: the batch, or those that are learnt from in a call, cannot be formed from whole items, or not be
+      CallboardError: the batch, or those that are learned from in a call, cannot be formed from whole items, or not be
         shared evenly by the replicas.
     """
     if batch_size % replicas:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ..data import Layout, Nest, Record, Sample
 from .handle import ReplayHandle
 from .per_environment_writers import ReplayItem
-from .prioritized_sequences import PrioritisedSequenceWriter, prioritised_sequence_signature, read_sequences
+from .prioritized_sequences import PrioritizedSequenceWriter, prioritized_sequence_signature, read_sequences
 from .sampled_replay import TABLE, SampledReplay, unchanged
 
 
@@ -29,7 +29,7 @@ class SequenceReplay(SampledReplay):
     stored_state: Callable[[Nest], Nest] = unchanged
 
     def signature(self) -> ReplayItem:
-        return prioritised_sequence_signature(self._stored_layout, self.length, self.stack, self.keep_extras)
+        return prioritized_sequence_signature(self._stored_layout, self.length, self.stack, self.keep_extras)
 
     def read(self, item: ReplayItem) -> Sample:
         return read_sequences(item, self._stored_layout, self.stack, self.keep_extras)
@@ -53,7 +53,7 @@ class SequenceReplay(SampledReplay):
         return self.layout._replace(state=self.stored_state(self.layout.state))
 
 
-class _StoredStateWriter(PrioritisedSequenceWriter):
+class _StoredStateWriter(PrioritizedSequenceWriter):
     """Writes only a part of the recurrent state."""
 
     def __init__(self, stored_state: Callable[[Nest], Nest], *arguments: object, **options: object):

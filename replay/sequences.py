@@ -1,4 +1,4 @@
-"""Batched ticks in, sequences out: adjacent or overlapping, and no tick stored twice."""
+"""Batched timesteps in, sequences out: adjacent or overlapping, and no timestep stored twice."""
 
 import operator
 import random
@@ -17,7 +17,7 @@ from .handle import ReplayHandle
 from .packing import Packing
 from .stacking import is_frame
 
-# A batch of items is cheapest to move when a column is neither one chunk per tick (many messages) nor one chunk per
+# A batch of items is cheapest to move when a column is neither one chunk per timestep (many messages) nor one chunk per
 # sequence: whole ones are moved for what two sequences share, which counts where that is large.
 _CHUNKS_PER_SEQUENCE = 2
 _CHUNKS_WHERE_MUCH_IS_SHARED = 4
@@ -27,7 +27,7 @@ class SequenceItem(NamedTuple):
     """A replay item that holds T transitions of a batch of B environments."""
 
     packed: Any
-    """uint8 `[T + 1, size]`: a row to each tick, of all that is no frame; see `SequenceColumns`."""
+    """uint8 `[T + 1, size]`: a row to each timestep, of all that is no frame; see `SequenceColumns`."""
     frames: tuple[Any, ...]
     """For each kind of frame `[T + 1, B, height, width, channels]`."""
     state: Nest
@@ -35,10 +35,10 @@ class SequenceItem(NamedTuple):
 
 
 class SequenceColumns:
-    """How sequences lie in replay: frames in columns of their own, all the rest of a tick in a single one.
+    """How sequences lie in replay: frames in columns of their own, all the rest of a timestep in a single one.
 
-    A row of that one begins with the identity of the item that begins at this tick, as `ReceivedItems` takes it.  Then
-    come the record's fields, one after the other, each with those of all environments.
+    A row of that one begins with the identity of the item that begins at this timestep, as `DuplicateFilter` takes it.
+    Then come the record's fields, one after the other, each with those of all environments.
 
     Args:
       layout: names the record and the recurrent state.
@@ -116,18 +116,19 @@ def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
 
 
 class SequenceWriter:
-    """Writes the ticks of one actor's environments as sequences of `length` transitions, one every `period` ticks.
+    """Writes the timesteps of one actor's environments as sequences of `length` transitions, one every `period`
+    timesteps.
 
-    One `append` a tick serves all environments of the batch, and one item holds the sequences of all of them.  Items
-    share the chunks of the ticks that they have in common: with `period == length` the one observation that ends a
-    sequence and begins the next, with a shorter period all ticks of the overlap.
+    One `append` a timestep serves all environments of the batch, and one item holds the sequences of all of them.
+    Items share the chunks of the timesteps that they have in common: with `period == length` the one observation that
+    ends a sequence and begins the next, with a shorter period all timesteps of the overlap.
 
     Args:
       replay: where to write.
       layout: names the record and state to expect; what differs in shape or dtype is refused at the first append.
       table: the table's name.
       length: transitions in a sequence (T).
-      period: ticks between the starts of two sequences.
+      period: timesteps between the starts of two sequences.
       shard: the replay shard.
       max_pending: items that may wait for the server's confirmation before `ready` holds the actor back.
     """
@@ -152,25 +153,25 @@ class SequenceWriter:
         self._max_pending = max_pending
         self._writer_number = random.SystemRandom().getrandbits(WRITER_BITS)
         self._identity = identity(self._writer_number, 0)
-        self._ticks = 0
+        self._timesteps = 0
         self._caught_up = True
         self.items_written = 0
         self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=2 * length + 1)
         signature = self._columns.signature(length)
-        self._every_tick = 1 + len(signature.frames)
+        self._every_timestep = 1 + len(signature.frames)
         self._single_column = len(tree.flatten(signature)) == 1
         self._configure(len(tree.flatten(signature)))
 
     def append(self, record: Record, state: Nest) -> None:
-        """Adds one tick: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
+        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
 
-        Never blocks; call `ready` before the next tick.
+        Never blocks; call `ready` before the next timestep.
         """
-        if self._ticks == 0:
+        if self._timesteps == 0:
             check_shapes(record, self._record_spec)
-        begins = self._ticks % self._period == 0
+        begins = self._timesteps % self._period == 0
         if begins:
-            self._identity = identity(self._writer_number, self._ticks // self._period)
+            self._identity = identity(self._writer_number, self._timesteps // self._period)
         leaves = tree.flatten(record)
         self._rows.fill((self._identity, *self._columns.packed(leaves)))
         if self._single_column:
@@ -178,15 +179,15 @@ class SequenceWriter:
         else:
             states = tree.flatten(state) if begins else ()
             self._writer.append((self._row, *self._columns.frames(leaves), *states))
-        self._ticks += 1
-        beyond_first = self._ticks - (self._length + 1)
+        self._timesteps += 1
+        beyond_first = self._timesteps - (self._length + 1)
         if beyond_first >= 0 and beyond_first % self._period == 0:
             self._writer.create_item(self._table, priority=1.0, trajectory=self._item())
             self.items_written += 1
             self._caught_up = False
             if self.items_written == 1:
                 # Closes the chunks after the first observation of the next sequence: from here on every sequence
-                # ends where a chunk ends, and is sent without waiting for later ticks.
+                # ends where a chunk ends, and is sent without waiting for later timesteps.
                 self.ready(timeout=0.0, max_pending=0)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
@@ -210,29 +211,29 @@ class SequenceWriter:
         self._writer.close()
 
     def _configure(self, columns: int) -> None:
-        chunk = chunk_length(self._length, framed=self._every_tick > 1, overlapping=self._period < self._length)
-        for column in range(self._every_tick):
+        chunk = chunk_length(self._length, framed=self._every_timestep > 1, overlapping=self._period < self._length)
+        for column in range(self._every_timestep):
             # A single column costs half as much where it is not an element of anything.
             path = () if self._single_column else (column,)
             self._writer.configure(path, num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk)
-        for column in range(self._every_tick, columns):
+        for column in range(self._every_timestep, columns):
             starts = self._length // self._period + 2
             self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
 
     def _item(self) -> list[Any]:
-        """The columns of the newest ticks, in the order of a `SequenceItem`."""
+        """The columns of the newest timesteps, in the order of a `SequenceItem`."""
         history, begin = self._writer.history, -self._length - 1
         if self._single_column:
             return [history[begin:]]
-        every_tick = [column[begin:] for column in history[: self._every_tick]]
-        return [*every_tick, *(column[begin] for column in history[self._every_tick :])]
+        every_timestep = [column[begin:] for column in history[: self._every_timestep]]
+        return [*every_timestep, *(column[begin] for column in history[self._every_timestep :])]
 
 
 def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:
-    """Ticks to a chunk, which divides a sequence evenly.
+    """Timesteps to a chunk, which divides a sequence evenly.
 
     Args:
-      length: ticks of a sequence, without the observation that it shares with the next.
+      length: timesteps of a sequence, without the observation that it shares with the next.
       framed: whether observations are frames.
       overlapping: whether sequences share more than that observation.
     """

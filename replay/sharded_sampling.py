@@ -14,13 +14,13 @@ from .batch_reader import BatchReader
 from .elements import Elements, made_again_if_changed
 from .handle import ReplayHandle
 from .per_environment_writers import ReplayItem
-from .sampling import Drawn, drawn_spec, shard_dataset
+from .sampling import SampledItems, sampled_items_spec, shard_dataset
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
 
-def drawn_dataset(
+def sampled_dataset(
     replay: ReplayHandle,
     layout: Layout,
     table: str,
@@ -43,7 +43,7 @@ def drawn_dataset(
       read: turns a batch of items into a `Sample`.
       replica_batch: items in a batch of one replica.
       priority_exponent: of the table, see `tables.replay_table`.
-      updates_per_call: batches that are learnt from in a call.
+      updates_per_call: batches that are learned from in a call.
     """
     if layout.shards == 1:
         drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent, updates_per_call)
@@ -53,7 +53,7 @@ def drawn_dataset(
         )
 
     @tf.autograph.experimental.do_not_convert
-    def sample(batch: Drawn) -> Sample:
+    def sample(batch: SampledItems) -> Sample:
         return read(batch.item)._replace(info=batch.info)
 
     return drawn.map(sample).prefetch(1)
@@ -68,7 +68,8 @@ def sharded_dataset(
     priority_exponent: float,
     updates_per_call: int = 1,
 ) -> tf.data.Dataset:
-    """Batches of `batch` items, `Drawn` from all shards, with probabilities and numbers of items over all shards.
+    """Batches of `batch` items, `SampledItems` from all shards, with probabilities and numbers of items over all
+    shards.
 
     Of `updates_per_call` batches side by side each is drawn by itself.
     """
@@ -84,16 +85,18 @@ def sharded_dataset(
             identity=lambda: replay.life(shard),
         )
 
-    def generate() -> Iterator[Drawn]:
-        draws = ShardedDraws([reader(shard) for shard in range(shards)], batch)
+    def generate() -> Iterator[SampledItems]:
+        draws = ShardedSampler([reader(shard) for shard in range(shards)], batch)
         with contextlib.closing(draws):
             while True:
                 yield concatenated([draws.draw() for _ in range(updates_per_call)])
 
-    return tf.data.Dataset.from_generator(generate, output_signature=drawn_spec(signature, updates_per_call * batch))
+    return tf.data.Dataset.from_generator(
+        generate, output_signature=sampled_items_spec(signature, updates_per_call * batch)
+    )
 
 
-class ShardedDraws:
+class ShardedSampler:
     """Puts batches together from the blocks of several shards.
 
     Each shard gives its part of a batch in proportion to its priority mass; the rounding is random, so that on average
@@ -101,7 +104,7 @@ class ShardedDraws:
     mass and its items do not count as long.
 
     Args:
-      readers: of `Drawn` blocks, one to each shard.
+      readers: of `SampledItems` blocks, one to each shard.
       batch: items in a batch.
       patience: seconds that a batch waits for a shard.
     """
@@ -113,7 +116,7 @@ class ShardedDraws:
         self._begun = False
         self._rng = np.random.default_rng()
 
-    def draw(self) -> Drawn:
+    def draw(self) -> SampledItems:
         """The next batch, leaves are arrays `[B, ...]`; waits for as long as no shard delivers."""
         if not self._begun:
             deadline = time.monotonic() + self._patience
@@ -142,8 +145,8 @@ class ShardedDraws:
         for shard in self._shards:
             shard.reader.close()
 
-    def _take(self, shards: list["_Shard"], parts: np.ndarray, shares: np.ndarray) -> Drawn:
-        taken: list[Drawn] = []
+    def _take(self, shards: list["_Shard"], parts: np.ndarray, shares: np.ndarray) -> SampledItems:
+        taken: list[SampledItems] = []
         items = sum(shard.items for shard in shards)
         for shard, part, share in zip(shards, parts, shares, strict=True):
             for drawn in shard.take(part):
@@ -154,7 +157,7 @@ class ShardedDraws:
         return concatenated(taken)
 
 
-def concatenated(drawn: Sequence[Drawn]) -> Drawn:
+def concatenated(drawn: Sequence[SampledItems]) -> SampledItems:
     """Some items after the other, as arrays."""
     return drawn[0] if len(drawn) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *drawn)
 
@@ -176,7 +179,7 @@ class _Shard:
         """Whether it has delivered lately."""
         self.mass = 0.0
         self.items = 0
-        self._blocks: collections.deque[Drawn] = collections.deque()
+        self._blocks: collections.deque[SampledItems] = collections.deque()
         self._count = 0
 
     def fill(self, count: int, timeout: float) -> bool:
@@ -200,7 +203,7 @@ class _Shard:
         self.present = True
         return True
 
-    def take(self, count: int) -> Iterator[Drawn]:
+    def take(self, count: int) -> Iterator[SampledItems]:
         """The next `count` items, in pieces."""
         while count:
             block = self._blocks.popleft()
@@ -213,5 +216,5 @@ class _Shard:
             yield block
 
 
-def _cut(block: Drawn, part: slice) -> Drawn:
+def _cut(block: SampledItems, part: slice) -> SampledItems:
     return tree.map_structure(lambda leaf: leaf[part], block)

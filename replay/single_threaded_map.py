@@ -9,7 +9,7 @@ import tree
 from ..data import Nest
 
 
-def map_inline(dataset: tf.data.Dataset, function: Callable[[Any], Nest]) -> tf.data.Dataset:
+def single_threaded_map(dataset: tf.data.Dataset, function: Callable[[Any], Nest]) -> tf.data.Dataset:
     """`dataset.map(function)`, without handing each element over to a pool of threads and back.
 
     That takes several times as long as a function of a few small operations, and no less of the processor's time.

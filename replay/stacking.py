@@ -12,7 +12,7 @@ import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 
-from ..data import CallboardError, EnvironmentOutput, Nest
+from ..data import CallboardError, Nest, Timestep
 from ..specs import EnvironmentSpec, MultiDiscreteArray, describe, has_channels_first
 
 
@@ -59,7 +59,7 @@ def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
 
 
 def initial_frames(spec: EnvironmentSpec, stack: int, batch_size: int) -> Nest:
-    """What a policy that stacks remembers before its first tick: `stack - 1` frames of each kind, as zeros."""
+    """What a policy that stacks remembers before its first timestep: `stack - 1` frames of each kind, as zeros."""
     if stack == 1:
         return ()
     frames = [leaf for leaf in tree.flatten(spec.observation) if is_frame(leaf)]
@@ -68,11 +68,11 @@ def initial_frames(spec: EnvironmentSpec, stack: int, batch_size: int) -> Nest:
     )
 
 
-def push_frames(tick: EnvironmentOutput, frames: Nest, stack: int) -> tuple[Nest, Nest]:
-    """Stacks a tick's frames on those remembered.
+def push_frames(timestep: Timestep, frames: Nest, stack: int) -> tuple[Nest, Nest]:
+    """Stacks a timestep's frames on those remembered.
 
     Args:
-      tick: leaves `[B, ...]`.
+      timestep: leaves `[B, ...]`.
       frames: as by `initial_frames` or the call before.
       stack: k.
 
@@ -80,7 +80,7 @@ def push_frames(tick: EnvironmentOutput, frames: Nest, stack: int) -> tuple[Nest
       The observation as a network sees it, and the frames to remember.
     """
     if stack == 1:
-        return tick.observation, frames
+        return timestep.observation, frames
     remembered = list(frames)
     after = []
 
@@ -88,13 +88,13 @@ def push_frames(tick: EnvironmentOutput, frames: Nest, stack: int) -> tuple[Nest
         if len(leaf.shape) != 4:
             return leaf
         before = remembered.pop(0)
-        first = tf.reshape(tick.first, (-1, 1, 1, 1))
+        first = tf.reshape(timestep.first, (-1, 1, 1, 1))
         before = tf.where(first, tf.tile(leaf, (1, 1, 1, stack - 1)), before)
         stacked = tf.concat([before, leaf], axis=-1)
         after.append(stacked[..., leaf.shape[-1] :])
         return stacked
 
-    observation = tree.map_structure(push, tick.observation)
+    observation = tree.map_structure(push, timestep.observation)
     return observation, tuple(after)
 
 
@@ -103,7 +103,7 @@ def stack_rows(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
 
     Args:
       frames: `[T + stack - 1, B, H, W, C]`; those before the first row may belong to another episode.
-      age: int32 `[T, B]`, ticks since the episode of a row began.
+      age: int32 `[T, B]`, timesteps since the episode of a row began.
       stack: k.
 
     Returns:

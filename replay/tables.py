@@ -34,7 +34,7 @@ class ReplayLimits:
       min_size: items that must be there before learning begins.
       samples_per_insert: times that an item is drawn, on average.  Actors wait for the learner, or it for them.
       error_buffer: items that may be drawn too many or too few; None for a tenth of those drawn for `min_size` inserts,
-        and at least what a batch and a tick need.
+        and at least what a batch and a timestep need.
     """
 
     size: int
@@ -76,31 +76,31 @@ class ReplayLimits:
             )
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
             raise CallboardError(f"agent.samples_per_insert must be more than 0, not {self.samples_per_insert}")
-        drawn_at_once = batch_size * updates_per_call
-        needed = self._needed_buffer(layout, drawn_at_once)
+        sampled_at_once = batch_size * updates_per_call
+        needed = self._needed_buffer(layout, sampled_at_once)
         if self.error_buffer is not None and not self.error_buffer >= needed:  # Nor is NaN.
             what = "a batch of" if updates_per_call == 1 else f"{updates_per_call} batches, together"
             raise CallboardError(
                 f"an agent.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} samples per "
-                f"insert: actors and learner would wait for each other over {what} {drawn_at_once}; set it to at "
+                f"insert: actors and learner would wait for each other over {what} {sampled_at_once}; set it to at "
                 f"least {math.ceil(needed)}, or leave it out"
             )
 
-    def buffer(self, layout: Layout, drawn_at_once: int) -> float:
+    def buffer(self, layout: Layout, sampled_at_once: int) -> float:
         """`error_buffer`, or what takes its place where it is None; of one shard.
 
         Args:
           layout: of the run.
-          drawn_at_once: items of all batches that are learnt from in a call.
+          sampled_at_once: items of all batches that are learned from in a call.
         """
         if self.error_buffer is not None:
             return self.error_buffer
         drawn = self.samples_per_insert * self.min_size / layout.shards
-        return max(0.1 * drawn, self._needed_buffer(layout, drawn_at_once))
+        return max(0.1 * drawn, self._needed_buffer(layout, sampled_at_once))
 
-    def _needed_buffer(self, layout: Layout, drawn_at_once: int) -> float:
+    def _needed_buffer(self, layout: Layout, sampled_at_once: int) -> float:
         # All environments of an actor may insert at once, too.
-        return drawn_at_once + self.samples_per_insert * layout.envs_per_actor
+        return sampled_at_once + self.samples_per_insert * layout.envs_per_actor
 
 
 def replay_table(
@@ -108,7 +108,7 @@ def replay_table(
     signature: Any,
     layout: Layout,
     limits: ReplayLimits,
-    drawn_at_once: int,
+    sampled_at_once: int,
     priority_exponent: float = 0.0,
 ) -> reverb.Table:
     """One shard of a table whose items are drawn by priority, or evenly, as often as `limits` says.
@@ -118,7 +118,7 @@ def replay_table(
       signature: `tf.TensorSpec` nest of one item.
       layout: of the run.
       limits: over all shards, checked by `ReplayLimits.check`.
-      drawn_at_once: items of all batches that are learnt from in a call.
+      sampled_at_once: items of all batches that are learned from in a call.
       priority_exponent: alpha, items are drawn in proportion to priority^alpha; 0 draws them evenly.
     """
     even = priority_exponent == 0
@@ -130,7 +130,7 @@ def replay_table(
         rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
             samples_per_insert=limits.samples_per_insert,
             min_size_to_sample=max(1, limits.min_size // layout.shards),
-            error_buffer=float(limits.buffer(layout, drawn_at_once)),
+            error_buffer=float(limits.buffer(layout, sampled_at_once)),
         ),
         signature=signature,
     )

@@ -1,8 +1,8 @@
-"""n-step windows: up to n transitions from every tick that begins one.
+"""n-step windows: up to n transitions from every timestep that begins one.
 
 A window ends early where experience does: after a termination, at a time limit, before a final observation that was
-lost, and where the writer is closed.  In replay it is a slice of n + 1 consecutive ticks all the same; what lies beyond
-its end is blotted out when it is read.
+lost, and where the writer is closed.  In replay it is a slice of n + 1 consecutive timesteps all the same; what lies
+beyond its end is blotted out when it is read.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def read_windows(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: 
 
 
 class WindowWriter(ItemWriter):
-    """Writes the ticks of one actor's environments as windows of up to `steps` transitions.
+    """Writes the timesteps of one actor's environments as windows of up to `steps` transitions.
 
     Args:
       replay: where to write.
@@ -78,12 +78,12 @@ class WindowWriter(ItemWriter):
             shard=shard,
         )
         self._newest: Record | None = None
-        self._ticks_within = 0
+        self._timesteps_within = 0
 
     def append(self, record: Record, state: Nest = ()) -> None:
-        """Adds one tick, a `Record` of arrays `[B, ...]`; the policy's state is not kept.
+        """Adds one timestep, a `Record` of arrays `[B, ...]`; the policy's state is not kept.
 
-        Never blocks; call `ready` before the next tick.
+        Never blocks; call `ready` before the next timestep.
         """
         self._append(record)
         self._newest = record
@@ -91,7 +91,7 @@ class WindowWriter(ItemWriter):
     def close(self) -> None:
         """Ends the open windows at the newest observation, waits for the server for at most 2 s, and disconnects."""
         if self._newest is not None:
-            # As if all episodes were cut off here: no window reaches over, and each gets the ticks it still lacks.
+            # As if all episodes were cut off here: no window reaches over, and each gets the timesteps it still lacks.
             batch = len(self._newest.first)
             cut_off = self._newest._replace(
                 first=np.ones(batch, bool), last=np.zeros(batch, bool), discount=np.ones(batch, np.float32)
@@ -126,15 +126,15 @@ class WindowWriter(ItemWriter):
     def _append(self, record: Record) -> None:
         within = not (np.count_nonzero(record.first) or np.count_nonzero(record.last))
         within = within and np.count_nonzero(record.discount) == len(record.discount)
-        self._ticks_within = self._ticks_within + 1 if within else 0
+        self._timesteps_within = self._timesteps_within + 1 if within else 0
         super().append(record)
 
     def _all_reached(self) -> bool:
-        """Whether all windows of the newest ticks surely are whole: no episode began or ended in any of them.
+        """Whether all windows of the newest timesteps surely are whole: no episode began or ended in any of them.
 
-        So it mostly is.  Arrays that say it cost some 15 µs more a tick, as much as all else that is not Reverb's.
+        So it mostly is.  Arrays that say it cost some 15 µs more a timestep, as much as all else that is not Reverb's.
         """
-        return self._ticks_within > self._length
+        return self._timesteps_within > self._length
 
 
 def _reached(first: tf.Tensor, last: tf.Tensor, discount: tf.Tensor) -> list[tf.Tensor]:

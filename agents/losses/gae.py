@@ -1,4 +1,4 @@
-"""Generalised advantage estimation (Schulman et al. 2016, https://arxiv.org/abs/1506.02438)."""
+"""Generalized advantage estimation (Schulman et al. 2016, https://arxiv.org/abs/1506.02438)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class GAE(NamedTuple):
     """`[T, B]`, of the value function: V(x_t) plus the advantage, the lambda-return."""
 
 
-def gae(values: Any, r_t: Any, discount_t: Any, counts_t: Any, lambda_: float) -> GAE:
+def gae(values: Any, r_t: Any, discount_t: Any, valid_t: Any, lambda_: float) -> GAE:
     """Advantages as sums of TD errors, discounted by gamma lambda (equation (16)).
 
         A_t = sum_{l >= 0} (gamma lambda)^l delta_{t+l},  delta_t = r_t + gamma V(x_{t+1}) - V(x_t)
@@ -32,7 +32,7 @@ def gae(values: Any, r_t: Any, discount_t: Any, counts_t: Any, lambda_: float) -
       values: `[T+1, B]`, V(x_0) .. V(x_T).
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
-      counts_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, as by `transitions.counts`.
       lambda_: 0 for one-step TD errors, 1 for whole returns.
 
     Returns:
@@ -43,32 +43,32 @@ def gae(values: Any, r_t: Any, discount_t: Any, counts_t: Any, lambda_: float) -
     """
     values = tf.convert_to_tensor(values)
     r_t, discount_t = (tf.cast(tensor, values.dtype) for tensor in (r_t, discount_t))
-    counts_t = tf.convert_to_tensor(counts_t)
-    check_ranks(2, values=values, r_t=r_t, discount_t=discount_t, counts_t=counts_t)
+    valid_t = tf.convert_to_tensor(valid_t)
+    check_ranks(2, values=values, r_t=r_t, discount_t=discount_t, valid_t=valid_t)
     v_t, v_tp1 = values[:-1], values[1:]
-    check_same_shape(v_t=v_t, r_t=r_t, discount_t=discount_t, counts_t=counts_t)
+    check_same_shape(v_t=v_t, r_t=r_t, discount_t=discount_t, valid_t=valid_t)
     zeros = tf.zeros_like(v_t)
-    delta_t = tf.where(counts_t, r_t + discount_t * v_tp1 - v_t, zeros)
-    decay_t = tf.where(counts_t, lambda_ * discount_t, zeros)
+    delta_t = tf.where(valid_t, r_t + discount_t * v_tp1 - v_t, zeros)
+    decay_t = tf.where(valid_t, lambda_ * discount_t, zeros)
     advantages = backward_sum(delta_t, decay_t)
     return GAE(advantages=tf.stop_gradient(advantages), targets=tf.stop_gradient(v_t + advantages))
 
 
-def standardized(advantage_t: Any, counts_t: Any, sum_all: Callable[[tf.Tensor], tf.Tensor] = tf.reduce_sum) -> Any:
+def standardized(advantage_t: Any, valid_t: Any, sum_all: Callable[[tf.Tensor], tf.Tensor] = tf.reduce_sum) -> Any:
     """Advantages of zero mean and unit variance over the transitions that count.
 
     Args:
       advantage_t: `[T, B]`, one replica's share.
-      counts_t: bool `[T, B]`.
+      valid_t: bool `[T, B]`.
       sum_all: adds up all elements of all replicas, as `replicas.sum_over_replicas` does: moments of one replica would
         make the update depend on their number.
 
     Returns:
       `[T, B]`, 0 where the transition does not count.
     """
-    advantage_t, counts_t = tf.convert_to_tensor(advantage_t), tf.convert_to_tensor(counts_t)
-    check_same_shape(advantage_t=advantage_t, counts_t=counts_t)
+    advantage_t, valid_t = tf.convert_to_tensor(advantage_t), tf.convert_to_tensor(valid_t)
+    check_same_shape(advantage_t=advantage_t, valid_t=valid_t)
     zeros = tf.zeros_like(advantage_t)
-    number = tf.maximum(sum_all(tf.cast(counts_t, advantage_t.dtype)), 1)
-    centred = tf.where(counts_t, advantage_t - sum_all(tf.where(counts_t, advantage_t, zeros)) / number, zeros)
-    return centred / (tf.sqrt(sum_all(tf.square(centred)) / number) + _EPSILON)
+    number = tf.maximum(sum_all(tf.cast(valid_t, advantage_t.dtype)), 1)
+    centered = tf.where(valid_t, advantage_t - sum_all(tf.where(valid_t, advantage_t, zeros)) / number, zeros)
+    return centered / (tf.sqrt(sum_all(tf.square(centered)) / number) + _EPSILON)

@@ -30,16 +30,16 @@ class NStep(NamedTuple):
     """int32 `[...]`, position of the observation to bootstrap from, counted from the beginning of the window or
     sequence.  Without meaning, but valid, where `discount` is 0."""
     counts: Any
-    """bool `[...]`, whether the sum holds any transition.  If not, nothing can be learnt from it."""
+    """bool `[...]`, whether the sum holds any transition.  If not, nothing can be learned from it."""
 
 
-def n_step_window(r_t: Any, discount_t: Any, counts_t: Any) -> NStep:
+def n_step_window(r_t: Any, discount_t: Any, valid_t: Any) -> NStep:
     """The return from the first observation of a window of n transitions.
 
     Args:
       r_t: `[n, B]`, the rewards that followed the actions, n known.
       discount_t: `[n, B]`, gamma times the environment's discounts that followed.
-      counts_t: bool `[n, B]`, as by `transitions.counts` over the window's n + 1 observations.
+      valid_t: bool `[n, B]`, as by `transitions.counts` over the window's n + 1 observations.
 
     Returns:
       `NStep` over `[B]`, with `index` in 0..n and in the dtype of `r_t`.
@@ -47,18 +47,18 @@ def n_step_window(r_t: Any, discount_t: Any, counts_t: Any) -> NStep:
     Raises:
       ValueError: if shapes do not fit.
     """
-    r_t, discount_t, counts_t = _checked(r_t, discount_t, counts_t)
-    lengths, steps = _add_up(tf.unstack(r_t), tf.unstack(discount_t), tf.unstack(counts_t))
+    r_t, discount_t, valid_t = _checked(r_t, discount_t, valid_t)
+    lengths, steps = _add_up(tf.unstack(r_t), tf.unstack(discount_t), tf.unstack(valid_t))
     return steps._replace(index=lengths)
 
 
-def n_step_sequence(r_t: Any, discount_t: Any, counts_t: Any, n: int) -> NStep:
+def n_step_sequence(r_t: Any, discount_t: Any, valid_t: Any, n: int) -> NStep:
     """The returns of up to n steps from every observation of a sequence but the last.
 
     Args:
       r_t: `[T, B]`, the rewards that followed the actions, T known.
       discount_t: `[T, B]`, gamma times the environment's discounts that followed.
-      counts_t: bool `[T, B]`, as by `transitions.counts` over the T + 1 observations.
+      valid_t: bool `[T, B]`, as by `transitions.counts` over the T + 1 observations.
       n: the largest number of steps, at least 1.
 
     Returns:
@@ -69,11 +69,11 @@ def n_step_sequence(r_t: Any, discount_t: Any, counts_t: Any, n: int) -> NStep:
     """
     if n < 1:
         raise ValueError(f"The number of steps must be at least 1, not {n}.")
-    r_t, discount_t, counts_t = _checked(r_t, discount_t, counts_t)
+    r_t, discount_t, valid_t = _checked(r_t, discount_t, valid_t)
     length = r_t.shape[0]
     # After the end of the sequence there is nothing that counts.
     shifts = range(min(n, length))
-    lengths, steps = _add_up(*([_shifted(x_t, shift) for shift in shifts] for x_t in (r_t, discount_t, counts_t)))
+    lengths, steps = _add_up(*([_shifted(x_t, shift) for shift in shifts] for x_t in (r_t, discount_t, valid_t)))
     return steps._replace(index=tf.range(length)[:, tf.newaxis] + lengths)
 
 
@@ -113,11 +113,11 @@ def _shifted(x_t: tf.Tensor, shift: int) -> tf.Tensor:
     return tf.concat([x_t[shift:], tf.zeros_like(x_t[:shift])], axis=0)
 
 
-def _checked(r_t: Any, discount_t: Any, counts_t: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    r_t, counts_t = tf.convert_to_tensor(r_t), tf.convert_to_tensor(counts_t)
+def _checked(r_t: Any, discount_t: Any, valid_t: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    r_t, valid_t = tf.convert_to_tensor(r_t), tf.convert_to_tensor(valid_t)
     discount_t = tf.cast(discount_t, r_t.dtype)
-    check_ranks(2, r_t=r_t, discount_t=discount_t, counts_t=counts_t)
-    check_same_shape(r_t=r_t, discount_t=discount_t, counts_t=counts_t)
+    check_ranks(2, r_t=r_t, discount_t=discount_t, valid_t=valid_t)
+    check_same_shape(r_t=r_t, discount_t=discount_t, valid_t=valid_t)
     if not r_t.shape[0]:
         raise ValueError("The number of transitions must be known when the function is traced, and at least 1.")
-    return r_t, discount_t, counts_t
+    return r_t, discount_t, valid_t

@@ -11,48 +11,48 @@ import tensorflow as tf
 from .shapes import check_ranks, check_same_shape
 
 
-def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, counts_t: Any) -> tf.Tensor:
+def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, valid_t: Any) -> tf.Tensor:
     """-advantage_t log pi(a_t|x_t), whose gradient is the policy gradient (Sutton et al. 2000, theorem 1).
 
     Args:
       log_prob_t: `[T, B]`, log pi(a_t|x_t) of the policy that learns.
       advantage_t: `[T, B]`, through which no gradients flow.
-      counts_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, as by `transitions.counts`.
 
     Returns:
       `[T, B]`.
     """
-    _check(log_prob_t=log_prob_t, advantage_t=advantage_t, counts_t=counts_t)
-    return _where(counts_t, -log_prob_t * tf.stop_gradient(advantage_t))
+    _check(log_prob_t=log_prob_t, advantage_t=advantage_t, valid_t=valid_t)
+    return _where(valid_t, -log_prob_t * tf.stop_gradient(advantage_t))
 
 
-def entropy_loss(entropy_t: Any, counts_t: Any) -> tf.Tensor:
+def entropy_loss(entropy_t: Any, valid_t: Any) -> tf.Tensor:
     """-H(pi(.|x_t)): less of it keeps the policy from settling early (Mnih et al. 2016, section 4).
 
     Args:
       entropy_t: `[T, B]`, in nats.
-      counts_t: bool `[T, B]`.
+      valid_t: bool `[T, B]`.
 
     Returns:
       `[T, B]`.
     """
-    _check(entropy_t=entropy_t, counts_t=counts_t)
-    return _where(counts_t, -entropy_t)
+    _check(entropy_t=entropy_t, valid_t=valid_t)
+    return _where(valid_t, -entropy_t)
 
 
-def value_loss(v_t: Any, target_t: Any, counts_t: Any) -> tf.Tensor:
+def value_loss(v_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
     """(target_t - V(x_t))^2 / 2, as in Espeholt et al. 2018, section 4.2 (a gradient of (v_s - V(x_s)) grad V(x_s)).
 
     Args:
       v_t: `[T, B]`.
       target_t: `[T, B]`, through which no gradients flow.
-      counts_t: bool `[T, B]`.
+      valid_t: bool `[T, B]`.
 
     Returns:
       `[T, B]`.
     """
-    _check(v_t=v_t, target_t=target_t, counts_t=counts_t)
-    return _where(counts_t, tf.square(tf.stop_gradient(target_t) - v_t) / 2)
+    _check(v_t=v_t, target_t=target_t, valid_t=valid_t)
+    return _where(valid_t, tf.square(tf.stop_gradient(target_t) - v_t) / 2)
 
 
 def _check(**tensors: Any) -> None:
@@ -61,5 +61,5 @@ def _check(**tensors: Any) -> None:
     check_same_shape(**tensors)
 
 
-def _where(counts_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
-    return tf.where(counts_t, loss_t, tf.zeros_like(loss_t))
+def _where(valid_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
+    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))

@@ -15,44 +15,44 @@ _LARGEST_LOG_RATIO = 20.0
 """Far beyond every clip; the exponential of much larger ones is infinite, and its gradient not a number."""
 
 
-def log_ratio(log_prob_t: Any, behaviour_log_prob_t: Any, counts_t: Any) -> tf.Tensor:
+def log_ratio(log_prob_t: Any, behavior_log_prob_t: Any, valid_t: Any) -> tf.Tensor:
     """log pi(a_t|x_t) - log mu(a_t|x_t); 0 where the transition does not count, since it may have no meaning there.
 
     Args:
       log_prob_t: `[T, B]`, of the policy that learns.
-      behaviour_log_prob_t: `[T, B]`, of the policy that acted.
-      counts_t: bool `[T, B]`.
+      behavior_log_prob_t: `[T, B]`, of the policy that acted.
+      valid_t: bool `[T, B]`.
 
     Returns:
       `[T, B]`.
     """
     log_prob_t = tf.convert_to_tensor(log_prob_t)
-    behaviour_log_prob_t = tf.cast(behaviour_log_prob_t, log_prob_t.dtype)
-    _check(log_prob_t=log_prob_t, behaviour_log_prob_t=behaviour_log_prob_t, counts_t=counts_t)
-    return _where(counts_t, log_prob_t - behaviour_log_prob_t)
+    behavior_log_prob_t = tf.cast(behavior_log_prob_t, log_prob_t.dtype)
+    _check(log_prob_t=log_prob_t, behavior_log_prob_t=behavior_log_prob_t, valid_t=valid_t)
+    return _where(valid_t, log_prob_t - behavior_log_prob_t)
 
 
-def clipped_surrogate_loss(log_ratio_t: Any, advantage_t: Any, counts_t: Any, clip: Any) -> tf.Tensor:
+def clipped_surrogate_loss(log_ratio_t: Any, advantage_t: Any, valid_t: Any, clip: Any) -> tf.Tensor:
     """-min(ratio A, clip(ratio, 1 - clip, 1 + clip) A) (equation (7)).
 
     Args:
       log_ratio_t: `[T, B]`, as by `log_ratio`.
       advantage_t: `[T, B]`, through which no gradients flow.
-      counts_t: bool `[T, B]`.
+      valid_t: bool `[T, B]`.
       clip: epsilon, a number or a scalar tensor.
 
     Returns:
       `[T, B]`.
     """
     log_ratio_t = tf.convert_to_tensor(log_ratio_t)
-    _check(log_ratio_t=log_ratio_t, advantage_t=advantage_t, counts_t=counts_t)
+    _check(log_ratio_t=log_ratio_t, advantage_t=advantage_t, valid_t=valid_t)
     advantage_t, clip = tf.stop_gradient(advantage_t), as_dtype(clip, log_ratio_t.dtype)
     ratio_t = tf.exp(tf.minimum(log_ratio_t, as_dtype(_LARGEST_LOG_RATIO, log_ratio_t.dtype)))
     clipped_t = tf.clip_by_value(ratio_t, 1 - clip, 1 + clip)
-    return _where(counts_t, -tf.minimum(ratio_t * advantage_t, clipped_t * advantage_t))
+    return _where(valid_t, -tf.minimum(ratio_t * advantage_t, clipped_t * advantage_t))
 
 
-def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, counts_t: Any, clip: Any) -> tf.Tensor:
+def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, valid_t: Any, clip: Any) -> tf.Tensor:
     """max((V - target)^2, (V_clipped - target)^2) / 2, V_clipped within `clip` of the value before the iteration.
 
     Not in the paper, but in the implementation that its authors published with it
@@ -62,17 +62,17 @@ def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, counts_t: Any, cli
       v_t: `[T, B]`.
       old_v_t: `[T, B]`, the value before the iteration, through which no gradients flow.
       target_t: `[T, B]`, through which no gradients flow.
-      counts_t: bool `[T, B]`.
+      valid_t: bool `[T, B]`.
       clip: a number or a scalar tensor.
 
     Returns:
       `[T, B]`.
     """
     v_t = tf.convert_to_tensor(v_t)
-    _check(v_t=v_t, old_v_t=old_v_t, target_t=target_t, counts_t=counts_t)
+    _check(v_t=v_t, old_v_t=old_v_t, target_t=target_t, valid_t=valid_t)
     old_v_t, target_t, clip = tf.stop_gradient(old_v_t), tf.stop_gradient(target_t), as_dtype(clip, v_t.dtype)
     clipped_t = old_v_t + tf.clip_by_value(v_t - old_v_t, -clip, clip)
-    return _where(counts_t, tf.maximum(tf.square(v_t - target_t), tf.square(clipped_t - target_t)) / 2)
+    return _where(valid_t, tf.maximum(tf.square(v_t - target_t), tf.square(clipped_t - target_t)) / 2)
 
 
 def approximate_kl(log_ratio_t: Any) -> tf.Tensor:
@@ -95,5 +95,5 @@ def _check(**tensors: Any) -> None:
     check_same_shape(**tensors)
 
 
-def _where(counts_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
-    return tf.where(counts_t, loss_t, tf.zeros_like(loss_t))
+def _where(valid_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
+    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))

@@ -1,4 +1,4 @@
-"""Prioritised replay: what an item's priority is, and the weights that undo its bias."""
+"""Prioritized replay: what an item's priority is, and the weights that undo its bias."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,22 +10,22 @@ from .dtypes import as_dtype
 from .shapes import check_ranks, check_same_shape
 
 
-def mixed_priority(delta_t: Any, counts_t: Any, eta: float = 0.9) -> tf.Tensor:
+def mixed_priority(delta_t: Any, valid_t: Any, eta: float = 0.9) -> tf.Tensor:
     """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| (Kapturowski et al. 2019, section 2.3).
 
     Args:
       delta_t: `[T, B]`, TD errors.
-      counts_t: bool `[T, B]`, over which the maximum and the mean are taken.
+      valid_t: bool `[T, B]`, over which the maximum and the mean are taken.
       eta: weight of the maximum, 0..1.
 
     Returns:
       `[B]`, through which no gradients flow; 0 where no step counts, so that such a sequence is not drawn again.
     """
-    delta_t, counts_t = tf.convert_to_tensor(delta_t), tf.convert_to_tensor(counts_t)
-    check_ranks(2, delta_t=delta_t, counts_t=counts_t)
-    check_same_shape(delta_t=delta_t, counts_t=counts_t)
-    size_t = tf.where(counts_t, tf.abs(delta_t), tf.zeros_like(delta_t))
-    number = tf.reduce_sum(tf.cast(counts_t, delta_t.dtype), axis=0)
+    delta_t, valid_t = tf.convert_to_tensor(delta_t), tf.convert_to_tensor(valid_t)
+    check_ranks(2, delta_t=delta_t, valid_t=valid_t)
+    check_same_shape(delta_t=delta_t, valid_t=valid_t)
+    size_t = tf.where(valid_t, tf.abs(delta_t), tf.zeros_like(delta_t))
+    number = tf.reduce_sum(tf.cast(valid_t, delta_t.dtype), axis=0)
     mean = tf.math.divide_no_nan(tf.reduce_sum(size_t, axis=0), number)
     return tf.stop_gradient(eta * tf.reduce_max(size_t, axis=0) + (1 - eta) * mean)
 

@@ -68,7 +68,7 @@ def double_q_target(steps: NStep, q_online: Any, q_target: Any, epsilon: float |
 
 
 def sequence_double_q_targets(
-    q_online: Any, q_target: Any, r_t: Any, discount_t: Any, counts_t: Any, n: int, epsilon: float | None = None
+    q_online: Any, q_target: Any, r_t: Any, discount_t: Any, valid_t: Any, n: int, epsilon: float | None = None
 ) -> tf.Tensor:
     """`double_q_target` at every time of a sequence, with fewer than n steps where the sequence or an episode ends.
 
@@ -77,19 +77,19 @@ def sequence_double_q_targets(
       q_target: `[T+1, B, A]`.
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
-      counts_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, as by `transitions.counts`.
       n: the largest number of steps.
       epsilon: of value rescaling (`value_rescaling.EPSILON` in R2D2); None for none.
 
     Returns:
-      `[T, B]` in the dtype of `q_target`, through which no gradients flow; without meaning where not `counts_t`.
+      `[T, B]` in the dtype of `q_target`, through which no gradients flow; without meaning where not `valid_t`.
 
     Raises:
       ValueError: if shapes do not fit.
     """
     q_online, q_target = tf.convert_to_tensor(q_online), tf.convert_to_tensor(q_target)
     check_ranks(3, q_online=q_online, q_target=q_target)
-    steps = n_step_sequence(tf.cast(r_t, q_target.dtype), discount_t, counts_t, n)
+    steps = n_step_sequence(tf.cast(r_t, q_target.dtype), discount_t, valid_t, n)
     check_same_shape(q_tm1=q_target[:-1, :, 0], r_t=steps.returns)
     q_online_n, q_target_n = take_along_time((q_online, q_target), steps.index)
     return double_q_target(steps, q_online_n, q_target_n, epsilon)

@@ -37,26 +37,26 @@ def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp
     return tf.stop_gradient(r_t + tf.math.multiply_no_nan(soft_value, discount_t))
 
 
-def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, counts_t: Any) -> tf.Tensor:
+def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
     """(Q_1 - target)^2 / 2 + (Q_2 - target)^2 / 2 (equation (5), for both critics).
 
     Args:
       q1_t: `[B]`, the first critic's value of the action taken.
       q2_t: `[B]`, the second's.
       target_t: `[B]`, as by `soft_target`; no gradients flow through it.
-      counts_t: bool `[B]`.
+      valid_t: bool `[B]`.
 
     Returns:
       `[B]`.
     """
-    q1_t, counts_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(counts_t)
+    q1_t, valid_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(valid_t)
     q2_t, target_t = _cast(q1_t.dtype, q2_t, target_t)
     target_t = tf.stop_gradient(target_t)
-    _check(q1_t=q1_t, q2_t=q2_t, target_t=target_t, counts_t=counts_t)
-    return _where(counts_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
+    _check(q1_t=q1_t, q2_t=q2_t, target_t=target_t, valid_t=valid_t)
+    return _where(valid_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
 
 
-def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, counts_t: Any) -> tf.Tensor:
+def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) -> tf.Tensor:
     """alpha log pi(a|x) - min_i Q_i(x, a), with a drawn by the policy from noise (equation (9)).
 
     Args:
@@ -64,34 +64,34 @@ def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, counts_t: Any)
       q2_t: `[B]`, the second's.
       log_prob_t: `[B]`, log pi(a|x).
       alpha: scalar, through which no gradients flow.
-      counts_t: bool `[B]`.
+      valid_t: bool `[B]`.
 
     Returns:
       `[B]`.
     """
-    q1_t, counts_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(counts_t)
+    q1_t, valid_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(valid_t)
     q2_t, log_prob_t, alpha = _cast(q1_t.dtype, q2_t, log_prob_t, alpha)
-    _check(q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, counts_t=counts_t)
-    return _where(counts_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
+    _check(q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, valid_t=valid_t)
+    return _where(valid_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
 
 
-def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, counts_t: Any) -> tf.Tensor:
+def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, valid_t: Any) -> tf.Tensor:
     """-alpha (log pi(a|x) + H), which raises alpha while the policy's entropy is below H (equation (18)).
 
     Args:
       alpha: scalar, through which gradients flow; the exponential of a variable, so that it stays positive.
       log_prob_t: `[B]`, log pi(a|x), through which no gradients flow.
       target_entropy: H in nats; the paper's is -D, for actions of D dimensions (appendix D).
-      counts_t: bool `[B]`.
+      valid_t: bool `[B]`.
 
     Returns:
       `[B]` in the dtype of `alpha`.
     """
-    alpha, counts_t = tf.convert_to_tensor(alpha), tf.convert_to_tensor(counts_t)
+    alpha, valid_t = tf.convert_to_tensor(alpha), tf.convert_to_tensor(valid_t)
     check_ranks(0, alpha=alpha)
     log_prob_t = tf.stop_gradient(as_dtype(log_prob_t, alpha.dtype))
-    _check(log_prob_t=log_prob_t, counts_t=counts_t)
-    return _where(counts_t, -alpha * (log_prob_t + target_entropy))
+    _check(log_prob_t=log_prob_t, valid_t=valid_t)
+    return _where(valid_t, -alpha * (log_prob_t + target_entropy))
 
 
 def _cast(dtype: Any, *tensors: Any) -> list[tf.Tensor]:
@@ -103,5 +103,5 @@ def _check(**tensors: tf.Tensor) -> None:
     check_same_shape(**tensors)
 
 
-def _where(counts_t: tf.Tensor, loss_t: tf.Tensor) -> tf.Tensor:
-    return tf.where(counts_t, loss_t, tf.zeros_like(loss_t))
+def _where(valid_t: tf.Tensor, loss_t: tf.Tensor) -> tf.Tensor:
+    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))

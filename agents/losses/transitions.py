@@ -11,7 +11,7 @@ def counts(first: Any, last: Any, discount_t: Any) -> tf.Tensor:
     """Whether each transition t -> t+1 counts.
 
     It does unless `last[t]` (the action was ignored), or `first[t+1]` with a discount other than 0 (the episode was cut
-    off and its final observation is lost).  Where it does not count, nothing is learnt from it and nothing flows over
+    off and its final observation is lost).  Where it does not count, nothing is learned from it and nothing flows over
     it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Squashing of values, so that returns of any size can be learnt (Pohlen et al. 2018, section 3.2).
+"""Squashing of values, so that returns of any size can be learned (Pohlen et al. 2018, section 3.2).
 
 R2D2 learns h(Q) in place of Q (Kapturowski et al. 2019, section 2.3).
 """

@@ -22,7 +22,7 @@ def vtrace(
     r_t: Any,
     discount_t: Any,
     log_rho_t: Any,
-    counts_t: Any,
+    valid_t: Any,
     clip_rho: float | None = 1.0,
     clip_c: float | None = 1.0,
     clip_policy_gradient_rho: float | None = 1.0,
@@ -43,7 +43,7 @@ def vtrace(
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
       log_rho_t: `[T, B]`, log pi(a_t|x_t) - log mu(a_t|x_t), not clipped.
-      counts_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, as by `transitions.counts`.
       clip_rho: rho-bar of the targets; None for no clipping.
       clip_c: c-bar.
       clip_policy_gradient_rho: clips the ratio that weighs the advantages.
@@ -57,23 +57,23 @@ def vtrace(
     """
     values = tf.convert_to_tensor(values)
     r_t, discount_t, log_rho_t = (tf.cast(tensor, values.dtype) for tensor in (r_t, discount_t, log_rho_t))
-    counts_t = tf.convert_to_tensor(counts_t)
-    check_ranks(2, values=values, r_t=r_t, discount_t=discount_t, log_rho_t=log_rho_t, counts_t=counts_t)
+    valid_t = tf.convert_to_tensor(valid_t)
+    check_ranks(2, values=values, r_t=r_t, discount_t=discount_t, log_rho_t=log_rho_t, valid_t=valid_t)
     v_t, v_tp1 = values[:-1], values[1:]
-    check_same_shape(v_t=v_t, r_t=r_t, discount_t=discount_t, log_rho_t=log_rho_t, counts_t=counts_t)
+    check_same_shape(v_t=v_t, r_t=r_t, discount_t=discount_t, log_rho_t=log_rho_t, valid_t=valid_t)
 
     rho_t = tf.exp(log_rho_t)
     zeros = tf.zeros_like(v_t)
     # Selected, not multiplied by 0: a ratio without meaning may be infinite.
-    delta_t = tf.where(counts_t, _clip(rho_t, clip_rho) * (r_t + discount_t * v_tp1 - v_t), zeros)
-    decay_t = tf.where(counts_t, discount_t * lambda_ * _clip(rho_t, clip_c), zeros)
+    delta_t = tf.where(valid_t, _clip(rho_t, clip_rho) * (r_t + discount_t * v_tp1 - v_t), zeros)
+    decay_t = tf.where(valid_t, discount_t * lambda_ * _clip(rho_t, clip_c), zeros)
 
     vs_t = v_t + backward_sum(delta_t, decay_t)
     vs_tp1 = tf.concat([vs_t[1:], v_tp1[-1:]], axis=0)
     advantages_t = _clip(rho_t, clip_policy_gradient_rho) * (r_t + discount_t * vs_tp1 - v_t)
     return VTrace(
         vs=tf.stop_gradient(vs_t),
-        advantages=tf.stop_gradient(tf.where(counts_t, advantages_t, zeros)),
+        advantages=tf.stop_gradient(tf.where(valid_t, advantages_t, zeros)),
     )
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ... import environments
 from ...agents.gradient_learner import GradientLearner
 from ...agents.impala import Impala
-from ...data import EnvironmentOutput, Layout, Nest
+from ...data import Layout, Nest, Timestep
 from ...environments import BatchedEnvironment
 from ...launch.settings import read_recipe
 from ...networks.network import Network
@@ -44,7 +44,7 @@ class CountedBatch(BatchedEnvironment):
     """A batch that counts.
 
     Args:
-      batch: whose ticks show the last observation of an episode.
+      batch: whose timesteps show the last observation of an episode.
     """
 
     def __init__(self, batch: BatchedEnvironment):
@@ -61,24 +61,24 @@ class CountedBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return self._batch.batch_size
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         self._returns[:] = 0.0
         self._lengths[:] = 0
         return self._batch.reset()
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
-        tick = self._batch.step(actions)
-        # A tick that only begins an episode is no step of the environment.
-        stepped = ~tick.first
+    def step(self, actions: Nest) -> Timestep:
+        timestep = self._batch.step(actions)
+        # A timestep that only begins an episode is no step of the environment.
+        stepped = ~timestep.first
         self._played.steps(int(np.count_nonzero(stepped)))
-        self._returns += tick.reward
+        self._returns += timestep.reward
         self._lengths += stepped
-        if tick.last.any():
-            for env in np.flatnonzero(tick.last):
+        if timestep.last.any():
+            for env in np.flatnonzero(timestep.last):
                 self._played.episode(float(self._returns[env]), int(self._lengths[env]))
-            self._returns[tick.last] = 0.0
-            self._lengths[tick.last] = 0
-        return tick
+            self._returns[timestep.last] = 0.0
+            self._lengths[timestep.last] = 0
+        return timestep
 
     def render(self) -> np.ndarray:
         return self._batch.render()

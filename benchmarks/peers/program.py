@@ -167,7 +167,7 @@ def started(command: Callable[[str], Sequence[str]], end_signal: signal.Signals 
 
 
 class Rates(NamedTuple):
-    """While learning: steps of environments, and frames that were learnt from, each a second."""
+    """While learning: steps of environments, and frames that were learned from, each a second."""
 
     steps: float
     frames: float
@@ -176,7 +176,7 @@ class Rates(NamedTuple):
 def rates(program: Program, warm_up: float, seconds: float, patience: float) -> Rates:
     """Rates between two updates, `seconds` or a little more apart.
 
-    From one update to another, because libraries that play and learn in turn have played as often as they have learnt
+    From one update to another, because libraries that play and learn in turn have played as often as they have learned
     only there.
 
     Args:
@@ -190,14 +190,14 @@ def rates(program: Program, warm_up: float, seconds: float, patience: float) -> 
     """
     reached: list[Counts] = []
 
-    def has_learnt() -> bool:
+    def has_learned() -> bool:
         counts = program.tally.counts()
         if counts.updates > (reached[-1].updates if reached else 0):
             reached.append(counts)
         first = next((one for one in reached if one.seconds >= reached[0].seconds + warm_up), None)
         return first is not None and reached[-1].seconds - first.seconds >= seconds
 
-    if not program.wait(has_learnt, patience):
+    if not program.wait(has_learned, patience):
         raise ProgramFailed(f"it has made too few updates in {patience:.0f} s:\n{program.log()}")
     first = next(one for one in reached if one.seconds >= reached[0].seconds + warm_up)
     span = reached[-1].seconds - first.seconds

@@ -2,7 +2,7 @@
 
 On CartPole-v1 with an MLP, environment steps a second while learning with the same batch on all sides, and seconds
 from the command to a mean return of 475 over 100 episodes, with the settings that each side has published for it.  On
-images of 64x64x3 with the IMPALA ResNet, frames that are learnt from, a second.
+images of 64x64x3 with the IMPALA ResNet, frames that are learned from, a second.
 
 Everything is counted from outside (`inside.work`): steps and returns by a wrapper around the environments, frames where
 a learner is given its batch.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
 
-from ..nodes.node import RoleNode
+from ..nodes.node import ProgramNode
 from ..ports import ReservedPort, check_connections, reserve_any
 from ..program import nodes_of
 
@@ -41,7 +41,7 @@ def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
             port.release()
 
 
-def addresses_of(node: RoleNode) -> list[lp.Address]:
+def addresses_of(node: ProgramNode) -> list[lp.Address]:
     """All addresses of a node; the first is that of its own port."""
     return [node.port_address, *node.further_addresses]
 

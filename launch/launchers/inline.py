@@ -16,13 +16,13 @@ from typing import Any
 import launchpad as lp
 
 from ..experiment import Run
-from ..nodes.actor import SteppingRole
+from ..nodes.actor import EnvironmentNode
 from ..nodes.coordinator import Coordinator
-from ..nodes.evaluator import EvaluatorRole
-from ..nodes.inference import InferenceRole
-from ..nodes.learner import LearnerRole
-from ..nodes.node import NodeContext, Role, RoleNode
-from ..nodes.replay import ReplayRole
+from ..nodes.evaluator import EvaluatorNode
+from ..nodes.inference import InferenceNode
+from ..nodes.learner import LearnerNode
+from ..nodes.node import Node, NodeContext, ProgramNode
+from ..nodes.replay import ReplayNode
 from ..program import nodes_of
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
@@ -64,7 +64,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
     current = ""
     with begun(run), stop_signals(interrupt):
-        roles = make_local_roles(program, stop, tell)
+        roles = make_local_nodes(program, stop, tell)
         watch = TurnWatch(lambda: (current, roles[current].context.progress) if current else None, monitor.say)
         try:
             for current in roles:
@@ -72,7 +72,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             with signals.hurrying():
                 for whose_turn in _play(list(roles.values()), stop):
                     current = whose_turn
-            for _, node in sorted(nodes_of(program), key=lambda labelled: labelled[1].policy.stop_order):
+            for _, node in sorted(nodes_of(program), key=lambda labeled: labeled[1].policy.stop_order):
                 current = node.name
                 roles[current].finish()
         except (Exception, SystemExit) as error:
@@ -82,7 +82,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         if outcome.failed_node is not None:
             # Now, because a server that ends with the process would have the last word on the screen.
             for role in roles.values():
-                if isinstance(role, ReplayRole):
+                if isinstance(role, ReplayNode):
                     role.stop_server()
     return outcome
 
@@ -119,9 +119,9 @@ class _Signals:
             self._hurrying = False
 
 
-def make_local_roles(
+def make_local_nodes(
     program: lp.Program, stop: threading.Event, tell: Callable[[str, str, Any], None]
-) -> dict[str, Role]:
+) -> dict[str, Node]:
     """The roles of a program by name, in the order in which they are set up, that call each other directly.
 
     Args:
@@ -129,7 +129,7 @@ def make_local_roles(
       stop: the stop of all contexts.
       tell: is called with the name of a role and what it tells.
     """
-    roles: dict[str, Role] = {}
+    roles: dict[str, Node] = {}
     for _, node in nodes_of(program):
         context = NodeContext(
             name=node.name,
@@ -140,13 +140,13 @@ def make_local_roles(
             cooperative=True,
             one_process=True,
         )
-        roles[node.name] = role = node.make_role(context)
+        roles[node.name] = role = node.make_node(context)
         for handle in node._created_handles:
             handle.bind_local(role)
     return roles
 
 
-def _tell_or_bind(node: RoleNode, tell: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
+def _tell_or_bind(node: ProgramNode, tell: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
     """Passes on what a role tells, but for the port that its server has taken: the node's address is bound to it."""
     if kind == "port":
         node.port_address.bind(FixedAddress(f"localhost:{content}"))
@@ -154,14 +154,14 @@ def _tell_or_bind(node: RoleNode, tell: Callable[[str, str, Any], None], kind: s
         tell(node.name, kind, content)
 
 
-def _play(roles: list[Role], stop: threading.Event) -> Any:
+def _play(roles: list[Node], stop: threading.Event) -> Any:
     """Lets the roles take turns; gives the name of the role whose turn it is, before it takes it."""
-    actors = [role for role in roles if isinstance(role, SteppingRole)]
-    inference = [role for role in roles if isinstance(role, InferenceRole)]
-    evaluators = [role for role in roles if isinstance(role, EvaluatorRole)]
-    (learner,) = [role for role in roles if isinstance(role, LearnerRole)]
+    actors = [role for role in roles if isinstance(role, EnvironmentNode)]
+    inference = [role for role in roles if isinstance(role, InferenceNode)]
+    evaluators = [role for role in roles if isinstance(role, EvaluatorNode)]
+    (learner,) = [role for role in roles if isinstance(role, LearnerNode)]
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
-    (replay,) = [role for role in roles if isinstance(role, ReplayRole)]
+    (replay,) = [role for role in roles if isinstance(role, ReplayNode)]
     learning = _LearningLimit(learner, replay)
     done, limit, next_beat = 0, coordinator.steps_left, _BEAT_STEPS
     while not stop.is_set():
@@ -196,12 +196,12 @@ def _play(roles: list[Role], stop: threading.Event) -> Any:
 
 
 class _LearningLimit:
-    """When the rate limiter lets a batch out, worked out from what was inserted and learnt.
+    """When the rate limiter lets a batch out, worked out from what was inserted and learned.
 
     The limiter's own count runs ahead by what is prefetched.
     """
 
-    def __init__(self, learner: LearnerRole, replay: ReplayRole):
+    def __init__(self, learner: LearnerNode, replay: ReplayNode):
         assert learner.dataset is not None
         self._batch = learner.dataset.items_per_batch
         self._limiter = replay.tables_at_start[learner.dataset.table].rate_limiter_info
@@ -213,7 +213,7 @@ class _LearningLimit:
         self._sampled = float(self._limiter.sample_stats.completed)
 
     def takes_batch(self, written: int) -> bool:
-        """Whether a batch may be learnt, which then counts as learnt; `written` are the actors' items of this run."""
+        """Whether a batch may be learned, which then counts as learned; `written` are the actors' items of this run."""
         limiter, inserted = self._limiter, self._inserted + written
         sampled = self._sampled + self._batch
         if inserted < limiter.min_size_to_sample:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from ..nodes.node import NodeContext, RoleNode
+from ..nodes.node import NodeContext, ProgramNode
 from ..nodes.progress import HeartbeatSender
 from ..stop_signals import pass_on_signals
 from .process_setup import exit_by, prepare_process
@@ -18,7 +18,7 @@ from .supervisor import Exit
 class ChildSettings(NamedTuple):
     """What a child is started with."""
 
-    node: RoleNode
+    node: ProgramNode
     identity: str
     port: int
     log: str
@@ -61,7 +61,7 @@ def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> Non
     )
     HeartbeatSender(context.progress, context.tell)
     threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
-    settings.node.run_role(context)
+    settings.node.run_node(context)
 
 
 def _listen(pipe: Connection, stop: threading.Event) -> None:

@@ -15,7 +15,7 @@ import cloudpickle
 import launchpad as lp
 
 from ..experiment import Run
-from ..nodes.node import RoleNode
+from ..nodes.node import ProgramNode
 from ..program import nodes_of
 from ..run_directory.layout import RunDirectory
 from ..run_directory.run_files import begun
@@ -34,7 +34,7 @@ class ProcessWorker:
 
     def __init__(
         self,
-        node: RoleNode,
+        node: ProgramNode,
         port: int,
         run_directory: RunDirectory,
         events: "queue.SimpleQueue[Event]",
@@ -139,7 +139,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
 
 def run_nodes(
-    nodes: Sequence[RoleNode],
+    nodes: Sequence[ProgramNode],
     ports: Mapping[str, int],
     run_directory: RunDirectory,
     monitor: Monitor,

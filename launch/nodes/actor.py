@@ -16,9 +16,9 @@ from ...environments import BatchedEnvironment, environment_seeds, evaluation_op
 from ...replay import Heartbeat
 from ..experiment import Experiment, Run
 from .actor_writer import ActorWriter, act_once
-from .node import NodeContext, RoleHandle, Unreachable
+from .node import NodeContext, NodeHandle, Unreachable
 from .progress import MarkedEnvironment
-from .reporting import LinkedRole, Report
+from .reporting import Report, ReportingNode
 from .step_budget import StepLease
 
 _CALL_SECONDS = 5.0
@@ -33,10 +33,10 @@ _LEASES_A_SECOND = 1000
 """That all actors together ask for, where they wait for steps."""
 
 
-class SteppingRole(LinkedRole):
+class EnvironmentNode(ReportingNode):
     """A role that steps one batch of environments, and reports what came of it."""
 
-    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: RoleHandle):
+    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
         super().__init__(context, coordinator)
         self._experiment = run.experiment
         self._layout = run.layout
@@ -122,14 +122,14 @@ class SteppingRole(LinkedRole):
             return Report()
         counts = {
             "environment_steps": self._stepper.environment_steps,
-            "ignored_ticks": self._stepper.ignored_ticks,
+            "ignored_timesteps": self._stepper.ignored_timesteps,
             "episodes": self._episodes_done,
         }
         lease = None if self._lease is None else self._lease.request()
         return Report(counts=counts, episodes=episodes, lease=lease)
 
 
-class ActorRole(SteppingRole):
+class ActorNode(EnvironmentNode):
     """Acts by itself, from the slot `index * envs_per_actor` on."""
 
     def __init__(
@@ -137,9 +137,9 @@ class ActorRole(SteppingRole):
         context: NodeContext,
         run: Run,
         index: int,
-        coordinator: RoleHandle,
-        learner: RoleHandle,
-        replay: Sequence[RoleHandle],
+        coordinator: NodeHandle,
+        learner: NodeHandle,
+        replay: Sequence[NodeHandle],
     ):
         super().__init__(context, run, index, coordinator)
         self._learner = learner
@@ -183,7 +183,7 @@ class ActorRole(SteppingRole):
             fetch_in_background(self._weights, self._learner, self._experiment.actors, self.context.stop)
 
     def step(self) -> None:
-        """One tick, once replay, the agent's pace and the run's limit allow it."""
+        """One timestep, once replay, the agent's pace and the run's limit allow it."""
         if self._actor is None or self._writer is None:
             return
         cooperative, stop = self.context.cooperative, self.context.stop
@@ -225,7 +225,7 @@ def compile_policy(
     return CompiledPolicy(policy, layout, slots, experiment.seed, incarnation)
 
 
-def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:
+def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:
     """Asks the learner for newer weights; False if it does not answer.
 
     It is being restarted then, perhaps elsewhere; until it is back, those who act go on with what they have.
@@ -238,7 +238,7 @@ def fetch_weights(weights: WeightClient, learner: RoleHandle) -> bool:
     return True
 
 
-def fetch_in_background(weights: WeightClient, learner: RoleHandle, askers: int, stop: threading.Event) -> None:
+def fetch_in_background(weights: WeightClient, learner: NodeHandle, askers: int, stop: threading.Event) -> None:
     """Asks the learner for newer weights again and again, in a thread of its own, until `stop`.
 
     Args:
@@ -255,7 +255,7 @@ def fetch_pause(askers: int) -> float:
     return max(_FETCH_SECONDS, askers / _FETCHES_A_SECOND)
 
 
-def ask_for_shortage(learner: RoleHandle, context: NodeContext) -> Callable[[], float] | None:
+def ask_for_shortage(learner: NodeHandle, context: NodeContext) -> Callable[[], float] | None:
     """What `ActorWriter` asks the learner by."""
     if context.cooperative:
         return None
@@ -270,7 +270,7 @@ def ask_for_shortage(learner: RoleHandle, context: NodeContext) -> Callable[[], 
     return ask
 
 
-def wait_for_weights(weights: WeightClient, learner: RoleHandle, context: NodeContext) -> bool:
+def wait_for_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:
     """Waits for the first weights; False if the run stops before."""
     context.progress.waits(f"weights of {learner.name}")
     while not context.stop.is_set():

@@ -1,4 +1,4 @@
-"""An actor's way into replay, what holds the actor back, and the tick of one that acts by itself."""
+"""An actor's way into replay, what holds the actor back, and the timestep of one that acts by itself."""
 
 import threading
 import time
@@ -22,9 +22,10 @@ def act_once(
     may_step: Callable[[], bool] = lambda: True,
     waits: Callable[[str], None] = lambda name: None,
 ) -> list[Episode] | None:
-    """One tick with the newest weights; gives the episodes that it ended, or None if the actor is held back.
+    """One timestep with the newest weights; gives the episodes that it ended, or None if the actor is held back.
 
-    `may_step` is asked last: once it is true there is a tick.  `waits` is given the name of what holds the actor back.
+    `may_step` is asked last: once it is true there is a timestep.  `waits` is given the name of what holds the actor
+    back.
     """
     if not writer.caught_up():
         waits("replay to take data")
@@ -38,7 +39,7 @@ def act_once(
         return None
     actor.version = weights.version
     episodes = actor.step()
-    if writer.tick():
+    if writer.timestep():
         actor.end_sequence()
     return episodes
 
@@ -47,7 +48,7 @@ class ActorWriter:
     """The agent's writer of one actor, made anew when another server takes the place of its shard's.
 
     Before each step of the environments `caught_up` and then `may_act` must be true; after it comes the record, and
-    `tick` says whether the sequence ends with it.
+    `timestep` says whether the sequence ends with it.
 
     Args:
       agent: the recipe.
@@ -81,7 +82,7 @@ class ActorWriter:
         return self._writer.items_written
 
     def append(self, record: Record, state: Nest) -> None:
-        """Adds one tick, and the recurrent state that it began with.  Never blocks."""
+        """Adds one timestep, and the recurrent state that it began with.  Never blocks."""
         self._writer.append(record, state)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
@@ -93,7 +94,7 @@ class ActorWriter:
 
     def caught_up(self) -> bool:
         """Waits a moment for replay to take what came before; False if it has not, or if a new server was found."""
-        # A sequence that is complete shall not wait in the writer for ticks that wait for the learner.
+        # A sequence that is complete shall not wait in the writer for timesteps that wait for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
         ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
         if self._replay.life(self._shard) == self._life:
@@ -113,9 +114,9 @@ class ActorWriter:
         pacer.begin()
         return True
 
-    def tick(self) -> bool:
+    def timestep(self) -> bool:
         """Counts a record; True if the next observation must be written once without an action, to end a sequence."""
-        return self._pacer is not None and self._pacer.tick()
+        return self._pacer is not None and self._pacer.timestep()
 
     def settle(self, stop: threading.Event) -> None:
         """Waits until nothing is on its way, or `stop`."""

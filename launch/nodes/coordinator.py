@@ -15,7 +15,7 @@ from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
-from .node import NodeContext, Role
+from .node import Node, NodeContext
 from .step_budget import LeaseRequest, StepBudget
 
 _ROW_SECONDS = 2.0
@@ -31,7 +31,7 @@ _EVALUATOR_SILENT_SECONDS = 60.0
 """After which the run ends without the final evaluation."""
 
 
-class Coordinator(Role):
+class Coordinator(Node):
     """Takes the reports of all nodes, writes metrics, and says when the run is over."""
 
     served = ("report", "begin_incarnation", "counter_sources", "status")
@@ -261,7 +261,7 @@ class Coordinator(Role):
         if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.env_options)):
             return evaluation
         gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
-        return {**evaluation, "evaluator/generalisation_gap": gap}
+        return {**evaluation, "evaluator/generalization_gap": gap}
 
     def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
         # No row may be ahead of what another coordinator would begin with.
@@ -277,7 +277,7 @@ class Coordinator(Role):
             "elapsed_seconds": now - self._begun,
             "environment_steps": environment_steps,
             "learner_steps": learner_steps,
-            "ignored_ticks": self._counters.total("ignored_ticks"),
+            "ignored_timesteps": self._counters.total("ignored_timesteps"),
             "episodes": self._counters.total("episodes"),
             "learner/duplicates": self._counters.total("duplicates"),
             **self._rates.update(now, environment_steps, learner_steps),

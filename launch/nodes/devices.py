@@ -108,7 +108,7 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     prepare_devices(names)
     if len(names) > 1 or len(workers) > 1:
         # Where a function runs on several devices this pass of TensorFlow 2.12 drops control edges from reads of
-        # variables to their updates: at times SAC's policy learnt from critics of which one was updated already.
+        # variables to their updates: at times SAC's policy learned from critics of which one was updated already.
         tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
     if len(workers) > 1:
         cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}

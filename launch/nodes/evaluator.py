@@ -15,9 +15,9 @@ from ..run_directory.best_policy import BestPolicy
 from ..run_directory.file_errors import file_error
 from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
 from .evaluation_watch import EvaluationWatch
-from .node import NodeContext, RoleHandle, Unreachable
+from .node import NodeContext, NodeHandle, Unreachable
 from .progress import MarkedEnvironment
-from .reporting import LinkedRole, Report
+from .reporting import Report, ReportingNode
 
 _CALL_SECONDS = 5.0
 _POLL_SECONDS = 0.1
@@ -25,7 +25,7 @@ _REPORT_SECONDS = 5.0
 """Between two reports of the final evaluation."""
 
 
-class EvaluatorRole(LinkedRole):
+class EvaluatorNode(ReportingNode):
     """Evaluates the newest weights every `evaluate_every` environment steps of the actors, and those at the end.
 
     Once the limit of environment steps is reached an evaluation that is going on is given up: the weights that the
@@ -36,8 +36,8 @@ class EvaluatorRole(LinkedRole):
         self,
         context: NodeContext,
         run: Run,
-        coordinator: RoleHandle,
-        learner: RoleHandle,
+        coordinator: NodeHandle,
+        learner: NodeHandle,
     ):
         super().__init__(context, coordinator)
         self._experiment = run.experiment

@@ -18,18 +18,18 @@ import numpy as np
 import tree
 
 from ...agents.acting import end_record, make_record, trace_layout
-from ...agents.batched_policy import MergedPolicy, Move, Turn
+from ...agents.batched_policy import BatchedPolicy, Move, Turn
 from ...agents.weights import WeightClient
-from ...data import EnvironmentOutput, Nest, Version
+from ...data import Nest, Timestep, Version
 from ...replay import Heartbeat
 from ..experiment import Run
 from .actor import HOLD_SECONDS, ask_for_shortage, fetch_in_background, wait_for_weights
 from .actor_writer import ActorWriter
 from .devices import prepare_devices
-from .node import NodeContext, RoleHandle
-from .reporting import LinkedRole, Report
-from .request_batcher import Batcher
-from .timestep_codec import TickBytes
+from .node import NodeContext, NodeHandle
+from .reporting import Report, ReportingNode
+from .request_batcher import RequestBatcher
+from .timestep_codec import TimestepCodec
 
 _CALL_SECONDS = 5.0
 _DEADLINE_SECONDS = 0.005
@@ -39,7 +39,7 @@ _ANSWER_SECONDS = 1.0
 Answer = tuple[bool, list[np.ndarray] | None]
 
 
-class InferenceRole(LinkedRole):
+class InferenceNode(ReportingNode):
     """Acts for the actors `rank`, `rank + inference_nodes`, ..."""
 
     served = ("act",)
@@ -49,9 +49,9 @@ class InferenceRole(LinkedRole):
         context: NodeContext,
         run: Run,
         rank: int,
-        coordinator: RoleHandle,
-        learner: RoleHandle,
-        replay: Sequence[RoleHandle],
+        coordinator: NodeHandle,
+        learner: NodeHandle,
+        replay: Sequence[NodeHandle],
     ):
         super().__init__(context, coordinator)
         experiment = run.experiment
@@ -63,29 +63,30 @@ class InferenceRole(LinkedRole):
         self._shards = sorted({run.layout.shard_of(index) for index in self._seats})
         self._shard_names = [replay[shard].name for shard in self._shards]
         self._replay_handle = self.replay_handle(replay)
-        self._ticks = TickBytes(run.layout)
+        self._timesteps = TimestepCodec(run.layout)
         # Where roles share a thread, those that a batch would wait for cannot ask meanwhile.
-        self._batcher = Batcher(0.0 if context.cooperative else _DEADLINE_SECONDS)
+        self._batcher = RequestBatcher(0.0 if context.cooperative else _DEADLINE_SECONDS)
         self._set_up = threading.Event()
         self._failure: Exception | None = None
         self._batches = 0
         self._turns = 0
 
-    def act(self, actor: int, life: str, seed: int, number: int, tick: bytes) -> Answer:
-        """Takes an actor's tick, and gives the leaves of the action that follows it.
+    def act(self, actor: int, life: str, seed: int, number: int, timestep: bytes) -> Answer:
+        """Takes an actor's timestep, and gives the leaves of the action that follows it.
 
         A call may come twice: what it tells is taken once.
 
         Args:
           actor: its index.
           life: different at every start of the actor.
-          seed: together with the number of the tick it seeds every action of that life.
-          number: of the tick in that life, from 0 on.
-          tick: as `TickBytes` packs it.
+          seed: together with the number of the timestep it seeds every action of that life.
+          number: of the timestep in that life, from 0 on.
+          timestep: as `TimestepCodec` packs it.
 
         Returns:
-          Whether the tick belongs to a life that is known here: if it does not, the actor must begin a new one, since
-          the state that belongs to its observations is lost.  And the action, or None if the actor must ask again.
+          Whether the timestep belongs to a life that is known here: if it does not, the actor must begin a new one,
+          since the state that belongs to its observations is lost.  And the action, or None if the actor must ask
+          again.
         """
         if not self._set_up.wait(_ANSWER_SECONDS):
             return True, None
@@ -93,7 +94,7 @@ class InferenceRole(LinkedRole):
         if not seat.lock.acquire(timeout=_ANSWER_SECONDS):
             return True, None
         try:
-            if not self._observe(actor, life, seed, number, tick):
+            if not self._observe(actor, life, seed, number, timestep):
                 return False, None
             assert seat.life is not None
             return True, self._answer(actor, seat.life)
@@ -104,9 +105,9 @@ class InferenceRole(LinkedRole):
         finally:
             seat.lock.release()
 
-    def observe(self, actor: int, life: str, seed: int, number: int, tick: bytes) -> bool:
-        """Takes a tick as `act` does, and leaves the action for later; for roles that share a thread."""
-        return self._observe(actor, life, seed, number, tick)
+    def observe(self, actor: int, life: str, seed: int, number: int, timestep: bytes) -> bool:
+        """Takes a timestep as `act` does, and leaves the action for later; for roles that share a thread."""
+        return self._observe(actor, life, seed, number, timestep)
 
     def items_written(self, actor: int) -> int:
         """Items of an actor's present life that replay has been given."""
@@ -119,7 +120,7 @@ class InferenceRole(LinkedRole):
         networks = agent.make_networks(self._layout)
         policy = agent.make_policy(networks, "train")
         self._layout = trace_layout(agent, self._layout, networks)
-        self._policy = MergedPolicy(policy, self._layout)
+        self._policy = BatchedPolicy(policy, self._layout)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), policy.variables)
         self.begin_reports()
         if not wait_for_weights(self._weights, self._learner, self.context):
@@ -169,7 +170,7 @@ class InferenceRole(LinkedRole):
         assert self._weights.version is not None
         return self._weights.version
 
-    def _observe(self, actor: int, identity: str, seed: int, number: int, tick: bytes) -> bool:
+    def _observe(self, actor: int, identity: str, seed: int, number: int, timestep: bytes) -> bool:
         seat = self._seats[actor]
         if seat.life is None or seat.life.identity != identity:
             if number != 0:
@@ -177,7 +178,7 @@ class InferenceRole(LinkedRole):
             if seat.life is not None:
                 seat.life.writer.close()
             seat.life = self._begin(actor, identity, seed)
-        known = seat.life.observe(number, self._ticks.unpack(tick))
+        known = seat.life.observe(number, self._timesteps.unpack(timestep))
         if self.context.cooperative:
             seat.life.writer.settle(self.context.stop)
         return known
@@ -221,14 +222,14 @@ class _Seat:
 
 
 class _ActorLife:
-    """What the node knows of one life of an actor, from its first tick to the newest.
+    """What the node knows of one life of an actor, from its first timestep to the newest.
 
     Args:
       identity: of the life.
       writer: of its own, so that no sequence spans two lives.
       state: the recurrent state at the beginning.
       slots: of the environments.
-      seed: together with the number of the tick it seeds every action.
+      seed: together with the number of the timestep it seeds every action.
     """
 
     def __init__(self, identity: str, writer: ActorWriter, state: Nest, slots: np.ndarray, seed: int):
@@ -238,24 +239,24 @@ class _ActorLife:
         self._slots = slots
         self._seed = seed
         self._number = -1
-        self._tick: Any = None
+        self._timestep: Any = None
         self._result: Future[tuple[Move, Version]] | None = None
         self._acted: tuple[Move, Version] | None = None
 
-    def observe(self, number: int, tick: EnvironmentOutput) -> bool:
-        """Takes the next tick, and writes the record of the one before; False if it is not the next."""
+    def observe(self, number: int, timestep: Timestep) -> bool:
+        """Takes the next timestep, and writes the record of the one before; False if it is not the next."""
         if number == self._number:
             return True
         if number != self._number + 1 or (number > 0 and self._acted is None):
             return False
         if self._acted is not None:
             move, version = self._acted
-            record = make_record(self._tick, move.action, move.extras, version, tick)
+            record = make_record(self._timestep, move.action, move.extras, version, timestep)
             self.writer.append(record, self._state)
             self._state = move.state
-            if self.writer.tick():
-                self.writer.append(end_record(record, tick), self._state)
-        self._number, self._tick = number, tick
+            if self.writer.timestep():
+                self.writer.append(end_record(record, timestep), self._state)
+        self._number, self._timestep = number, timestep
         self._result = self._acted = None
         return True
 
@@ -264,10 +265,10 @@ class _ActorLife:
         return self._result is not None or (self.writer.caught_up() and self.writer.may_act(version))
 
     def act(self, play: Callable[[Turn], "Future[tuple[Move, Version]]"]) -> list[np.ndarray] | None:
-        """The leaves of the action that follows the newest tick; None if it takes longer."""
+        """The leaves of the action that follows the newest timestep; None if it takes longer."""
         if self._result is None:
             seed = np.array([self._seed, self._number], np.int32)
-            self._result = play(Turn(self._tick, self._state, self._slots, seed))
+            self._result = play(Turn(self._timestep, self._state, self._slots, seed))
         try:
             self._acted = self._result.result(_ANSWER_SECONDS)
         except FutureTimeoutError:

@@ -24,10 +24,10 @@ from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.written_bytes import marked_while_files_grow
 from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
-from .node import NodeContext, RoleHandle, Unreachable
+from .node import NodeContext, NodeHandle, Unreachable
 from .proxy_bypass import bypass_proxies
-from .reporting import LinkedRole, Report
-from .weight_publisher import PublishedWeights
+from .reporting import Report, ReportingNode
+from .weight_publisher import WeightPublisher
 
 _METRICS_SECONDS = 0.5
 _HOLD_SECONDS = 0.1
@@ -43,7 +43,7 @@ _LAST_BATCH_SECONDS = 0.5
 _PEER_SECONDS = 20.0
 
 
-class LearnerRole(LinkedRole):
+class LearnerNode(ReportingNode):
     """Runs the agent's learner on what actors have written.
 
     Where there are several learners each has a part of every batch, and all hold the same weights.  The first serves
@@ -58,8 +58,8 @@ class LearnerRole(LinkedRole):
         run: Run,
         rank: int,
         peers: Sequence[lp.Address],
-        coordinator: RoleHandle,
-        replay: Sequence[RoleHandle],
+        coordinator: NodeHandle,
+        replay: Sequence[NodeHandle],
     ):
         super().__init__(context, coordinator)
         self._rank = rank
@@ -70,7 +70,7 @@ class LearnerRole(LinkedRole):
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
-        self._weights = PublishedWeights()
+        self._weights = WeightPublisher()
         self._steps = 0
         self._first_step = 0
         self._values: dict[str, float] = {}
@@ -235,9 +235,9 @@ class LearnerRole(LinkedRole):
 
     def take_metrics(self, metrics: dict[str, Any]) -> None:
         """Turns a step's metrics into plain numbers; waits for the step's computation to end."""
-        values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behaviour_step"}
-        if "behaviour_step" in metrics:
-            values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behaviour_step"]))
+        values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behavior_step"}
+        if "behavior_step" in metrics:
+            values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behavior_step"]))
         self._values = values
 
     def save_checkpoint(self) -> None:

@@ -40,7 +40,7 @@ class NodeContext:
     """Where the role marks what it is doing, so that a launcher notices a role that hangs."""
 
 
-class Role:
+class Node:
     """One kind of node: set up, then one bounded step after another until it is told to stop.
 
     `run` is what launchers with a thread or a process for each node call; the inline launcher calls `setup`, `step` and
@@ -101,15 +101,15 @@ class NodePolicy:
     timeout: float = 300.0
 
 
-class RoleHandle(lp_base.Handle[Any]):
+class NodeHandle(lp_base.Handle[Any]):
     """Reaches another node.  Clients are made anew when needed: an address is good only until its node moves."""
 
     def __init__(self, name: str, address: lp.Address):
         self.name = name
         self._address = address
-        self._local: Role | None = None
+        self._local: Node | None = None
 
-    def bind_local(self, role: Role) -> None:
+    def bind_local(self, role: Node) -> None:
         """Makes `client` return the role itself, for nodes that share a thread."""
         self._local = role
 
@@ -128,15 +128,15 @@ class RoleHandle(lp_base.Handle[Any]):
             return self._local
         return courier.Client(self.address(), call_timeout=timeout)
 
-    def dereference(self) -> "RoleHandle":
+    def dereference(self) -> "NodeHandle":
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_local": None}
 
 
-class RoleNode(lp.PyClassNode):
-    """A node of a Launchpad program that runs a `Role`.
+class ProgramNode(lp.PyClassNode):
+    """A node of a Launchpad program that runs a `Node`.
 
     Args:
       name: of the node, for example `actor/0`.
@@ -149,7 +149,7 @@ class RoleNode(lp.PyClassNode):
     def __init__(
         self,
         name: str,
-        role: type[Role],
+        role: type[Node],
         policy: NodePolicy,
         further_addresses: Sequence[lp.Address] = (),
         **arguments: Any,
@@ -165,19 +165,19 @@ class RoleNode(lp.PyClassNode):
         for address in self.further_addresses:
             self.allocate_address(address)
 
-    def create_handle(self) -> RoleHandle:
-        return self._track_handle(RoleHandle(self.name, self.port_address))
+    def create_handle(self) -> NodeHandle:
+        return self._track_handle(NodeHandle(self.name, self.port_address))
 
     def move_to(self, directory: RunDirectory) -> None:
         """Lets the role write elsewhere; before it is made."""
         self._arguments["run"] = self._arguments["run"]._replace(directory=directory)
 
-    def make_role(self, context: NodeContext) -> Role:
+    def make_node(self, context: NodeContext) -> Node:
         return self._role(context=context, **self._arguments)
 
-    def run_role(self, context: NodeContext) -> None:
+    def run_node(self, context: NodeContext) -> None:
         """Runs the role to its end, with its methods served where it has any."""
-        role = self.make_role(context)
+        role = self.make_node(context)
         if not role.served:
             role.run()
             return

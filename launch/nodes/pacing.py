@@ -29,19 +29,19 @@ class Pacer:
         self._limit = pace.items_per_actor * (pace.max_policy_lag + 1)
         self._on_their_way = 0
         self._version: Version | None = None
-        self._ticks = 0
-        self._may_tick = False
+        self._timesteps = 0
+        self._may_timestep = False
         self._begun = self._ended = time.monotonic()
 
     @property
     def between_sequences(self) -> bool:
         """Whether the last sequence is complete and the next has not begun."""
-        return self._ticks == 0
+        return self._timesteps == 0
 
     @property
     def waits_to_begin(self) -> bool:
-        """Whether the next tick needs a `begin` before it."""
-        return self._ticks == 0 and not self._may_tick
+        """Whether the next timestep needs a `begin` before it."""
+        return self._timesteps == 0 and not self._may_timestep
 
     @property
     def patience(self) -> float:
@@ -70,13 +70,13 @@ class Pacer:
     def begin(self) -> None:
         """A sequence begins."""
         self._on_their_way = min(self._on_their_way + 1, self._limit)
-        self._may_tick = True
+        self._may_timestep = True
         self._begun = time.monotonic()
 
-    def tick(self) -> bool:
-        """Counts a tick; True if the sequence is complete with it."""
-        self._may_tick = False
-        self._ticks = (self._ticks + 1) % self._pace.unroll_length
+    def timestep(self) -> bool:
+        """Counts a timestep; True if the sequence is complete with it."""
+        self._may_timestep = False
+        self._timesteps = (self._timesteps + 1) % self._pace.unroll_length
         if self.between_sequences:
             self._ended = time.monotonic()
         return self.between_sequences

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...data import EnvironmentOutput, Nest
+from ...data import Nest, Timestep
 from ...environments import BatchedEnvironment
 from ...specs import EnvironmentSpec
 
@@ -124,18 +124,18 @@ class MarkedEnvironment(BatchedEnvironment):
     def batch_size(self) -> int:
         return self._environment.batch_size
 
-    def reset(self) -> EnvironmentOutput:
+    def reset(self) -> Timestep:
         self._progress.works_slowly("in environment reset")
-        tick = self._environment.reset()
+        timestep = self._environment.reset()
         # The first forward pass is compiled.
         self._progress.works_slowly("in first forward pass (compiling)")
-        return tick
+        return timestep
 
-    def step(self, actions: Nest) -> EnvironmentOutput:
+    def step(self, actions: Nest) -> Timestep:
         self._progress.works("in environment step")
-        tick = self._environment.step(actions)
+        timestep = self._environment.step(actions)
         self._progress.works("acting")
-        return tick
+        return timestep
 
     def render(self) -> np.ndarray:
         return self._environment.render()

@@ -7,21 +7,21 @@ import tree
 
 from ...agents.acting import Stepper, policy_seed
 from ..experiment import Run
-from .actor import SteppingRole
-from .node import NodeContext, RoleHandle, Unreachable
-from .timestep_codec import TickBytes
+from .actor import EnvironmentNode
+from .node import NodeContext, NodeHandle, Unreachable
+from .timestep_codec import TimestepCodec
 
 _CALL_SECONDS = 5.0
 _RETRY_SECONDS = 0.1
 
 
-class CentralActorRole(SteppingRole):
+class RemoteActorNode(EnvironmentNode):
     """Holds no network: sends what its environments show to an inference node, which also writes it to replay."""
 
-    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: RoleHandle, inference: RoleHandle):
+    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle, inference: NodeHandle):
         super().__init__(context, run, index, coordinator)
         self._inference = inference
-        self._ticks = TickBytes(run.layout)
+        self._timesteps = TimestepCodec(run.layout)
         self._incarnation = self._restarts = self._seed = self._number = 0
         self._packed = b""
 
@@ -41,10 +41,10 @@ class CentralActorRole(SteppingRole):
             return
         self._client: Any = self._inference.client(_CALL_SECONDS)
         self._stepper = Stepper(environment)
-        self._packed = self._ticks.pack(self._stepper.tick)
+        self._packed = self._timesteps.pack(self._stepper.timestep)
 
     def step(self) -> None:
-        """One tick, once the inference node has an action."""
+        """One timestep, once the inference node has an action."""
         stepper = self._stepper
         if stepper is None:
             return
@@ -60,21 +60,21 @@ class CentralActorRole(SteppingRole):
             # Another node has taken the place of the one that knew what came before the newest observations.
             stepper.begin()
             self._begin_episodes(self._restarts + 1)
-            self._packed = self._ticks.pack(stepper.tick)
+            self._packed = self._timesteps.pack(stepper.timestep)
         elif action is not None and self.may_step():
             episodes = stepper.step(tree.unflatten_as(self._layout.spec.action, action))
             self._number += 1
-            self._packed = self._ticks.pack(stepper.tick)
+            self._packed = self._timesteps.pack(stepper.timestep)
             self.tell_episodes(episodes)
             if self.context.cooperative:
                 # The record is written before the others take their turn.
                 self._client.observe(*self._newest())
 
     def _newest(self) -> tuple[int, str, int, int, bytes]:
-        """The newest tick, as `InferenceRole.act` takes it."""
+        """The newest timestep, as `InferenceNode.act` takes it."""
         return self._index, f"{self.context.identity}.{self._restarts}", self._seed, self._number, self._packed
 
     def _begin_episodes(self, restarts: int) -> None:
-        """Begins to count ticks at 0, with actions of their own."""
+        """Begins to count timesteps at 0, with actions of their own."""
         self._restarts, self._number = restarts, 0
         self._seed = policy_seed(self._experiment.seed, self.first_slot, self._incarnation, restarts)

@@ -12,8 +12,8 @@ from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, us
 from ..experiment import Run
 from ..run_directory.file_errors import file_error
 from ..run_directory.written_bytes import marked_while_files_grow
-from .node import NodeContext, RoleHandle
-from .reporting import LinkedRole, Report
+from .node import NodeContext, NodeHandle
+from .reporting import Report, ReportingNode
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0
@@ -23,7 +23,7 @@ _RETRY_SECONDS = 30.0
 _START_SECONDS = 60.0
 
 
-class ReplayRole(LinkedRole):
+class ReplayNode(ReportingNode):
     """Serves the agent's tables, and keeps them where the experiment says so."""
 
     def __init__(
@@ -31,14 +31,14 @@ class ReplayRole(LinkedRole):
         context: NodeContext,
         run: Run,
         shard: int,
-        coordinator: RoleHandle,
+        coordinator: NodeHandle,
     ):
         super().__init__(context, coordinator)
         self._experiment = run.experiment
         self._layout = run.layout
         self._directory = run.directory.replay(shard)
         self._shard = shard
-        # What must be learnt from while it is new is worth nothing later.
+        # What must be learned from while it is new is worth nothing later.
         self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.make_replay(run.layout).pace is None
         self._server: reverb.Server | None = None
         self.tables_at_start: dict[str, Any] = {}

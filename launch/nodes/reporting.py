@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...replay import ReplayHandle
-from .node import NodeContext, Role, RoleHandle, Unreachable
+from .node import Node, NodeContext, NodeHandle, Unreachable
 from .step_budget import LeaseRequest
 
 _CALL_SECONDS = 5.0
@@ -45,7 +45,7 @@ class RunState(NamedTuple):
     """The renewed limit of the lease, where the report had one."""
 
 
-class Link:
+class Reporter:
     """Reports to the coordinator, from a thread of its own or by hand.
 
     Args:
@@ -58,7 +58,7 @@ class Link:
     def __init__(
         self,
         context: NodeContext,
-        coordinator: RoleHandle,
+        coordinator: NodeHandle,
         collect: Callable[[], Report],
         renew_lease: Callable[[int], None] = lambda limit: None,
     ):
@@ -165,12 +165,12 @@ class Link:
                 self._wake.wait(self.state.report_seconds)
 
 
-class LinkedRole(Role):
+class ReportingNode(Node):
     """A role that reports to the coordinator."""
 
-    def __init__(self, context: NodeContext, coordinator: RoleHandle):
+    def __init__(self, context: NodeContext, coordinator: NodeHandle):
         super().__init__(context)
-        self.link = Link(context, coordinator, self.collect, self.renew_lease)
+        self.link = Reporter(context, coordinator, self.collect, self.renew_lease)
 
     def collect(self) -> Report:
         """What there is to report; called from the link's thread."""
@@ -179,7 +179,7 @@ class LinkedRole(Role):
     def renew_lease(self, limit: int) -> None:
         """Takes the renewed limit of a lease of environment steps; called from the link's thread."""
 
-    def replay_handle(self, replay: Sequence[RoleHandle]) -> ReplayHandle:
+    def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """The shards as this node knows them from the coordinator's last answer."""
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],

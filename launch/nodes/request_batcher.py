@@ -14,7 +14,7 @@ class Waiting(NamedTuple):
     result: "Future[Any]"
 
 
-class Batcher:
+class RequestBatcher:
     """Collects requests, and hands them out together.
 
     Who was in a batch is expected back.  A batch waits for those that are expected, and for no longer than the deadline

@@ -14,7 +14,7 @@ _SECONDS = 0.01
 """Between two copies of the weights while steps follow each other at once: nobody asks more often."""
 
 
-class PublishedWeights:
+class WeightPublisher:
     """A consistent copy of the weights for those who ask, made between two steps and only when somebody has asked."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ _EVALUATOR_METRICS = (
     "evaluator/return_min",
     "evaluator/return_max",
     "evaluator/episode_length",
-    "evaluator/generalisation_gap",
+    "evaluator/generalization_gap",
 )
 _NODES = ("evaluator", "actor", "learner", "replay")
 _WIDE = 200

@@ -6,7 +6,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, evaluate, policy_seed
-from callboard.data import CallboardError, EnvironmentOutput, Layout, Version
+from callboard.data import CallboardError, Layout, Timestep, Version
 from callboard.environments import BatchedEnvironment
 from callboard.specs import EnvironmentSpec
 
@@ -46,7 +46,7 @@ class Scripted(BatchedEnvironment):
         for env in range(self.batch_size):
             self._begin(env)
             rows.append((0.0, 1.0, True, False))
-        return self._tick(rows)
+        return self._timestep(rows)
 
     def step(self, actions):
         self.actions.append(np.array(actions))
@@ -65,16 +65,16 @@ class Scripted(BatchedEnvironment):
             else:
                 self._over[env] = ended
                 rows.append((1.0, discount, False, ended))
-        return self._tick(rows)
+        return self._timestep(rows)
 
     def _begin(self, env):
         self._episode[env] += 1
         self._time[env] = 0
         self._over[env] = False
 
-    def _tick(self, rows):
+    def _timestep(self, rows):
         reward, discount, first, last = zip(*rows, strict=True)
-        return EnvironmentOutput(
+        return Timestep(
             np.stack([self._episode, self._time], axis=1).astype(np.float32),
             np.array(reward, np.float32),
             np.array(discount, np.float32),
@@ -95,11 +95,11 @@ class Remembering(tf.Module):
     def initial_state(self, batch_size):
         return tf.zeros((batch_size, 2))
 
-    def __call__(self, tick, state, slot, seed):
-        state = tf.where(tick.first[:, tf.newaxis], 0.0, state)
+    def __call__(self, timestep, state, slot, seed):
+        state = tf.where(timestep.first[:, tf.newaxis], 0.0, state)
         uniform = tf.random.stateless_uniform(tf.shape(slot), seed, maxval=5, dtype=tf.int32)
         extras = {"slot": slot, "seed": tf.tile(seed[tf.newaxis], (len(slot), 1)), "before": state}
-        return uniform, extras, state + tick.observation
+        return uniform, extras, state + timestep.observation
 
 
 class Kept:
@@ -131,40 +131,40 @@ def compiled(slots, seed=1, incarnation=0):
     return CompiledPolicy(Remembering(), layout, np.asarray(slots), seed, incarnation)
 
 
-def tick(reward, first, last, discount=1.0):
-    """A tick of one environment."""
+def timestep(reward, first, last, discount=1.0):
+    """A timestep of one environment."""
     flags = np.array([first]), np.array([last])
-    return EnvironmentOutput(np.zeros((1, 2)), np.array([reward], np.float32), np.array([discount], np.float32), *flags)
+    return Timestep(np.zeros((1, 2)), np.array([reward], np.float32), np.array([discount], np.float32), *flags)
 
 
-def track(ticks):
-    tracker = EpisodeTracker(len(ticks[0].reward))
-    return [tracker.observe(tick) for tick in ticks]
+def track(timesteps):
+    tracker = EpisodeTracker(len(timesteps[0].reward))
+    return [tracker.observe(timestep) for timestep in timesteps]
 
 
-def test_an_episode_that_shows_its_end_is_told_at_its_last_tick_and_the_reset_adds_nothing():
+def test_an_episode_that_shows_its_end_is_told_at_its_last_timestep_and_the_reset_adds_nothing():
     ended = track(
         [
-            tick(1.5, first=False, last=False),
-            tick(2.0, first=False, last=True, discount=0.0),
-            # Whatever an environment says about the tick of a reset, no action led to it.
-            tick(100.0, first=True, last=False),
-            tick(4.0, first=False, last=True),
-            tick(0.0, first=True, last=False),
-            tick(8.0, first=False, last=False),
+            timestep(1.5, first=False, last=False),
+            timestep(2.0, first=False, last=True, discount=0.0),
+            # Whatever an environment says about the timestep of a reset, no action led to it.
+            timestep(100.0, first=True, last=False),
+            timestep(4.0, first=False, last=True),
+            timestep(0.0, first=True, last=False),
+            timestep(8.0, first=False, last=False),
         ]
     )
     assert ended == [[], [Episode(0, 3.5, 2)], [], [Episode(0, 4.0, 1)], [], []]
 
 
 @pytest.mark.parametrize("discount", [0.0, 1.0])
-def test_an_episode_that_is_reset_in_the_same_step_is_told_at_the_first_tick_of_the_next(discount):
+def test_an_episode_that_is_reset_in_the_same_step_is_told_at_the_first_timestep_of_the_next(discount):
     ended = track(
         [
-            tick(1.5, first=False, last=False),
-            tick(2.0, first=True, last=False, discount=discount),
-            tick(4.0, first=True, last=False, discount=discount),
-            tick(8.0, first=False, last=False),
+            timestep(1.5, first=False, last=False),
+            timestep(2.0, first=True, last=False, discount=discount),
+            timestep(4.0, first=True, last=False, discount=discount),
+            timestep(8.0, first=False, last=False),
         ]
     )
     assert ended == [[], [Episode(0, 3.5, 2)], [Episode(0, 4.0, 1)], []]
@@ -180,7 +180,7 @@ def test_environments_of_a_batch_are_tracked_each_by_itself(same_step, terminate
     of_env = [
         [(episode.episode_return, episode.length) for episode in episodes if episode.env == env] for env in (0, 1)
     ]
-    # 12 ticks: a reset in a step of its own costs one.
+    # 12 timesteps: a reset in a step of its own costs one.
     lengths = ([3, 1, 3, 1, 3, 1], [2] * 6) if same_step else ([3, 1, 3, 1], [2] * 4)
     assert of_env == [[(float(length), length) for length in env] for env in lengths]
 
@@ -212,33 +212,33 @@ def test_an_evaluation_that_is_stopped_gives_nothing():
 
 
 class Spoilt(Scripted):
-    """Shows NaN from some tick on."""
+    """Shows NaN from some timestep on."""
 
-    def __init__(self, ticks):
+    def __init__(self, timesteps):
         super().__init__([[9], [9]])
-        self._ticks = ticks
+        self._timesteps = timesteps
 
-    def _tick(self, rows):
-        self._ticks -= 1
-        made = super()._tick(rows)
-        return made._replace(observation=made.observation * np.nan) if self._ticks < 0 else made
+    def _timestep(self, rows):
+        self._timesteps -= 1
+        made = super()._timestep(rows)
+        return made._replace(observation=made.observation * np.nan) if self._timesteps < 0 else made
 
 
-@pytest.mark.parametrize("ticks", [0, 1, 3])
-def test_actor_and_evaluation_end_at_the_first_such_observation_and_write_none_of_it(ticks):
+@pytest.mark.parametrize("timesteps", [0, 1, 3])
+def test_actor_and_evaluation_end_at_the_first_such_observation_and_write_none_of_it(timesteps):
     with pytest.raises(CallboardError, match="NaN"):
-        evaluate(Spoilt(ticks), compiled([0, 1]), 2, stopped=lambda: False)
+        evaluate(Spoilt(timesteps), compiled([0, 1]), 2, stopped=lambda: False)
     writer = Kept()
     with pytest.raises(CallboardError, match="observation of environment 0"):
-        actor = Actor(Spoilt(ticks), compiled([0, 1]), writer)
+        actor = Actor(Spoilt(timesteps), compiled([0, 1]), writer)
         while True:
             actor.step()
     assert all(np.isfinite(record.observation).all() for record in writer.records)
-    assert len(writer.records) == max(0, ticks - 1)
+    assert len(writer.records) == max(0, timesteps - 1)
 
 
 @pytest.mark.parametrize("same_step", [False, True])
-def test_a_record_joins_a_tick_with_the_reward_and_discount_that_followed(same_step):
+def test_a_record_joins_a_timestep_with_the_reward_and_discount_that_followed(same_step):
     environment, writer = Scripted([[2], [3, 1]], same_step), Kept()
     actor = Actor(environment, compiled([6, 7]), writer)
     twin = Scripted([[2], [3, 1]], same_step)
@@ -264,17 +264,17 @@ def test_a_record_joins_a_tick_with_the_reward_and_discount_that_followed(same_s
 
 
 def test_actions_that_were_ignored_are_no_environment_steps():
-    # Of 12 ticks, every third is the reset of environment 0; environment 1 has none.
+    # Of 12 timesteps, every third is the reset of environment 0; environment 1 has none.
     environment = Scripted([[2], [100]])
     actor = Actor(environment, compiled([0, 1]), Kept())
     episodes = [episode for _ in range(12) for episode in actor.step()]
-    assert (actor.environment_steps, actor.ignored_ticks) == (20, 4)
+    assert (actor.environment_steps, actor.ignored_timesteps) == (20, 4)
     assert episodes == [Episode(0, 2.0, 2)] * 4
     # Where episodes begin in the step that ends one, no action is ignored.
     actor = Actor(Scripted([[2], [100]], same_step=True), compiled([0, 1]), Kept())
     for _ in range(12):
         actor.step()
-    assert (actor.environment_steps, actor.ignored_ticks) == (24, 0)
+    assert (actor.environment_steps, actor.ignored_timesteps) == (24, 0)
 
 
 def test_the_state_handed_to_the_writer_belongs_to_the_observation_of_the_record():
@@ -291,10 +291,10 @@ def test_the_state_handed_to_the_writer_belongs_to_the_observation_of_the_record
         expected = before + record.observation
 
 
-def play(policy, ticks=6):
-    """Actions and extras of some ticks of a batch of two."""
+def play(policy, timesteps=6):
+    """Actions and extras of some timesteps of a batch of two."""
     shown = Scripted([[2], [3]]).reset()
-    return [policy(shown) for _ in range(ticks)]
+    return [policy(shown) for _ in range(timesteps)]
 
 
 def actions(policy):
@@ -318,7 +318,7 @@ def test_an_actor_that_starts_again_acts_by_other_seeds():
     assert any((first(shown)[0] != second(shown)[0]).any() for _ in range(10))
 
 
-def test_a_policy_knows_its_slots_and_is_given_another_seed_at_every_tick_and_in_every_actor():
+def test_a_policy_knows_its_slots_and_is_given_another_seed_at_every_timestep_and_in_every_actor():
     seeds = []
     for slots in ([0, 1], [2, 3], [32, 33]):
         for action, extras in play(compiled(slots)):

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 
-from callboard.agents.acting import Actor, CompiledPolicy, tick_spec, trace_layout
+from callboard.agents.acting import Actor, CompiledPolicy, timestep_spec, trace_layout
 from callboard.agents.apex import Apex, ApexExtras
 from callboard.data import CallboardError, ItemInfo, Layout, Record, Sample
 from callboard.environments import GymnasiumBatch
@@ -87,10 +87,10 @@ def test_every_slot_explores_at_its_own_rate():
     agent = Apex(**SMALL, epsilon=0.8, epsilon_alpha=3.0)
     networks = agent.make_networks(layout_of())
     act = tf.function(agent.make_policy(networks, "train"), autograph=False)
-    tick = zeros(tick_spec(layout_of(), 2))
-    greedy = q_of(networks.online, tick.observation).argmax(axis=-1)
+    timestep = zeros(timestep_spec(layout_of(), 2))
+    greedy = q_of(networks.online, timestep.observation).argmax(axis=-1)
     # The second actor has the slots 2 and 3 of 4.
-    actions = np.array([act(tick, (), tf.constant([2, 3]), tf.constant([1, seed]))[0] for seed in range(1000)])
+    actions = np.array([act(timestep, (), tf.constant([2, 3]), tf.constant([1, seed]))[0] for seed in range(1000)])
     expected = [0.8 ** (1 + 3 * slot / 3) * (1 - 1 / ACTIONS) for slot in (2, 3)]
     np.testing.assert_allclose((actions != greedy).mean(axis=0), expected, atol=0.05)
 
@@ -99,10 +99,10 @@ def test_an_evaluation_does_not_explore():
     agent = Apex(**SMALL, epsilon=1.0, epsilon_alpha=0.0)
     networks = agent.make_networks(layout_of())
     policy = CompiledPolicy(agent.make_policy(networks, "evaluate"), layout_of(), np.arange(2), seed=1)
-    tick = zeros(tick_spec(layout_of(), 2))
-    greedy = q_of(networks.online, tick.observation).argmax(axis=-1)
+    timestep = zeros(timestep_spec(layout_of(), 2))
+    greedy = q_of(networks.online, timestep.observation).argmax(axis=-1)
     for _ in range(20):
-        np.testing.assert_array_equal(policy(tick)[0], greedy)
+        np.testing.assert_array_equal(policy(timestep)[0], greedy)
 
 
 # The loss.
@@ -210,7 +210,7 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
         huber=huber,
         discount=0.9,
         hidden_sizes=(),
-        duelling=False,
+        dueling=False,
         stream_size=0,
     )
     networks = agent.make_networks(layout_of())
@@ -346,7 +346,7 @@ def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
     np.testing.assert_allclose([found[key] for key in both], [first[key] for key in both], rtol=1e-4, atol=1e-5)
 
 
-def test_pixels_are_learnt_from(tmp_path):
+def test_pixels_are_learned_from(tmp_path):
     """In the end the values tell right from left; replay cannot be seeded, so it may take more steps or fewer."""
     loop = Loop(Apex(**{**PIXELS, "learning_rate": 3e-3}, target_update_period=10, samples_per_insert=16.0), tmp_path)
     updater = PriorityUpdater(loop.replay, "replay")
@@ -387,7 +387,7 @@ def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
     )
     assert run(experiment, launcher="inline").exit_code == 0
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
-    # A window to almost every step, less those that wait for their last ticks.
+    # A window to almost every step, less those that wait for their last timesteps.
     assert 40 < last["learner_steps"] <= (last["environment_steps"] - 20) * 2 / 8 + 1
 
 

@@ -3,21 +3,21 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.fast_function import CompiledFunction, as_arrays
-from callboard.data import EnvironmentOutput
+from callboard.data import Timestep
 
 
 def test_a_call_gives_the_structure_of_the_function_with_the_newest_variables():
     weight = tf.Variable(2.0)
 
-    def function(tick, state):
-        doubled = tick.observation["x"] * weight
-        return {"z": doubled, "a": (state["h"] + 1, ())}, [tick.first]
+    def function(timestep, state):
+        doubled = timestep.observation["x"] * weight
+        return {"z": doubled, "a": (state["h"] + 1, ())}, [timestep.first]
 
     flag, number = tf.TensorSpec((None,), tf.bool), tf.TensorSpec((None,))
-    tick = EnvironmentOutput({"x": tf.TensorSpec((None, 3)), "unused": number}, number, number, flag, flag)
-    compiled = CompiledFunction(function, tick, {"h": tf.TensorSpec((2,), tf.int32)})
+    timestep = Timestep({"x": tf.TensorSpec((None, 3)), "unused": number}, number, number, flag, flag)
+    compiled = CompiledFunction(function, timestep, {"h": tf.TensorSpec((2,), tf.int32)})
     x, ones, flags = np.ones((4, 3), np.float32), np.ones(4, np.float32), np.array([True, False, True, True])
-    given = EnvironmentOutput({"x": x, "unused": ones}, ones, ones, flags, flags)
+    given = Timestep({"x": x, "unused": ones}, ones, ones, flags, flags)
     for value in (2.0, 5.0):
         weight.assign(value)
         named, flat = as_arrays(compiled(given, {"h": tf.constant([1, 2])}))

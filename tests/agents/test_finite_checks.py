@@ -7,17 +7,15 @@ from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy
-from callboard.agents.batched_policy import MergedPolicy, Turn
+from callboard.agents.batched_policy import BatchedPolicy, Turn
 from callboard.agents.finite_checks import LossCheck, NotFiniteError, check_finite, check_policy, check_saved_weights
 from callboard.agents.weights import Unpacking, pack_weights
-from callboard.data import CallboardError, EnvironmentOutput, Layout, Update
+from callboard.data import CallboardError, Layout, Timestep, Update
 from callboard.specs import EnvironmentSpec
 
 
 def output(observation, reward=(0.0, 0.0)):
-    return EnvironmentOutput(
-        observation, np.array(reward, np.float32), np.ones(2), np.zeros(2, bool), np.zeros(2, bool)
-    )
+    return Timestep(observation, np.array(reward, np.float32), np.ones(2), np.zeros(2, bool), np.zeros(2, bool))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +158,7 @@ def test_every_policy_that_acts_with_weights_that_are_not_finite_is_blamed(name,
     with pytest.raises(CallboardError, match="the policy's output .* is NaN for the environment in slot 2: "):
         CompiledPolicy(policy, layout, slots, seed=1)(shown)
     if mode == "train":
-        merged = MergedPolicy(policy, layout)
+        merged = BatchedPolicy(policy, layout)
         turn = Turn(shown, merged.initial_state(2), slots, np.zeros(2, np.int32))
         with pytest.raises(CallboardError, match="the policy's output .* is NaN for the environment in slot 2: "):
             merged([turn, turn._replace(slots=slots - 2)])

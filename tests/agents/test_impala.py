@@ -164,7 +164,7 @@ def learning_network() -> TableNetwork:
 
 
 def first_batch(environment, directory) -> Sample:
-    """What the learner is given of an actor's first ticks, through a replay server."""
+    """What the learner is given of an actor's first timesteps, through a replay server."""
     network = acting_network()
     layout = trace_layout(AGENT, layout_of(environment.spec), network)
     server = start_server(AGENT.make_replay(layout).tables(), None, directory)
@@ -284,7 +284,7 @@ def test_a_time_limit_bootstraps_from_its_final_observation(interface, tmp_path)
     assert [of_episode(targets) for targets in learner_targets(network, sample)] == before
 
 
-def test_nothing_is_learnt_across_a_cut_that_lost_the_final_observation(tmp_path):
+def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_path):
     network = learning_network()
     scripts = [[Ending(4, terminates=False)], [Ending(1, terminates=False)]]
     sample = first_batch(INTERFACES["vector, same step"](scripts), tmp_path)
@@ -324,7 +324,7 @@ class FixedNetwork:
 
 
 def random_sample(rng, agent: Impala, ends: float = 0.3, dtype: Any = np.float64) -> Sample:
-    """A batch whose episodes end in every way, with a probability of `ends` at each tick."""
+    """A batch whose episodes end in every way, with a probability of `ends` at each timestep."""
     steps, batch = agent.unroll_length, agent.batch_size
     first = rng.random((steps + 1, batch)) < ends
     last = rng.random((steps + 1, batch)) < ends
@@ -385,8 +385,8 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
         "entropy": entropy,
         "importance_weight": weight,
         "value": value[:-1].sum(),
-        "counting_transitions": counting,
-        "behaviour_step": record.version[..., 1].sum(),
+        "valid_transitions": counting,
+        "behavior_step": record.version[..., 1].sum(),
     }
     return {"loss": loss, **{name: part / size for name, part in parts.items()}}
 

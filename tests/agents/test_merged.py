@@ -10,9 +10,9 @@ from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy, policy_seed
-from callboard.agents.batched_policy import MergedPolicy, Turn
+from callboard.agents.batched_policy import BatchedPolicy, Turn
 from callboard.agents.registry import AGENTS
-from callboard.data import CallboardError, EnvironmentOutput, Layout
+from callboard.data import CallboardError, Layout, Timestep
 from callboard.specs import EnvironmentSpec
 
 BATCH = 3
@@ -27,10 +27,10 @@ def layout_of(action):
     return Layout(spec=spec, envs_per_actor=BATCH, actors=3, shards=1, replicas=1, seed=SEED, max_steps=1000)
 
 
-def ticks(rng, number):
-    """Ticks of one actor, with beginnings and ends of episodes."""
+def timesteps(rng, number):
+    """Timesteps of one actor, with beginnings and ends of episodes."""
     for t in range(number):
-        yield EnvironmentOutput(
+        yield Timestep(
             observation=rng.normal(size=(BATCH, 4)).astype(np.float32),
             reward=rng.normal(size=BATCH).astype(np.float32),
             discount=np.ones(BATCH, np.float32),
@@ -61,10 +61,10 @@ def test_a_merged_batch_gives_what_each_actor_would_do_alone(name, action):
     actors = (0, 2)
     slots = [np.arange(actor * BATCH, (actor + 1) * BATCH, dtype=np.int32) for actor in actors]
     alone = [CompiledPolicy(policy, layout, own, SEED) for own in slots]
-    merged = MergedPolicy(policy, layout)
+    merged = BatchedPolicy(policy, layout)
     states = [merged.initial_state(BATCH) for _ in actors]
-    streams = [ticks(np.random.default_rng(actor), 12) for actor in actors]
-    # The first actor is ahead by two ticks.
+    streams = [timesteps(np.random.default_rng(actor), 12) for actor in actors]
+    # The first actor is ahead by two timesteps.
     for _ in range(2):
         alone[0](next(streams[0]))
     states[0] = tree.map_structure(lambda leaf: leaf.numpy(), alone[0].state)
@@ -72,12 +72,12 @@ def test_a_merged_batch_gives_what_each_actor_would_do_alone(name, action):
     for t, pair in enumerate(zip(*streams, strict=False)):
         numbers = (t + 2, t)
         turns = [
-            Turn(tick, state, own, np.array([policy_seed(SEED, int(own[0])), number], np.int32))
-            for tick, state, own, number in zip(pair, states, slots, numbers, strict=True)
+            Turn(timestep, state, own, np.array([policy_seed(SEED, int(own[0])), number], np.int32))
+            for timestep, state, own, number in zip(pair, states, slots, numbers, strict=True)
         ]
         moves = merged(turns)
-        for actor, (tick, move) in enumerate(zip(pair, moves, strict=True)):
-            action, extras = alone[actor](tick)
+        for actor, (timestep, move) in enumerate(zip(pair, moves, strict=True)):
+            action, extras = alone[actor](timestep)
             for found, wanted in zip(move, (action, extras, alone[actor].state), strict=True):
                 tree.map_structure(lambda f, w: np.testing.assert_allclose(f, w, rtol=1e-5, atol=1e-5), found, wanted)
             states[actor] = move.state
@@ -91,7 +91,7 @@ class OneSeed(tf.Module):
     def initial_state(self, batch_size):
         return ()
 
-    def __call__(self, tick, state, slot, seed):
+    def __call__(self, timestep, state, slot, seed):
         return tf.random.stateless_uniform(tf.shape(slot), seed, maxval=4, dtype=tf.int32), (), ()
 
 
@@ -101,12 +101,12 @@ class KnownSize(tf.Module):
     def initial_state(self, batch_size):
         return ()
 
-    def __call__(self, tick, state, slot, seed):
+    def __call__(self, timestep, state, slot, seed):
         return tf.zeros((len(slot),), tf.int32), (), ()
 
 
 @pytest.mark.parametrize("policy", [OneSeed(), KnownSize()])
 def test_a_policy_that_cannot_is_refused_in_one_line(policy):
     with pytest.raises(CallboardError, match="take --inference local") as caught:
-        MergedPolicy(policy, layout_of(DISCRETE))
+        BatchedPolicy(policy, layout_of(DISCRETE))
     assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from dm_env import specs as dm_specs
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.ppo import Minibatch, Ppo, Rollout
 from callboard.agents.ppo_policy import PpoExtras, PpoNetworks, PpoPolicy, PpoState
-from callboard.data import CallboardError, EnvironmentOutput, Layout, Record, Sample, Version
+from callboard.data import CallboardError, Layout, Record, Sample, Timestep, Version
 from callboard.environments import make
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
@@ -95,7 +95,7 @@ def inputs(observation):
     return Inputs(tf.constant(observation))
 
 
-def test_continuous_actions_are_scaled_and_clipped_but_learnt_from_as_they_were_drawn(tmp_path):
+def test_continuous_actions_are_scaled_and_clipped_but_learned_from_as_they_were_drawn(tmp_path):
     agent = Ppo(unroll_length=20, batch_size=2, minibatches=4, initial_log_std=0.5)
     networks, (sample,) = sequences(agent, "Pendulum-v1", 1, tmp_path)
     drawn = sample.record.extras.gaussian
@@ -109,22 +109,29 @@ def test_continuous_actions_are_scaled_and_clipped_but_learnt_from_as_they_were_
     np.testing.assert_allclose(sample.record.extras.log_prob, np.log(density)[..., 0], atol=1e-5)
 
 
-def tick(reward, first, last=False):
+def timestep(reward, first, last=False):
     flags = [np.full(1, flag) for flag in (first, last)]
-    return EnvironmentOutput(np.zeros((1, 2), np.float32), np.array([reward], np.float32), np.ones(1), *flags)
+    return Timestep(np.zeros((1, 2), np.float32), np.array([reward], np.float32), np.ones(1), *flags)
 
 
 def test_the_last_reward_of_an_episode_that_is_reset_in_the_same_step_belongs_to_it():
     agent = Ppo(discount=0.5)
     policy = agent.make_policy(agent.make_networks(layout_of(DISCRETE)), "train")
     state, returns, resets = policy.initial_state(1), [], []
-    ended = (tick(4, False, last=True), tick(0, True), tick(3, False))
-    for each in (tick(0, True), tick(1, False), tick(1, False), tick(8, True), tick(2, False), *ended):
+    ended = (timestep(4, False, last=True), timestep(0, True), timestep(3, False))
+    for each in (
+        timestep(0, True),
+        timestep(1, False),
+        timestep(1, False),
+        timestep(8, True),
+        timestep(2, False),
+        *ended,
+    ):
         resets.append(bool(state.reset))
         _, extras, state = policy(each, state, tf.zeros(1, tf.int32), tf.constant([1, 2]))
         returns.append(float(extras.discounted_return))
     assert returns == [0, 1, 1.5, 8.75, 2, 5, 0, 3]
-    # No transition leads to the first tick, nor to the one after the last of an episode.
+    # No transition leads to the first timestep, nor to the one after the last of an episode.
     assert resets == [True, False, False, False, False, False, True, False]
 
 
@@ -132,7 +139,7 @@ def test_evaluation_takes_the_most_likely_action():
     agent = Ppo()
     networks = agent.make_networks(layout_of(CONTINUOUS))
     policy: PpoPolicy = agent.make_policy(networks, "evaluate")
-    actions = [policy(tick(0, True), policy.initial_state(1), tf.zeros(1, tf.int32), (1, n))[0] for n in range(2)]
+    actions = [policy(timestep(0, True), policy.initial_state(1), tf.zeros(1, tf.int32), (1, n))[0] for n in range(2)]
     np.testing.assert_array_equal(actions[0], actions[1])
     outputs, _ = networks.network.step(inputs(np.zeros((1, 2), np.float32)), (), tf.ones(1, tf.bool))
     mean = outputs.mean.numpy()[0]
@@ -159,7 +166,7 @@ class FixedNetwork:
 
 
 def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, batch: int | None = None) -> Sample:
-    """A batch whose episodes end in every way, with a probability of `ends` at each tick."""
+    """A batch whose episodes end in every way, with a probability of `ends` at each timestep."""
     steps, batch = agent.unroll_length, batch or agent.batch_size
     first = rng.random((steps + 1, batch)) < ends
     last = rng.random((steps + 1, batch)) < ends
@@ -247,14 +254,14 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
         "kl": kl,
         "clipped": clipped,
         "value": outputs.value.sum(),
-        "counting_transitions": counting.sum(),
-        "behaviour_step": 0.0,
+        "valid_transitions": counting.sum(),
+        "behavior_step": 0.0,
     }
     return {name: part / counting.size for name, part in parts.items()}
 
 
 def deviation_of_returns(sample: Sample) -> float:
-    """Of all discounted returns but those of the ticks that a reset made."""
+    """Of all discounted returns but those of the timesteps that a reset made."""
     chosen = []
     for t, b in np.ndindex(*sample.record.reward.shape):
         if not (sample.record.last[t - 1, b] if t else sample.state.reset[b]):
@@ -293,7 +300,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
         rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.constant(value)])
         loss, metrics = agent.loss(networks, (rollout, Minibatch(tf.constant([1, 2]), 0, tf.constant(agent.clip))))
         expected = loss_by_loops(agent, outputs, value, sample.record, deviation_of_returns(sample))
-        assert 0.1 < expected["clipped"] and expected["counting_transitions"] < 0.9
+        assert 0.1 < expected["clipped"] and expected["valid_transitions"] < 0.9
         assert metrics.keys() | {"loss"} == expected.keys()
         for name, part in {**metrics, "loss": loss}.items():
             assert part.dtype == tf.float64
@@ -373,7 +380,7 @@ def of_step(sample: Sample, step: int) -> Sample:
     return sample._replace(record=sample.record._replace(version=version))
 
 
-def test_only_what_is_new_enough_is_learnt_from_and_rates_fall():
+def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     agent = Ppo(
         unroll_length=5, batch_size=8, minibatches=2, epochs=3, max_policy_lag=1, clip_decay=True, learning_rate=0.1
     )
@@ -382,7 +389,7 @@ def test_only_what_is_new_enough_is_learnt_from_and_rates_fall():
     steps = [0, 0, 1, 0, 0, 2, 7, 1]
     samples = [of_step(random_sample(rng, agent, DISCRETE, batch=4), step) for step in steps]
     _, metrics = iterate(agent, samples, steps=3, max_steps=160)
-    assert [row["behaviour_step"] for row in metrics] == [0.0, 0.5, 1.5]
+    assert [row["behavior_step"] for row in metrics] == [0.0, 0.5, 1.5]
     assert [row["stale"] for row in metrics] == [0, 0, 2]
     assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
     assert [row["clip"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])

@@ -12,7 +12,7 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.r2d2 import R2D2, R2D2Extras, R2D2State
-from callboard.data import CallboardError, EnvironmentOutput, ItemInfo, Layout, Record, Sample
+from callboard.data import CallboardError, ItemInfo, Layout, Record, Sample, Timestep
 from callboard.environments import GymnasiumBatch
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
@@ -108,7 +108,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def looped_unroll(weights: list[np.ndarray], rows: list[dict[str, Any]], state: Any) -> tuple[list[np.ndarray], Any]:
-    """Values at each row of one sequence, and the state after the last: a layer of ReLUs, an LSTM, duelling heads."""
+    """Values at each row of one sequence, and the state after the last: a layer of ReLUs, an LSTM, dueling heads."""
     (dense, dense_bias, kernel, recurrent, bias, advantage, advantage_bias, value, value_bias) = weights
     assert advantage.shape == (LSTM, ACTIONS)
     hidden, cell = state
@@ -246,10 +246,10 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
     np.testing.assert_allclose(metrics["priority"], expected.priorities, rtol=1e-7)
     assert float(metrics["td_error"]) == pytest.approx(expected.td_error, rel=1e-7)
     total = agent.batch_size * agent.trace_length
-    assert float(metrics["counting_transitions"]) == pytest.approx(expected.counting / total)
+    assert float(metrics["valid_transitions"]) == pytest.approx(expected.counting / total)
     assert 0.5 < expected.counting / total < 1
     assert float(metrics["importance_weight"]) == pytest.approx(np.mean(expected.weights))
-    assert float(metrics["behaviour_step"]) == 7
+    assert float(metrics["behavior_step"]) == 7
     # The gradient by differences: where it differs, it flows into targets, weights or burn-in.
     slopes = []
     for index, gradient in enumerate(tape.gradient(loss, networks.online.trainable_variables)):
@@ -369,7 +369,7 @@ def test_the_state_and_what_replay_keeps_of_it():
     (table,) = agent.make_replay(layout).tables()
     # The bytes of the core's two vectors and of the action, but no frames.
     assert table.info.signature.state.shape == (2 * LSTM * 4 + 8,)
-    # One frame to each of 11 observations, and three before them.  The rest of a tick: age, flags, action, reward,
+    # One frame to each of 11 observations, and three before them.  The rest of a timestep: age, flags, action, reward,
     # discount, Q-values with the reward before, version.
     assert table.info.signature.rows.shape == (14, 6 * 6 + 4 + 2 + 8 + 4 + 4 + 12 + 8)
 
@@ -388,12 +388,10 @@ def test_without_a_memory_there_is_no_state_but_the_previous_action():
 # How it acts.
 
 
-def tick_of(batch: int, **fields: Any) -> EnvironmentOutput:
+def timestep_of(batch: int, **fields: Any) -> Timestep:
     zeros = np.zeros(batch, np.float32)
-    tick = EnvironmentOutput(
-        np.ones((batch, 2), np.float32), zeros, zeros + 1, np.zeros(batch, bool), np.zeros(batch, bool)
-    )
-    return tick._replace(**fields)
+    timestep = Timestep(np.ones((batch, 2), np.float32), zeros, zeros + 1, np.zeros(batch, bool), np.zeros(batch, bool))
+    return timestep._replace(**fields)
 
 
 @pytest.mark.parametrize("previous_inputs", [True, False])
@@ -401,19 +399,19 @@ def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
     agent = changed(SMALL, previous_inputs=previous_inputs)
     policy = agent.make_policy(agent.make_networks(layout_of()), "train")
     state = policy.initial_state(4)._replace(previous_action=np.array([0, 1, 0, 0], np.int32))
-    tick = tick_of(4, reward=np.array([0, 0, 1, 0], np.float32), first=np.array([False, False, False, True]))
+    timestep = timestep_of(4, reward=np.array([0, 0, 1, 0], np.float32), first=np.array([False, False, False, True]))
 
-    def act(state: Any, tick: EnvironmentOutput) -> Any:
-        return policy(tick, state, tf.range(4), tf.constant([1, 1]))
+    def act(state: Any, timestep: Timestep) -> Any:
+        return policy(timestep, state, tf.range(4), tf.constant([1, 1]))
 
-    action, extras, after = act(state, tick)
+    action, extras, after = act(state, timestep)
     q = extras.q.numpy()
     assert (np.abs(q[1:3] - q[0]).max(axis=-1) > 1e-4).tolist() == [previous_inputs] * 2
-    np.testing.assert_array_equal(extras.previous_reward, tick.reward)
+    np.testing.assert_array_equal(extras.previous_reward, timestep.reward)
     np.testing.assert_array_equal(after.previous_action, action)
     # Where an episode begins, all that was before is forgotten.
     other = state._replace(core=LSTMState(*np.ones((2, 4, LSTM), np.float32)), previous_action=np.ones(4, np.int32))
-    _, forgotten, _ = act(other, tick_of(4, reward=np.ones(4, np.float32), first=np.ones(4, bool)))
+    _, forgotten, _ = act(other, timestep_of(4, reward=np.ones(4, np.float32), first=np.ones(4, bool)))
     np.testing.assert_array_equal(forgotten.q, np.tile(q[3], (4, 1)))
 
 
@@ -425,7 +423,7 @@ def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
         policy = agent.make_policy(networks, mode)
         act = tf.function(policy, autograph=False)
         state = policy.initial_state(2)
-        found = [act(tick_of(2), state, tf.constant([0, 2]), tf.constant([1, seed])) for seed in range(draws)]
+        found = [act(timestep_of(2), state, tf.constant([0, 2]), tf.constant([1, seed])) for seed in range(draws)]
         return np.mean([action.numpy() != extras.q.numpy().argmax(axis=-1) for action, extras, _ in found], axis=0)
 
     np.testing.assert_array_equal(explored("evaluate", 30), 0)
@@ -507,6 +505,6 @@ def test_a_short_run_learns_and_ends_well(tmp_path):
     outcome = run(experiment, launcher="inline")
     assert outcome.exit_code == 0, outcome.error
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
-    # At least 36 sequences are each learnt from once, 4 in a step; the limiter keeps 4 back.
+    # At least 36 sequences are each learned from once, 4 in a step; the limiter keeps 4 back.
     assert last["learner_steps"] >= (36 - 4) // 4
-    assert 0 < last["learner/counting_transitions"] <= 1 and last["learner/gradient_norm"] > 0
+    assert 0 < last["learner/valid_transitions"] <= 1 and last["learner/gradient_norm"] > 0

@@ -121,7 +121,7 @@ def test_devices(updates):
     assert_alike(updates["2"], updates["1"])
 
 
-def test_what_is_learnt_from_is_read_before_it_changes(updates):
+def test_what_is_learned_from_is_read_before_it_changes(updates):
     """Two devices in which it did not were seen to differ about once in a thousand updates."""
     assert [updates[devices]["unordered"] for devices in ("1", "2")] == [[], []]
 

@@ -11,7 +11,7 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.sac import Sac, SacNetworks
-from callboard.data import CallboardError, EnvironmentOutput, Layout, Record, Sample
+from callboard.data import CallboardError, Layout, Record, Sample, Timestep
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.networks import stateless_random as noise
@@ -83,8 +83,8 @@ def test_actions_with_bounds_of_any_kind_are_fine():
 SMALL = Sac(hidden_sizes=(8,), batch_size=4, min_replay_size=10, replay_size=100, samples_per_insert=4.0)
 
 
-def tick_of(batch: int, first: Any = False, observation: Any = None) -> EnvironmentOutput:
-    return EnvironmentOutput(
+def timestep_of(batch: int, first: Any = False, observation: Any = None) -> Timestep:
+    return Timestep(
         observation=np.zeros((batch, 3), np.float32) if observation is None else observation,
         reward=np.zeros(batch, np.float32),
         discount=np.ones(batch, np.float32),
@@ -124,7 +124,7 @@ def test_actions_are_of_the_environments_kind_and_within_its_bounds(spec, learni
     size = networks.actor_critic.bounds.size
     for mean in (-100.0, 0.0, 100.0):
         mean_bias(networks).assign([mean] * size + [2.0] * size)
-        action, extras = policy(tick_of(50))
+        action, extras = policy(timestep_of(50))
         assert extras == ()
         assert action.dtype == spec.action.dtype and action.shape == (50, *spec.action.shape)
         for one in action:
@@ -135,11 +135,11 @@ def test_actions_are_even_until_learning_begins_and_the_policys_then():
     spec = spec_of((2,), [-1.0, 10.0], [1.0, 20.0])
     networks, policy = acting(SMALL, spec, learning=False, batch=2000)
     mean_bias(networks).assign([1.0, -1.0, -10.0, -10.0])
-    unit = (policy(tick_of(2000))[0] - [0.0, 15.0]) / [1.0, 5.0]
+    unit = (policy(timestep_of(2000))[0] - [0.0, 15.0]) / [1.0, 5.0]
     np.testing.assert_allclose(np.quantile(unit, [0.1, 0.5, 0.9], axis=0).T, [[-0.8, 0.0, 0.8]] * 2, atol=0.08)
     assert abs(np.corrcoef(unit.T)[0, 1]) < 0.1
     networks.learning.assign(True)
-    unit = (policy(tick_of(2000))[0] - [0.0, 15.0]) / [1.0, 5.0]
+    unit = (policy(timestep_of(2000))[0] - [0.0, 15.0]) / [1.0, 5.0]
     np.testing.assert_allclose(unit, np.tile(np.tanh([1.0, -1.0]), (2000, 1)), atol=1e-3)
     assert unit.std() > 0
 
@@ -147,7 +147,7 @@ def test_actions_are_even_until_learning_begins_and_the_policys_then():
 def test_an_evaluation_is_never_by_chance():
     networks, policy = acting(SMALL, spec_of(), learning=False, mode="evaluate")
     mean_bias(networks).assign([1.0, -1.0, 2.0, 2.0])
-    np.testing.assert_allclose(policy(tick_of(2))[0], np.tile(np.tanh([1.0, -1.0]), (2, 1)), rtol=1e-5)
+    np.testing.assert_allclose(policy(timestep_of(2))[0], np.tile(np.tanh([1.0, -1.0]), (2, 1)), rtol=1e-5)
 
 
 def test_actors_fetch_the_policy_and_whether_it_learns_but_no_critics():
@@ -164,7 +164,7 @@ def test_exploratory_actions_are_held_until_an_episode_begins(learning):
     begins[0] = True
     begins[5, 1] = begins[6, 1] = True
     rng = np.random.default_rng(0)
-    actions = [policy(tick_of(2, first, rng.normal(size=(2, 3)).astype(np.float32)))[0] for first in begins]
+    actions = [policy(timestep_of(2, first, rng.normal(size=(2, 3)).astype(np.float32)))[0] for first in begins]
     same = [(a == b).all(axis=-1) for a, b in itertools.pairwise(actions)]
     assert [t for t in range(1, 11) if not same[t - 1][0]] == [3, 6, 9]
     assert [t for t in range(1, 11) if not same[t - 1][1]] == [3, 5, 6, 9]
@@ -175,7 +175,7 @@ def test_nothing_is_held_by_default_nor_in_an_evaluation():
         _, policy = acting(agent, spec_of(), learning=True, mode=mode)
         assert policy.state == ()
         rng = np.random.default_rng(0)
-        actions = [policy(tick_of(2, False, rng.normal(size=(2, 3)).astype(np.float32)))[0] for _ in range(3)]
+        actions = [policy(timestep_of(2, False, rng.normal(size=(2, 3)).astype(np.float32)))[0] for _ in range(3)]
         assert not np.array_equal(actions[0], actions[1]) and not np.array_equal(actions[1], actions[2])
 
 
@@ -183,8 +183,8 @@ def test_an_environment_explores_in_the_same_way_whatever_batch_it_is_in():
     agent = Sac(hidden_sizes=(8,))
     for learning in (False, True):
         policy = agent.make_policy(acting(agent, spec_of(), learning)[0], "train")
-        whole, _, _ = policy(tick_of(4), (), tf.range(4), tf.constant([1, 2]))
-        part, _, _ = policy(tick_of(2), (), tf.constant([3, 1]), tf.constant([1, 2]))
+        whole, _, _ = policy(timestep_of(4), (), tf.range(4), tf.constant([1, 2]))
+        part, _, _ = policy(timestep_of(2), (), tf.constant([3, 1]), tf.constant([1, 2]))
         np.testing.assert_allclose(part, tf.gather(whole, [3, 1]), rtol=1e-5)
 
 

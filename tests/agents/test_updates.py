@@ -10,7 +10,7 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
-from callboard.agents.multi_update import CompiledUpdates
+from callboard.agents.multi_update import MultiUpdate
 from callboard.agents.sac import Sac
 from callboard.data import ItemInfo, Layout, Priorities, Record, Sample
 from callboard.specs import EnvironmentSpec
@@ -111,7 +111,7 @@ def test_each_update_begins_with_what_the_one_before_has_left():
         value.assign(2 * value + sample.record[0, 0])
         return {"value": value.read_value()}
 
-    several = CompiledUpdates(update, tf.distribute.get_strategy(), updates_per_call=4)
+    several = MultiUpdate(update, tf.distribute.get_strategy(), updates_per_call=4)
     sample = Sample(tf.constant([[1.0, 10.0, 100.0, 1000.0]]), ())
     assert float(several(sample).metrics["value"]) == 8 + 40 + 200 + 1000
     assert float(several(sample).metrics["value"]) == 16 * 1248 + 1248

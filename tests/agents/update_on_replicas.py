@@ -24,7 +24,7 @@ from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
 from callboard.agents.finite_checks import LossCheck, NotFiniteError
 from callboard.agents.impala import Impala
-from callboard.agents.multi_update import CompiledUpdates
+from callboard.agents.multi_update import MultiUpdate
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
@@ -328,7 +328,7 @@ def chain(strategy):
             x.assign(2 * x + total)
         return {"total": total, "priority": priority}
 
-    updates = CompiledUpdates(update, strategy, UPDATES)
+    updates = MultiUpdate(update, strategy, UPDATES)
     items = np.arange(2 * UPDATES * BATCH).reshape(2 * UPDATES, BATCH)
     infos = [
         ItemInfo(key=of_batch.astype(np.uint64), shard=of_batch, probability=of_batch, items=of_batch)

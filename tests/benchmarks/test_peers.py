@@ -88,13 +88,13 @@ def test_our_batch_counts_steps_but_no_resets(tally):
     batch.reset()
     steps, returns, lengths = 0, np.zeros(3), []
     for _ in range(60):
-        tick = batch.step(np.zeros(3, np.int32))
+        timestep = batch.step(np.zeros(3, np.int32))
         for env in range(3):
-            if tick.first[env]:
+            if timestep.first[env]:
                 continue
             steps += 1
             returns[env] += 1.0
-            if tick.last[env]:
+            if timestep.last[env]:
                 lengths.append(returns[env])
                 returns[env] = 0.0
     assert tally.counts().steps == steps < 180
@@ -163,7 +163,7 @@ def test_rates_are_taken_from_update_to_update():
         Counts(2.0, 900, 300, 2),
         Counts(4.0, 1000, 500, 3),  # Warm.
         Counts(9.0, 1600, 900, 4),
-        Counts(13.0, 9999, 900, 4),  # Long enough, but no update: what was played since has not been learnt from.
+        Counts(13.0, 9999, 900, 4),  # Long enough, but no update: what was played since has not been learned from.
         Counts(14.0, 2000, 1500, 5),
         Counts(20.0, 9999, 9999, 6),
     )
@@ -333,7 +333,7 @@ def test_ours_is_counted(task, goal):
     with started(lambda directory: ours.command(task, goal, 1, directory), signal.SIGINT) as program:
         found = rates(program, warm_up=0.0, seconds=3.0, patience=240.0)
         episodes = program.tally.episodes()
-    # A queue lets the learner lag a little; no frame is learnt from twice, and none is left out for long.
+    # A queue lets the learner lag a little; no frame is learned from twice, and none is left out for long.
     assert found.frames == pytest.approx(found.steps, rel=0.5)
     if task == "cartpole":
         assert all(1 <= episode.episode_return <= 500 for episode in episodes) and len(episodes) > 20

@@ -27,9 +27,9 @@ def test_the_ratio_is_that_of_each_repeat():
     assert spread(case.ratios).median == pytest.approx(0.8)
 
 
-def test_what_is_added_to_a_tick():
+def test_what_is_added_to_a_timestep():
     # 64 steps in 1 ms against 64 in 0.8 ms.
-    case = CaseResult("a", "steps/s", ours=[64_000.0], limit=[80_000.0], tick=64)
+    case = CaseResult("a", "steps/s", ours=[64_000.0], limit=[80_000.0], timestep=64)
     assert case.added_microseconds == pytest.approx([200.0])
 
 

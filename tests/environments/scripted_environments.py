@@ -1,4 +1,4 @@
-"""Environments whose every tick can be written down by hand, in each of the interfaces that are adapted.
+"""Environments whose every timestep can be written down by hand, in each of the interfaces that are adapted.
 
 One episode: the observation is `[number of the episode, steps in it]`, an action `a` from 0, 1, 2 earns `1 + a`, action
 2 terminates, and after 3 steps time is up.

@@ -13,15 +13,15 @@ BREAKOUT = "ALE/Breakout-v5"
 
 
 def play(options, seeds, actions, name=BREAKOUT):
-    """The ticks of a batch under a row of actions, the same ones in every game."""
+    """The timesteps of a batch under a row of actions, the same ones in every game."""
     environment = environments.make(name, len(seeds), seeds, options)
-    ticks = [environment.reset(), *(environment.step(np.full(len(seeds), action)) for action in actions)]
+    timesteps = [environment.reset(), *(environment.step(np.full(len(seeds), action)) for action in actions)]
     environment.close()
-    return ticks
+    return timesteps
 
 
-def observations(ticks):
-    return np.stack([tick.observation for tick in ticks])
+def observations(timesteps):
+    return np.stack([timestep.observation for timestep in timesteps])
 
 
 def emulator(game="breakout"):
@@ -35,7 +35,7 @@ def emulator(game="breakout"):
 
 
 def shrunk(frame):
-    """A grey frame resized to 84x84: the mean of the area under each pixel."""
+    """A gray frame resized to 84x84: the mean of the area under each pixel."""
 
     def weights(length):
         edges = np.linspace(0, length, 85)
@@ -52,32 +52,32 @@ ACTIONS = np.random.default_rng(3).integers(0, 4, 60)
 @pytest.mark.parametrize("game, name", [("breakout", BREAKOUT), ("space_invaders", "ALE/SpaceInvaders-v5")])
 def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two(game, name):
     chosen = np.tile(ACTIONS, 3)
-    ticks = play(PLAIN, [0], chosen, name)
+    timesteps = play(PLAIN, [0], chosen, name)
     ale = emulator(game)
     actions = ale.getMinimalActionSet()
-    np.testing.assert_allclose(ticks[0].observation[0, ..., 0], shrunk(ale.getScreenGrayscale()), atol=0.51)
+    np.testing.assert_allclose(timesteps[0].observation[0, ..., 0], shrunk(ale.getScreenGrayscale()), atol=0.51)
     scores = []
-    for action, tick in zip(chosen, ticks[1:], strict=True):
+    for action, timestep in zip(chosen, timesteps[1:], strict=True):
         frames, score = [], 0
         for _ in range(4):
             score += ale.act(actions[action])
             frames.append(ale.getScreenGrayscale())
-        assert tick.reward[0] == score
+        assert timestep.reward[0] == score
         scores.append(score)
-        if tick.last[0]:
+        if timestep.last[0]:
             break
-        np.testing.assert_allclose(tick.observation[0, ..., 0], shrunk(np.maximum(*frames[-2:])), atol=0.51)
+        np.testing.assert_allclose(timestep.observation[0, ..., 0], shrunk(np.maximum(*frames[-2:])), atol=0.51)
     if game == "space_invaders":
         assert max(scores) >= 5  # An alien's worth, not clipped to 1.
 
 
-def test_ticks_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
+def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
     observation, action = environments.spec(BREAKOUT)
     assert observation == specs.BoundedArray((84, 84, 1), np.uint8, 0, 255)
     assert action == specs.DiscreteArray(4, dtype=np.int32)
     assert environments.spec(BREAKOUT, {"full_action_space": True}).action.num_values == 18
-    for tick in play({}, [0, 1, 2], [0]):
-        described = [(array.dtype.name, array.shape) for array in tick]
+    for timestep in play({}, [0, 1, 2], [0]):
+        described = [(array.dtype.name, array.shape) for array in timestep]
         assert described == [
             ("uint8", (3, 84, 84, 1)),
             ("float32", (3,)),
@@ -135,8 +135,8 @@ def test_noop_starts():
     assert len(begun) > 3 and min(begun) == 0 and max(begun) == 8
 
 
-def endings(ticks, slot=0):
-    return [(bool(t.first[slot]), bool(t.last[slot]), float(t.discount[slot])) for t in ticks]
+def endings(timesteps, slot=0):
+    return [(bool(t.first[slot]), bool(t.last[slot]), float(t.discount[slot])) for t in timesteps]
 
 
 GOES_ON, TERMINATED, BEGINS, LIFE_LOST = (False, False, 1), (False, True, 0), (True, False, 1), (True, False, 0)
@@ -153,7 +153,7 @@ DEFEATS = {
 @pytest.mark.parametrize("game, life_loss", [("breakout", False), ("breakout", True), ("atlantis", True)])
 def test_lost_lives_and_the_end_of_the_game(game, life_loss):
     name, actions, losses = DEFEATS[game]
-    ticks = play({**PLAIN, "life_loss": life_loss}, [0], actions, name)
+    timesteps = play({**PLAIN, "life_loss": life_loss}, [0], actions, name)
     ale = emulator(game)
     expected, lives, over, without_life = [BEGINS], ale.lives(), False, False
     for action in actions:
@@ -169,7 +169,7 @@ def test_lost_lives_and_the_end_of_the_game(game, life_loss):
             without_life |= ale.lives() == 0 and not ale.game_over()
             expected.append(TERMINATED if ale.game_over() else LIFE_LOST if lost and life_loss else GOES_ON)
         over, lives = ale.game_over(), ale.lives()
-    assert endings(ticks) == expected
+    assert endings(timesteps) == expected
     assert expected[: expected.index(TERMINATED)].count(LIFE_LOST) == (losses if life_loss else 0)
     assert without_life == (game == "atlantis")
 
@@ -178,26 +178,26 @@ def test_the_game_goes_on_after_a_lost_life():
     actions = np.tile([1, 0, 0], 50)
     with_loss, without = (play({**PLAIN, "life_loss": life_loss}, [0], actions) for life_loss in (True, False))
     np.testing.assert_array_equal(observations(with_loss), observations(without))
-    assert [tick.reward for tick in with_loss] == [tick.reward for tick in without]
+    assert [timestep.reward for timestep in with_loss] == [timestep.reward for timestep in without]
     assert environments.evaluation_options(BREAKOUT, {"life_loss": True, "noop_max": 3}) == {"noop_max": 3}
 
 
 def test_the_limit_of_frames_is_a_truncation():
-    ticks = play({**PLAIN, "max_num_frames_per_episode": 20}, [0, 1], [0] * 12)
-    assert endings(ticks, 1) == [BEGINS, *[GOES_ON] * 4, (False, True, 1)] * 2 + [BEGINS]
-    assert all(tick.reward[tick.first].sum() == 0 for tick in ticks)
+    timesteps = play({**PLAIN, "max_num_frames_per_episode": 20}, [0, 1], [0] * 12)
+    assert endings(timesteps, 1) == [BEGINS, *[GOES_ON] * 4, (False, True, 1)] * 2 + [BEGINS]
+    assert all(timestep.reward[timestep.first].sum() == 0 for timestep in timesteps)
 
 
-def test_ticks_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
+def test_timesteps_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
     environment = environments.make(BREAKOUT, 2, [0, 1], {**PLAIN, "max_num_frames_per_episode": 12})
-    ticks = [environment.reset()] + [environment.step(np.array([1, 2])) for _ in range(3)]
-    kept = [[array.copy() for array in tick] for tick in ticks]
-    assert ticks[-1].last.all()
+    timesteps = [environment.reset()] + [environment.step(np.array([1, 2])) for _ in range(3)]
+    kept = [[array.copy() for array in timestep] for timestep in timesteps]
+    assert timesteps[-1].last.all()
     again = environment.reset()
     assert again.first.all() and not again.last.any() and (again.discount == 1).all()
     assert endings([environment.step(np.array([1, 1]))]) == [GOES_ON]
-    for tick, copies in zip(ticks, kept, strict=True):
-        for array, copy in zip(tick, copies, strict=True):
+    for timestep, copies in zip(timesteps, kept, strict=True):
+        for array, copy in zip(timestep, copies, strict=True):
             np.testing.assert_array_equal(array, copy)
     environment.close()
     environment.close()
@@ -205,15 +205,15 @@ def test_ticks_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
 
 def test_render_shows_the_game_that_is_played():
     environment = environments.make(BREAKOUT, 2, [7, 8], {"render_mode": "rgb_array", "max_num_frames_per_episode": 60})
-    ticks = [environment.reset()]
+    timesteps = [environment.reset()]
     luminance = np.array([0.299, 0.587, 0.114])
     for action in ACTIONS[:40]:
         picture = environment.render()
         assert picture.shape == (210, 160, 3) and picture.dtype == np.uint8
-        seen = ticks[-1].observation[0, ..., 0]
-        # The maximum of colours is not quite that of greys: pixels where a sprite flickers may differ.
+        seen = timesteps[-1].observation[0, ..., 0]
+        # The maximum of colors is not quite that of grays: pixels where a sprite flickers may differ.
         assert np.mean(np.abs(shrunk(picture @ luminance) - seen) > 3) < 0.01
-        ticks.append(environment.step(np.array([action, 0])))
+        timesteps.append(environment.step(np.array([action, 0])))
     environment.close()
     with pytest.raises(CallboardError, match="make it with the option render_mode='rgb_array'"):
         environments.make(BREAKOUT, 1, [0]).render()

@@ -19,12 +19,14 @@ def trajectory(name, seeds, options=None, steps=30):
     environment = environments.make(name, len(seeds), seeds, options)
     rng = np.random.default_rng(0)
     action = environment.spec.action
-    ticks = [environment.reset()]
+    timesteps = [environment.reset()]
     for _ in range(steps):
         chosen = action.minimum + rng.random(action.shape) * (action.maximum - action.minimum)
-        ticks.append(environment.step(np.tile(np.round(chosen).astype(action.dtype), (len(seeds), *[1] * chosen.ndim))))
+        timesteps.append(
+            environment.step(np.tile(np.round(chosen).astype(action.dtype), (len(seeds), *[1] * chosen.ndim)))
+        )
     environment.close()
-    return np.stack([tick.observation for tick in ticks])
+    return np.stack([timestep.observation for timestep in timesteps])
 
 
 @pytest.mark.parametrize(

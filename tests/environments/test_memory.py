@@ -18,20 +18,20 @@ MEMORY = "callboard.environments.memory_task:Memory"
 @pytest.mark.parametrize("delay", [1, 20])
 def test_the_last_action_pays_where_it_is_what_the_first_observation_told(delay):
     batch = environments.make(MEMORY, 8, list(range(8)), {"delay": delay})
-    tick = batch.reset()
-    told = tick.observation[:, 0]
+    timestep = batch.reset()
+    told = timestep.observation[:, 0]
     assert set(told.tolist()) == {-1.0, 1.0}
     right = (told > 0).astype(np.int32)
     # Environments 0 to 3 give the right answer in the end, the others the wrong one; before that it does not matter.
     answers = np.where(np.arange(8) < 4, right, 1 - right)
     for time in range(1, delay + 1):
-        tick = batch.step(np.full(8, time % 2, np.int32))
+        timestep = batch.step(np.full(8, time % 2, np.int32))
         # Nothing that is seen now tells one from the other.
-        np.testing.assert_array_equal(tick.observation, np.tile(np.float32([0, time / delay]), (8, 1)))
-        assert not tick.last.any() and not tick.reward.any() and tick.discount.all()
-    tick = batch.step(answers)
-    assert tick.reward.tolist() == [1.0] * 4 + [0.0] * 4
-    assert tick.last.all() and not tick.discount.any() and not tick.observation[:, 0].any()
+        np.testing.assert_array_equal(timestep.observation, np.tile(np.float32([0, time / delay]), (8, 1)))
+        assert not timestep.last.any() and not timestep.reward.any() and timestep.discount.all()
+    timestep = batch.step(answers)
+    assert timestep.reward.tolist() == [1.0] * 4 + [0.0] * 4
+    assert timestep.last.all() and not timestep.discount.any() and not timestep.observation[:, 0].any()
     assert batch.step(answers).first.all()
 
 

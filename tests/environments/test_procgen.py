@@ -18,16 +18,19 @@ def make(game, batch_size=4, seed=0, **options):
 
 
 def run(environment, actions):
-    ticks = [environment.reset(), *(environment.step(np.full(environment.batch_size, action)) for action in actions)]
-    return ticks
+    timesteps = [
+        environment.reset(),
+        *(environment.step(np.full(environment.batch_size, action)) for action in actions),
+    ]
+    return timesteps
 
 
 @pytest.mark.parametrize("game", GAMES)
 def test_every_game(game):
     environment = make(game, 3, distribution_mode="easy")
     assert environment.spec == (specs.BoundedArray((64, 64, 3), np.uint8, 0, 255), specs.DiscreteArray(15, np.int32))
-    for tick in run(environment, range(15)):
-        described = [(array.dtype.name, array.shape) for array in tick]
+    for timestep in run(environment, range(15)):
+        described = [(array.dtype.name, array.shape) for array in timestep]
         assert described == [
             ("uint8", (3, 64, 64, 3)),
             ("float32", (3,)),
@@ -35,7 +38,7 @@ def test_every_game(game):
             ("bool", (3,)),
             ("bool", (3,)),
         ]
-        assert not tick.last.any()
+        assert not timestep.last.any()
     environment.close()
     environment.close()
 
@@ -43,16 +46,18 @@ def test_every_game(game):
 def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
     environment = make("coinrun", 8, distribution_mode="easy")
     actions = np.random.default_rng(1).choice([RIGHT, RIGHT_AND_UP, RIGHT_AND_UP, STAND_STILL, 1, 5], 1300)
-    ticks = run(environment, actions)
-    assert ticks[0].first.all() and (ticks[0].reward == 0).all() and (ticks[0].discount == 1).all()
+    timesteps = run(environment, actions)
+    assert timesteps[0].first.all() and (timesteps[0].reward == 0).all() and (timesteps[0].discount == 1).all()
     length, ended = np.zeros(8, int), set()
-    for tick in ticks[1:]:
+    for timestep in timesteps[1:]:
         length += 1
         # The coin, worth 10, ends an episode; so does a saw or an enemy; and 1000 steps do.
-        assert ((tick.reward == 10) <= tick.first).all() and ((tick.reward == 0) | (tick.reward == 10)).all()
-        np.testing.assert_array_equal(tick.discount == 0, tick.first & (length < 1000))
-        ended |= set(tick.reward[tick.first & (length < 1000)])
-        length[tick.first] = 0
+        assert ((timestep.reward == 10) <= timestep.first).all() and (
+            (timestep.reward == 0) | (timestep.reward == 10)
+        ).all()
+        np.testing.assert_array_equal(timestep.discount == 0, timestep.first & (length < 1000))
+        ended |= set(timestep.reward[timestep.first & (length < 1000)])
+        length[timestep.first] = 0
     assert ended == {0, 10}
     environment.close()
 
@@ -61,12 +66,12 @@ def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
 def test_time_limits_are_truncations(game, limit):
     # Who stands still outside of harm's way never ends an episode otherwise.
     environment = make(game, 8, num_levels=1, distribution_mode="easy")
-    ticks = run(environment, [STAND_STILL] * (limit + 1))
-    first = np.stack([tick.first for tick in ticks])
+    timesteps = run(environment, [STAND_STILL] * (limit + 1))
+    first = np.stack([timestep.first for timestep in timesteps])
     cut_off = first[1:limit].sum(0) == 0
     assert cut_off.any()
-    assert ticks[limit].first[cut_off].all() and (ticks[limit].discount[cut_off] == 1).all()
-    assert not ticks[limit + 1].first[cut_off].any()
+    assert timesteps[limit].first[cut_off].all() and (timesteps[limit].discount[cut_off] == 1).all()
+    assert not timesteps[limit + 1].first[cut_off].any()
     environment.close()
 
 
@@ -88,9 +93,9 @@ def test_time_limits_are_those_that_the_games_have():
 def test_seeds_make_trajectories():
     def trajectory(seed):
         environment = make("jumper", 4, seed)
-        ticks = run(environment, np.random.default_rng(0).integers(0, 15, 60))
+        timesteps = run(environment, np.random.default_rng(0).integers(0, 15, 60))
         environment.close()
-        return np.stack([tick.observation for tick in ticks])
+        return np.stack([timestep.observation for timestep in timesteps])
 
     once = trajectory(3)
     np.testing.assert_array_equal(once, trajectory(3))
@@ -122,36 +127,36 @@ def test_levels():
 def test_a_reset_in_the_middle_gives_the_episodes_up():
     environment = make("coinrun")
     before = run(environment, [RIGHT] * 5)
-    kept = [tick.observation.copy() for tick in before]
-    tick = environment.reset()
-    assert tick.first.all() and (tick.reward == 0).all() and (tick.discount == 1).all()
-    assert (tick.observation != before[-1].observation).any(axis=(1, 2, 3)).all()
+    kept = [timestep.observation.copy() for timestep in before]
+    timestep = environment.reset()
+    assert timestep.first.all() and (timestep.reward == 0).all() and (timestep.discount == 1).all()
+    assert (timestep.observation != before[-1].observation).any(axis=(1, 2, 3)).all()
     assert not environment.step(np.full(4, STAND_STILL)).first.any()
-    assert all((tick.observation == copy).all() for tick, copy in zip(before, kept, strict=True))
+    assert all((timestep.observation == copy).all() for timestep, copy in zip(before, kept, strict=True))
 
 
 def test_steps_before_a_reset_do_not_count_for_the_time_limit():
     environment = make("coinrun", 8, distribution_mode="easy")
     for _ in range(11):
         run(environment, [STAND_STILL] * 99)
-    ticks = run(environment, np.tile([RIGHT_AND_UP, RIGHT_AND_UP, RIGHT], 50))
-    assert any(tick.first.any() for tick in ticks[1:])
-    assert all((tick.discount[tick.first] == 0).all() for tick in ticks[1:])
+    timesteps = run(environment, np.tile([RIGHT_AND_UP, RIGHT_AND_UP, RIGHT], 50))
+    assert any(timestep.first.any() for timestep in timesteps[1:])
+    assert all((timestep.discount[timestep.first] == 0).all() for timestep in timesteps[1:])
 
 
 def test_a_sequence_of_levels_is_one_episode():
     # Some easy level of CoinRun is solved by a run to the right; then another follows, and nothing has ended.
     environment = make("coinrun", 16, distribution_mode="easy", use_sequential_levels=True)
-    ticks = run(environment, np.tile([RIGHT_AND_UP, RIGHT_AND_UP, RIGHT], 60))
-    solved = [(tick.reward > 0) for tick in ticks]
+    timesteps = run(environment, np.tile([RIGHT_AND_UP, RIGHT_AND_UP, RIGHT], 60))
+    solved = [(timestep.reward > 0) for timestep in timesteps]
     assert np.any(solved)
-    assert not any(tick.first[won].any() for tick, won in zip(ticks[1:], solved[1:], strict=True))
+    assert not any(timestep.first[won].any() for timestep, won in zip(timesteps[1:], solved[1:], strict=True))
 
 
 def test_render():
     environment = make("coinrun")
-    tick = environment.reset()
-    np.testing.assert_array_equal(environment.render(), tick.observation[0])
+    timestep = environment.reset()
+    np.testing.assert_array_equal(environment.render(), timestep.observation[0])
     large = make("coinrun", 1, render_mode="rgb_array")
     large.reset()
     assert large.render().shape == (512, 512, 3) and large.render().dtype == np.uint8

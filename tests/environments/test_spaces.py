@@ -71,10 +71,10 @@ def test_nested_observations():
         assert not isinstance(observed["lamps"], MultiDiscreteArray) and observed["lamps"].maximum.max() == 1
         assert observed["arm"][1].num_values == 5
         assert observed["camera"].maximum.max() == 255
-        for number, tick in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
+        for number, timestep in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
             for slot in range(2):
                 shown = singles[slot].shown[number]
-                single = tree.map_structure(lambda array, slot=slot: array[slot], tick.observation)
+                single = tree.map_structure(lambda array, slot=slot: array[slot], timestep.observation)
                 tree.map_structure(lambda leaf, value: leaf.validate(value), observed, single)
                 np.testing.assert_array_equal(single["camera"], shown["camera"])
                 np.testing.assert_array_equal(single["arm"][0], shown["arm"][0].astype(np.float32))
@@ -149,13 +149,13 @@ def test_images_with_their_channels_first_are_turned(caplog):
         camera, stack = batch.spec.observation["camera"], batch.spec.observation["stack"]
         assert camera.shape == (12, 16, 3) and stack.shape == (20, 20, 4)
         assert camera.maximum[0, 0].tolist() == [255, 7, 255]
-        for number, tick in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
+        for number, timestep in enumerate((batch.reset(), batch.step(np.zeros(2, np.int32)))):
             for slot in range(2):
                 shown = singles[slot].shown[number]
-                assert tick.observation["camera"].flags.c_contiguous
-                np.testing.assert_array_equal(tick.observation["camera"][slot], shown["camera"].transpose(1, 2, 0))
+                assert timestep.observation["camera"].flags.c_contiguous
+                np.testing.assert_array_equal(timestep.observation["camera"][slot], shown["camera"].transpose(1, 2, 0))
                 np.testing.assert_array_equal(
-                    tick.observation["stack"][slot], shown["stack"].transpose(1, 2, 0).astype(np.float32)
+                    timestep.observation["stack"][slot], shown["stack"].transpose(1, 2, 0).astype(np.float32)
                 )
     dm_batch = DmEnvBatch([DmMirror(specs.BoundedArray((3, 12, 16), np.uint8, 0, 255), specs.DiscreteArray(2))])
     assert dm_batch.reset().observation.shape == (1, *dm_batch.spec.observation.shape) == (1, 12, 16, 3)
@@ -232,10 +232,10 @@ def test_dm_env_specs():
     assert batch.spec.action["mode"] == specs.DiscreteArray(3, dtype=np.int32)
     batch.reset()
     high = batch.spec.action["torque"].maximum
-    tick = batch.step({"torque": np.broadcast_to(high, (2, 2)), "mode": np.array([0, 2], np.int32)})
-    assert tick.observation["joints"].shape == (2, 3) and tick.observation["goal"][0].shape == (2,)
-    assert tick.reward.tolist() == [0.5, 0.5]
-    np.testing.assert_array_equal(tick.discount, np.array([0.9, 0.9], np.float32))
+    timestep = batch.step({"torque": np.broadcast_to(high, (2, 2)), "mode": np.array([0, 2], np.int32)})
+    assert timestep.observation["joints"].shape == (2, 3) and timestep.observation["goal"][0].shape == (2,)
+    assert timestep.reward.tolist() == [0.5, 0.5]
+    np.testing.assert_array_equal(timestep.discount, np.array([0.9, 0.9], np.float32))
     assert [int(single.taken[-1]["mode"]) for single in singles] == [1, 3]
 
 

@@ -59,7 +59,7 @@ def test_reinforce_runs_to_its_limit_and_leaves_a_run_that_can_be_read_again(tmp
     assert outcome.exit_code == 0, outcome.error
     last = rows(tmp_path / "run")[-1]
     assert last["environment_steps"] >= 3000
-    # Each learner step takes 64 transitions; 16 sequences may still be on their way, and some ticks are resets.
+    # Each learner step takes 64 transitions; 16 sequences may still be on their way, and some timesteps are resets.
     assert last["learner_steps"] >= (3000 - 16 * 8) // 64
     assert last["learner/gradient_norm"] > 0
     assert read_experiment(tmp_path / "run") == experiment
@@ -71,15 +71,15 @@ def test_reinforce_returns_end_where_experience_ends():
     value = np.array([[10.0, 20.0, 30.0, 40.0]]).T.repeat(4, axis=1)
     first, last = np.zeros((4, 4), bool), np.zeros((4, 4), bool)
     discount = np.ones((3, 4))
-    # Column 0 goes on.  Column 1 terminates in its second step, and begins anew in the third tick.
+    # Column 0 goes on.  Column 1 terminates in its second step, and begins anew in the third timestep.
     discount[1, 1], first[2, 1] = 0.0, True
     # Column 2 runs out of time at its third observation, where the action is ignored.
     last[2, 2], first[3, 2] = True, True
     # Column 3 is cut off in its second step: the observation that ended it is lost.
     first[2, 3] = True
     reward = np.array([[1.0, 2.0, 4.0]]).T.repeat(4, axis=1)
-    counts_t = counts(first, last, discount)
-    found = returns(tf.constant(value), tf.constant(reward), tf.constant(0.5 * discount), counts_t)
+    valid_t = counts(first, last, discount)
+    found = returns(tf.constant(value), tf.constant(reward), tf.constant(0.5 * discount), valid_t)
     expected = np.array(
         [
             [1 + (2 + (4 + 40 / 2) / 2) / 2, 2 + (4 + 40 / 2) / 2, 4 + 40 / 2],
@@ -101,17 +101,17 @@ def test_reinforce_refuses_what_it_cannot_do():
 
 def test_corridor_ends_with_the_treasure_the_pit_or_the_time():
     batch = environments.make(CORRIDOR, 3, [1, 2, 3], {"length": 5})
-    tick = batch.reset()
-    to_treasure = (tick.observation[:, 1] > 0).astype(np.int32)
+    timestep = batch.reset()
+    to_treasure = (timestep.observation[:, 1] > 0).astype(np.int32)
     # Environment 0 walks to the treasure, 1 to the pit, and 2 to and fro.
     batch.step(np.array([to_treasure[0], 1 - to_treasure[1], 1]))
-    tick = batch.step(np.array([to_treasure[0], 1 - to_treasure[1], 0]))
-    assert tick.reward.tolist() == [1, -1, 0] and tick.discount.tolist() == [0, 0, 1]
-    assert tick.last.tolist() == [True, True, False]
+    timestep = batch.step(np.array([to_treasure[0], 1 - to_treasure[1], 0]))
+    assert timestep.reward.tolist() == [1, -1, 0] and timestep.discount.tolist() == [0, 0, 1]
+    assert timestep.last.tolist() == [True, True, False]
     for time in range(3, 21):
-        tick = batch.step(np.array([0, 0, time % 2]))
+        timestep = batch.step(np.array([0, 0, time % 2]))
     # 20 steps are all there are: the episode ends, but does not terminate.
-    assert tick.last[2] and tick.discount[2] == 1 and tick.reward[2] == 0
+    assert timestep.last[2] and timestep.discount[2] == 1 and timestep.reward[2] == 0
 
 
 def test_corridor_depends_on_its_seed_alone():

@@ -29,9 +29,9 @@ def example():
 
 
 def gratings(number, seed):
-    """Images of ten classes: waves of ten lengths, of any direction, phase and colour, under noise.
+    """Images of ten classes: waves of ten lengths, of any direction, phase and color, under noise.
 
-    Over the phases the mean of each class is the same grey, so that no sum of weighted pixels tells them apart.
+    Over the phases the mean of each class is the same gray, so that no sum of weighted pixels tells them apart.
     """
     rng = np.random.default_rng(seed)
     labels = np.arange(number) % 10
@@ -39,8 +39,8 @@ def gratings(number, seed):
     angle, phase = rng.uniform(0, 2 * np.pi, (2, number, 1, 1))
     cycles = (2 + 1.4 * labels)[:, np.newaxis, np.newaxis]
     waves = np.sin(2 * np.pi * cycles * (np.cos(angle) * x + np.sin(angle) * y) + phase)
-    colour = rng.uniform(0.3, 1, (number, 1, 1, 3))
-    images = 128 + 80 * colour * waves[..., np.newaxis] + rng.normal(0, 20, (number, 32, 32, 3))
+    color = rng.uniform(0.3, 1, (number, 1, 1, 3))
+    images = 128 + 80 * color * waves[..., np.newaxis] + rng.normal(0, 20, (number, 32, 32, 3))
     return np.clip(images, 0, 255).astype(np.uint8), labels
 
 
@@ -124,7 +124,7 @@ def test_augmented_images_are_parts_of_the_padded_one_and_its_mirror_image(examp
     assert all(label == 7 for _, label in augmented)
 
 
-def test_normalised_images_have_mean_zero_and_variance_one(example):
+def test_normalized_images_have_mean_zero_and_variance_one(example):
     images, labels = gratings(50, 3)
     mean, variance = example.moments(tf.data.Dataset.from_tensor_slices((images, labels)))
     np.testing.assert_allclose(mean, images.mean((0, 1, 2)), rtol=1e-9)
@@ -255,7 +255,7 @@ def test_two_workers_end_with_the_same_weights(tmp_path):
         [variable.numpy() for variable in tf.saved_model.load(str(directory / "model")).weights]
         for directory in (tmp_path / "out", tmp_path / "out" / "worker-1")
     ]
-    # Five to each of seven normalised convolutions, and the classifier's two.
+    # Five to each of seven normalized convolutions, and the classifier's two.
     assert len(weights[0]) == len(weights[1]) == 7 * 5 + 2
     for one, other in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, other)

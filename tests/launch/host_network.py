@@ -70,14 +70,14 @@ class HostNetwork:
         for other in self.addresses:
             if other != name:
                 with contextlib.suppress(subprocess.CalledProcessError):
-                    ip("-n", self.namespace(other), "neighbour", "del", self.addresses[name], "dev", "eth0")
+                    ip("-n", self.namespace(other), "neighbor", "del", self.addresses[name], "dev", "eth0")
 
     def lose_answers_to(self, name):
         """What the host sends still arrives, but nothing comes back to it, until `restore`."""
         for other in self.addresses:
             if other != name:
                 nobody = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
-                ip("-n", self.namespace(other), "neighbour", "replace", self.addresses[name], "dev", "eth0", *nobody)
+                ip("-n", self.namespace(other), "neighbor", "replace", self.addresses[name], "dev", "eth0", *nobody)
 
     def processes(self, name):
         return [int(pid) for pid in ip("netns", "pids", self.namespace(name)).split()]

@@ -1,10 +1,10 @@
-"""Plays exported policies on recorded ticks.  Run as a program that cannot import Callboard.
+"""Plays exported policies on recorded timesteps.  Run as a program that cannot import Callboard.
 
     play_exported.py DIRECTORY...
 
-Each directory holds `model`, and `ticks.npz` of what the signature that acts is given, `[T, B, ...]`, by name.  Its
+Each directory holds `model`, and `timesteps.npz` of what the signature that acts is given, `[T, B, ...]`, by name.  Its
 actions go to `actions.npz`: `batch` `[T, B, ...]`; `alone`, those of the first environment in batches of one; and
-`forgetful`, those of a policy that begins anew at every tick.
+`forgetful`, those of a policy that begins anew at every timestep.
 """
 
 import importlib.util
@@ -15,14 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 
-def play(model, ticks, remember=True):
-    names, columns = zip(*ticks.items(), strict=True)
+def play(model, timesteps, remember=True):
+    names, columns = zip(*timesteps.items(), strict=True)
     batch_size = columns[0].shape[1]
     initial_state = model.signatures["initial_state"](batch_size=tf.constant(batch_size))
     state, actions = initial_state, []
     for rows in zip(*columns, strict=True):
-        tick = {name: tf.constant(row) for name, row in zip(names, rows, strict=True)}
-        outputs = model.signatures["serving_default"](**tick, **state)
+        timestep = {name: tf.constant(row) for name, row in zip(names, rows, strict=True)}
+        outputs = model.signatures["serving_default"](**timestep, **state)
         actions.append(outputs.pop("action").numpy())
         state = outputs if remember else initial_state
     return np.stack(actions)
@@ -32,9 +32,9 @@ def main():
     assert importlib.util.find_spec("callboard") is None, "Callboard can be imported here"
     for directory in map(pathlib.Path, sys.argv[1:]):
         model = tf.saved_model.load(str(directory / "model"))
-        ticks = dict(np.load(directory / "ticks.npz"))
-        alone = play(model, {name: column[:, :1] for name, column in ticks.items()})
-        batch, forgetful = play(model, ticks), play(model, ticks, remember=False)
+        timesteps = dict(np.load(directory / "timesteps.npz"))
+        alone = play(model, {name: column[:, :1] for name, column in timesteps.items()})
+        batch, forgetful = play(model, timesteps), play(model, timesteps, remember=False)
         np.savez(directory / "actions.npz", batch=batch, alone=alone, forgetful=forgetful)
 
 

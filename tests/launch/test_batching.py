@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from callboard.launch.nodes.request_batcher import Batcher
+from callboard.launch.nodes.request_batcher import RequestBatcher
 
 LONG = 60.0
 
@@ -26,11 +26,11 @@ def take_in_background(batcher):
 
 
 def test_nobody_asks():
-    assert Batcher(LONG).take(timeout=0.0) == []
+    assert RequestBatcher(LONG).take(timeout=0.0) == []
 
 
 def test_those_who_ask_together_are_served_together():
-    batcher = Batcher(LONG)
+    batcher = RequestBatcher(LONG)
     for caller in range(3):
         batcher.submit(caller, f"request {caller}")
     assert [waiting.request for waiting in batcher.take(LONG)] == ["request 0", "request 1", "request 2"]
@@ -40,7 +40,7 @@ def test_those_who_ask_together_are_served_together():
 @pytest.fixture
 def batcher():
     """One that has just served callers 0 and 1."""
-    made = Batcher(LONG)
+    made = RequestBatcher(LONG)
     for caller in range(2):
         made.submit(caller, "before")
     made.take(LONG)
@@ -69,7 +69,7 @@ def test_a_batch_does_not_wait_for_a_caller_that_is_held_back(batcher):
 
 
 def test_a_batch_waits_no_longer_than_the_deadline():
-    batcher = Batcher(deadline=0.01)
+    batcher = RequestBatcher(deadline=0.01)
     for caller in range(2):
         batcher.submit(caller, "before")
     batcher.take(LONG)
@@ -79,7 +79,7 @@ def test_a_batch_waits_no_longer_than_the_deadline():
 
 def test_a_caller_that_has_missed_a_batch_is_not_waited_for():
     """One that is dead or slow would hold up every batch."""
-    batcher = Batcher(deadline=0.3)
+    batcher = RequestBatcher(deadline=0.3)
     for caller in range(2):
         batcher.submit(caller, "before")
     batcher.take(LONG)
@@ -93,7 +93,7 @@ def test_a_caller_that_has_missed_a_batch_is_not_waited_for():
 
 
 def test_each_caller_is_given_its_own_result():
-    batcher = Batcher(LONG)
+    batcher = RequestBatcher(LONG)
     results = [batcher.submit(caller, caller) for caller in range(2)]
     for waiting in batcher.take(LONG):
         waiting.result.set_result(10 + waiting.request)

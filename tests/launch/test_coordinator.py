@@ -281,7 +281,7 @@ def test_the_gap_between_known_and_unseen_levels_is_one_of_episodes_played_alike
     report(coordinator, steps=10, episodes=[[8.0, 5], [6.0, 5]])
     report(coordinator, "evaluator/0", evaluation={"evaluator/return": 4.0})
     (row,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert row.get("evaluator/generalisation_gap") == gap
+    assert row.get("evaluator/generalization_gap") == gap
 
 
 def test_incarnations_are_numbered_over_restarts_of_the_coordinator_and_resumes_of_the_run(make_coordinator):

@@ -48,11 +48,11 @@ TICKS = 100
 
 
 class Recorded(BatchedEnvironment):
-    """Another environment, and all its ticks and the actions that followed."""
+    """Another environment, and all its timesteps and the actions that followed."""
 
     def __init__(self, environment):
         self._environment = environment
-        self.ticks, self.actions = [], []
+        self.timesteps, self.actions = [], []
 
     @property
     def spec(self):
@@ -63,14 +63,14 @@ class Recorded(BatchedEnvironment):
         return self._environment.batch_size
 
     def reset(self):
-        self._tick = self._environment.reset()
-        return self._tick
+        self._timestep = self._environment.reset()
+        return self._timestep
 
     def step(self, actions):
-        self.ticks.append(self._tick)
+        self.timesteps.append(self._timestep)
         self.actions.append(actions)
-        self._tick = self._environment.step(actions)
-        return self._tick
+        self._timestep = self._environment.step(actions)
+        return self._timestep
 
     def render(self):
         return self._environment.render()
@@ -95,25 +95,28 @@ def write_run(case, run_dir):
 
 
 def record(run_dir, checkpoint):
-    """Whole episodes as `evaluate` plays them: fields of the ticks `[T, B, ...]` by name, and actions."""
+    """Whole episodes as `evaluate` plays them: fields of the timesteps `[T, B, ...]` by name, and actions."""
     experiment, run = read_experiment(run_dir), RunDirectory(run_dir)
     layout = experiment.check()
     networks = experiment.agent.make_networks(layout)
     policy = compile_policy(experiment, layout, networks, "evaluate", 0, ENVS)
     load_policy(policy_file(run, checkpoint), policy.policy.variables)
     environment = Recorded(make_environments(experiment, "evaluator", 0, ENVS))
-    evaluate(environment, policy, episodes=ENVS, stopped=lambda: len(environment.ticks) == TICKS)
-    fields = {name: [getattr(tick, name) for tick in environment.ticks] for name in ("observation", "first", "reward")}
+    evaluate(environment, policy, episodes=ENVS, stopped=lambda: len(environment.timesteps) == TICKS)
+    fields = {
+        name: [getattr(timestep, name) for timestep in environment.timesteps]
+        for name in ("observation", "first", "reward")
+    }
     return {name: np.stack(columns) for name, columns in fields.items()}, np.stack(environment.actions)
 
 
 def export(run_dir, directory, checkpoint="best"):
-    """Exports by the command, and writes the ticks that belong to it; gives the actions of the evaluation."""
+    """Exports by the command, and writes the timesteps that belong to it; gives the actions of the evaluation."""
     assert main(["export", str(run_dir), str(directory / "model"), "--checkpoint", checkpoint]) == 0
-    ticks, actions = record(run_dir, checkpoint)
+    timesteps, actions = record(run_dir, checkpoint)
     model = tf.saved_model.load(str(directory / "model"))
     _, inputs = model.signatures["serving_default"].structured_input_signature
-    np.savez(directory / "ticks.npz", **{name: column for name, column in ticks.items() if name in inputs})
+    np.savez(directory / "timesteps.npz", **{name: column for name, column in timesteps.items() if name in inputs})
     return actions
 
 
@@ -214,14 +217,14 @@ def test_r2d2_is_given_the_reward_as_well(exports):
 
 
 class Noted(tf.Module):
-    """Adds up what it is shown of the tick; the dictionary that it is shown is one that Callboard would give."""
+    """Adds up what it is shown of the timestep; the dictionary that it is shown is one that Callboard would give."""
 
     def initial_state(self, batch_size):
         return {"sum": tf.zeros((batch_size, 2))}
 
-    def __call__(self, tick, state, slot, seed):
-        total = state["sum"] + tick.observation["arm"]["joint angles"] * tick.discount[:, tf.newaxis]
-        chance = tf.random.stateless_uniform((), seed) * tf.ones_like(tick.discount)
+    def __call__(self, timestep, state, slot, seed):
+        total = state["sum"] + timestep.observation["arm"]["joint angles"] * timestep.discount[:, tf.newaxis]
+        chance = tf.random.stateless_uniform((), seed) * tf.ones_like(timestep.discount)
         return {"push": total, "chance": chance, "which": slot}, (), {"sum": total}
 
 

@@ -1,4 +1,4 @@
-"""Several hosts, as network namespaces with links that can be cut: one run, one end, and nothing is learnt twice."""
+"""Several hosts, as network namespaces with links that can be cut: one run, one end, and nothing is learned twice."""
 
 import collections
 import json
@@ -62,7 +62,7 @@ def test_apex_learns_from_a_shard_on_each_of_two_hosts(hosts):
     assert min(value(run, f"replay/sampled_{shard}") for shard in (0, 1)) > 1000
 
 
-def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learnt_from_twice(hosts):
+def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learned_from_twice(hosts):
     hosts = hosts("a", "b", "c", share_directory=False)
     hosts.write_cluster(**{**PLACEMENT, "evaluator": None})
     settings = ["--env", "numbered:Numbered", "--max-steps", 100_000_000, "--checkpoint-every", 2]
@@ -89,10 +89,10 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learnt_from_twice(hosts)
     grows(hosts, "learner_steps", 100)
     run.interrupt()
     ends_everywhere(hosts, 130)
-    learnt = collections.Counter((hosts.runs["a"].directory / "learnt.txt").read_text().splitlines())
-    assert len(learnt) > 10_000
-    assert learnt.most_common(1)[0][1] == 1
-    assert {line.split()[-1] for line in learnt} == {"-"}
+    learned = collections.Counter((hosts.runs["a"].directory / "learned.txt").read_text().splitlines())
+    assert len(learned) > 10_000
+    assert learned.most_common(1)[0][1] == 1
+    assert {line.split()[-1] for line in learned} == {"-"}
     assert value(run, "learner/duplicates") >= 1
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tree
 
-from callboard.data import CallboardError, EnvironmentOutput
+from callboard.data import CallboardError, Timestep
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.display import LineMonitor
-from callboard.launch.launchers.inline import make_local_roles
+from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.nodes import inference
-from callboard.launch.nodes.timestep_codec import TickBytes
+from callboard.launch.nodes.timestep_codec import TimestepCodec
 from callboard.launch.program import describe_graph, make_program
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
@@ -70,7 +70,7 @@ QUEUES = ("impala-cartpole", "ppo-cartpole")
 def trajectories(recipe, mode, launcher, run_dir, monkeypatch, *options):
     """Runs a recipe with episodes of at most 9 steps.
 
-    What is drawn at random is not learnt from: the policy stays what it was.
+    What is drawn at random is not learned from: the policy stays what it was.
 
     Returns:
       What was written, see `tap`, and the weights at the end.
@@ -104,7 +104,7 @@ def assert_same(found, wanted, tolerance=lambda path: 0.0):
 
 
 def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch):
-    """With all that is learnt on the way where replay is a queue.
+    """With all that is learned on the way where replay is a queue.
 
     What an LSTM has computed differs in its last bits: where TensorFlow knows the size of a batch, it adds the terms of
     Wx + b + Uh in another order.
@@ -147,23 +147,23 @@ def test_batches_of_two_actors_give_the_same_trajectories(recipe, tmp_path, monk
 
 
 class Node:
-    """An inference node in this thread, and ticks of one actor."""
+    """An inference node in this thread, and timesteps of one actor."""
 
     def __init__(self, roles, layout):
         self.role = roles["inference/0"]
         self.actor = roles["actor/0"]
-        self._ticks = TickBytes(layout)
+        self._timesteps = TimestepCodec(layout)
         self._shape = (layout.envs_per_actor, *layout.spec.observation.shape)
 
-    def tick(self, number, first=False):
+    def timestep(self, number, first=False):
         batch = self._shape[0]
         observation = np.random.default_rng(number).normal(size=self._shape).astype(np.float32)
         ones = np.ones(batch, np.float32)
-        return EnvironmentOutput(observation, ones, ones, np.full(batch, first), np.zeros(batch, bool))
+        return Timestep(observation, ones, ones, np.full(batch, first), np.zeros(batch, bool))
 
-    def act(self, life, number, tick, actor=0, seed=1):
+    def act(self, life, number, timestep, actor=0, seed=1):
         """What an actor is answered."""
-        return self.role.act(actor, life, seed, number, self._ticks.pack(tick))
+        return self.role.act(actor, life, seed, number, self._timesteps.pack(timestep))
 
 
 @pytest.fixture(
@@ -180,7 +180,7 @@ def node(tmp_path_factory, request):
         kept = tap(type(experiment.agent), patch)
         # An error where anybody waits for it.
         patch.setattr(inference, "_DEADLINE_SECONDS", math.inf)
-        roles = make_local_roles(make_program(one_run), threading.Event(), lambda *told: None)
+        roles = make_local_nodes(make_program(one_run), threading.Event(), lambda *told: None)
         try:
             for role in roles.values():
                 role.setup()
@@ -194,10 +194,10 @@ def node(tmp_path_factory, request):
 def test_an_actor_that_was_started_again_has_a_fresh_state_and_a_writer_of_its_own(node):
     # Not `first`: the network itself would forget there.
     for number in range(4):
-        known, action = node.act("one", number, node.tick(number))
+        known, action = node.act("one", number, node.timestep(number))
         assert known and action[0].shape == (2,)
     for number in range(3):
-        assert node.act("two", number, node.tick(number))[0]
+        assert node.act("two", number, node.timestep(number))[0]
     one, two = node.kept[0][-2:]
     assert [len(one), len(two)] == [3, 2]
     hidden = [[getattr(state, "core", state).hidden for _, state in life] for life in (one, two)]
@@ -206,15 +206,15 @@ def test_an_actor_that_was_started_again_has_a_fresh_state_and_a_writer_of_its_o
     # The same observations from the same state.
     np.testing.assert_array_equal(hidden[1][1], hidden[0][1])
     for number, (record, _) in enumerate(one):
-        np.testing.assert_array_equal(record.observation, node.tick(number).observation)
+        np.testing.assert_array_equal(record.observation, node.timestep(number).observation)
 
 
 def test_what_is_told_twice_is_taken_once(node):
-    first = node.act("told twice", 0, node.tick(0, first=True))
-    again = node.act("told twice", 0, node.tick(0, first=True))
+    first = node.act("told twice", 0, node.timestep(0, first=True))
+    again = node.act("told twice", 0, node.timestep(0, first=True))
     tree.map_structure(np.testing.assert_array_equal, first, again)
-    node.act("told twice", 1, node.tick(1))
-    node.act("told twice", 1, node.tick(1))
+    node.act("told twice", 1, node.timestep(1))
+    node.act("told twice", 1, node.timestep(1))
     assert len(node.kept[0][-1]) == 1
 
 
@@ -222,16 +222,18 @@ def test_what_is_told_twice_is_taken_once(node):
 def test_a_life_whose_beginning_is_not_known_must_begin_anew(node, number):
     life = f"tells {number}"
     for told in range(2):
-        node.act(life, told, node.tick(told, first=told == 0))
-    assert node.act("other", 5, node.tick(5)) == (False, None)
-    # Its own life has ticks 0 and 1.
-    assert node.act(life, number, node.tick(number))[0] == (number == 1)
-    assert node.act(life, 2, node.tick(2))[0]
+        node.act(life, told, node.timestep(told, first=told == 0))
+    assert node.act("other", 5, node.timestep(5)) == (False, None)
+    # Its own life has timesteps 0 and 1.
+    assert node.act(life, number, node.timestep(number))[0] == (number == 1)
+    assert node.act(life, 2, node.timestep(2))[0]
 
 
 def test_a_life_acts_by_a_seed_of_its_own(node):
     actions = {
-        seed: [node.act(f"seed {seed}", number, node.tick(number), seed=seed)[1][0].tolist() for number in range(10)]
+        seed: [
+            node.act(f"seed {seed}", number, node.timestep(number), seed=seed)[1][0].tolist() for number in range(10)
+        ]
         for seed in (1, 2)
     }
     assert actions[1] != actions[2]
@@ -240,7 +242,7 @@ def test_a_life_acts_by_a_seed_of_its_own(node):
 def test_an_actor_whose_node_was_started_again_begins_with_another_seed(node, monkeypatch):
     calls = []
 
-    def act(actor, life, seed, number, tick):
+    def act(actor, life, seed, number, timestep):
         calls.append((life, seed, number))
         # The node that comes in place of another knows no actor.
         return len(calls) != 2, None
@@ -256,22 +258,22 @@ def test_an_actor_whose_node_was_started_again_begins_with_another_seed(node, mo
 def test_where_roles_share_a_thread_a_batch_waits_for_nobody(node):
     for number in range(2):
         for actor in range(2):
-            assert node.act("takes turns", number, node.tick(number), actor)[1] is not None
+            assert node.act("takes turns", number, node.timestep(number), actor)[1] is not None
 
 
-def test_ticks_survive_as_bytes():
+def test_timesteps_survive_as_bytes():
     experiment = experiment_of("impala-cartpole", "--envs-per-actor", 3)
-    ticks = TickBytes(experiment.layout())
-    tick = EnvironmentOutput(
+    timesteps = TimestepCodec(experiment.layout())
+    timestep = Timestep(
         np.arange(12, dtype=np.float32).reshape(3, 4),
         np.array([1.5, -2, 0], np.float32),
         np.array([1, 0, 1], np.float32),
         np.array([True, False, False]),
         np.array([False, False, True]),
     )
-    tree.map_structure(np.testing.assert_array_equal, ticks.unpack(ticks.pack(tick)), tick)
+    tree.map_structure(np.testing.assert_array_equal, timesteps.unpack(timesteps.pack(timestep)), timestep)
     with pytest.raises(ValueError, match="float64"):
-        ticks.pack(tick._replace(reward=np.zeros(3)))
+        timesteps.pack(timestep._replace(reward=np.zeros(3)))
 
 
 @pytest.mark.parametrize(
@@ -360,9 +362,9 @@ def kill(run, node):
     os.kill(killed, signal.SIGKILL)
     run.wait_until(lambda: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=10)
     run.wait_until(lambda: run.pid_of(node) != killed, timeout=60)
-    steps, learnt = run.rows()[-1]["environment_steps"], run.rows()[-1]["learner_steps"]
+    steps, learned = run.rows()[-1]["environment_steps"], run.rows()[-1]["learner_steps"]
     run.wait_for_steps(steps + 3000)
-    run.wait_for_steps(learnt + 3, "learner_steps")
+    run.wait_for_steps(learned + 3, "learner_steps")
     # Each actor began once; and again, the one that died, or all of them with the node that knew them.
     log = run.run_dir / "logs" / "inference-0.log"
     begun = {"actor/0": [2, 1], "inference/0": [2, 2]}.get(node, [1, 1])
@@ -380,19 +382,19 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
     assert run.leftovers() == []
 
 
-PRIORITISED = {"batch_size": 32, "min_replay_size": 100, "samples_per_insert": 4, "hidden_sizes": [8]}
+PRIORITIZED = {"batch_size": 32, "min_replay_size": 100, "samples_per_insert": 4, "hidden_sizes": [8]}
 TELL = {
     "LearnsAndTells": {"unroll_length": 5, "batch_size": 16, "core": "lstm", "lstm_size": 8, "learning_rate": 1e-6},
-    "ApexTells": {"n_step": 3, **PRIORITISED},
-    "R2D2Tells": {"burn_in": 2, "trace_length": 8, "period": 5, "lstm_size": 8, "stream_size": 0, **PRIORITISED},
-    "SacTells": PRIORITISED,
+    "ApexTells": {"n_step": 3, **PRIORITIZED},
+    "R2D2Tells": {"burn_in": 2, "trace_length": 8, "period": 5, "lstm_size": 8, "stream_size": 0, **PRIORITIZED},
+    "SacTells": PRIORITIZED,
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("agent", TELL)
-def test_what_is_learnt_is_whole_when_a_node_dies(start, tmp_path, agent, node):
+def test_what_is_learned_is_whole_when_a_node_dies(start, tmp_path, agent, node):
     environment = "NumberedContinuous" if agent == "SacTells" else "Numbered"
     settings = ["--env", f"numbered:{environment}", "--max-steps", 100_000_000, "--checkpoint-every", 2]
     settings += ["--inference", "central", "--actors", 2, "--envs-per-actor", 4, "--run-dir", tmp_path / "run"]
@@ -401,20 +403,20 @@ def test_what_is_learnt_is_whole_when_a_node_dies(start, tmp_path, agent, node):
     kill(run, node)
     if node == "actor/0":
         # The four environments of its second life.
-        run.wait_until(lambda: len({line[0] for line in learnt_lines(run)}) == 2 * 4 + 4, timeout=60)
+        run.wait_until(lambda: len({line[0] for line in learned_lines(run)}) == 2 * 4 + 4, timeout=60)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
     assert run.leftovers() == []
-    lines = learnt_lines(run)
+    lines = learned_lines(run)
     assert len(lines) > 1000
     assert {fault for *_, fault in lines} == {"-"}
-    # What begins with a tick is in replay once, and is learnt from once where replay is a queue.
+    # What begins with a timestep is in replay once, and is learned from once where replay is a queue.
     assert len({tuple(line[:2]) for line in lines}) == len(set(lines))
     if agent == "LearnsAndTells":
         assert len(set(lines)) == len(lines)
-        # The state of an environment's first tick was looked at.
+        # The state of an environment's first timestep was looked at.
         assert {environment for environment, step, *_ in lines if step == "1"} == {line[0] for line in lines}
 
 
-def learnt_lines(run):
-    return [tuple(line.split()) for line in (run.directory / "learnt.txt").read_text().splitlines()]
+def learned_lines(run):
+    return [tuple(line.split()) for line in (run.directory / "learned.txt").read_text().splitlines()]

@@ -75,7 +75,7 @@ def test_it_trains_and_leaves_nothing(train, options):
     run = train(*options, "--max-steps", 30_000, "--evaluator", "false", "--stop-return", "null")
     assert run.wait() == 0, run.text()
     last = run.rows()[-1]
-    # A step of all learners counts once: its batch is 16 sequences of 10 ticks, some of which are not acted on.
+    # A step of all learners counts once: its batch is 16 sequences of 10 timesteps, some of which are not acted on.
     assert last["learner_steps"] * 160 <= 1.1 * last["environment_steps"]
     assert last["learner_steps"] >= 50
     assert step_of(max((run.run_dir / "checkpoints").glob("0*"))) == last["learner_steps"]

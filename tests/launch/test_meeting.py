@@ -8,7 +8,7 @@ import pytest
 
 from callboard.data import CallboardError
 from callboard.launch.launchers.hosts.cluster_file import Cluster
-from callboard.launch.launchers.hosts.membership import Attendance, Meeting
+from callboard.launch.launchers.hosts.membership import HostMember, HostRegistry
 from callboard.launch.launchers.run_outcome import Outcome
 
 CLUSTER = Cluster(
@@ -25,7 +25,7 @@ class Host:
     def __init__(self, name, meeting, life="1", **settings):
         self.events = queue.SimpleQueue()
         self.end_of_run = ""
-        self.attendance = Attendance(
+        self.attendance = HostMember(
             CLUSTER, name, life, {**SETTINGS, **settings}, {"learner"}, self.events, meeting, lambda: self.end_of_run
         )
         self.said = []
@@ -53,7 +53,7 @@ def first_events():
 
 @pytest.fixture
 def meeting(first_events):
-    return Meeting(CLUSTER, SETTINGS, first_events)
+    return HostRegistry(CLUSTER, SETTINGS, first_events)
 
 
 def local(name, meeting, **settings):

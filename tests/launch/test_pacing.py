@@ -14,9 +14,9 @@ from callboard.replay import Pace
 def unroll(pacer, length=3):
     """One whole sequence."""
     pacer.begin()
-    for tick in range(length):
-        assert pacer.between_sequences == (tick == 0)
-        assert pacer.tick() == (tick == length - 1)
+    for timestep in range(length):
+        assert pacer.between_sequences == (timestep == 0)
+        assert pacer.timestep() == (timestep == length - 1)
 
 
 def sequences_begun(pacer, version):
@@ -110,7 +110,7 @@ def test_an_actor_that_does_nothing_does_not_hold_up_the_others(train_ppo, index
     run.wait_for_steps(stopped_at + 60_000)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
-    # Whatever was given too late was not learnt from.
+    # Whatever was given too late was not learned from.
     assert set(lags(run)) == {0.0}
     assert run.leftovers() == []
 

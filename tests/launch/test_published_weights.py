@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from callboard.agents.weights import Unpacking
 from callboard.data import Version
-from callboard.launch.nodes.weight_publisher import PublishedWeights
+from callboard.launch.nodes.weight_publisher import WeightPublisher
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def variables():
 
 @pytest.fixture
 def weights():
-    published = PublishedWeights()
+    published = WeightPublisher()
     published.begin(5)
     return published
 

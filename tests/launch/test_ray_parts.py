@@ -28,7 +28,7 @@ def test_a_parameter_server_gives_the_newest_weights_to_those_who_have_others():
     server.publish((first, 0), np.zeros(2))
     version, packed = server.get_variables(None)
     assert version == (first, 0) and packed.tolist() == [0, 0]
-    # As a version arrives that has travelled as a list.
+    # As a version arrives that has traveled as a list.
     assert server.get_variables([first, 0]) is None
     server.publish((first, 7), np.ones(2))
     assert server.get_variables((first, 0))[0] == (first, 7)
@@ -271,11 +271,11 @@ def changed(before, after):
 
 
 @pytest.mark.slow
-def test_a_rollout_ends_after_its_ticks_and_a_learner_after_its_steps(cluster):
+def test_a_rollout_ends_after_its_timesteps_and_a_learner_after_its_steps(cluster):
     parts = start_parts(experiment_of(SMALL_SAC, "Pendulum-v1"))
     learner = train.remote(parts, steps=30)
-    # Two environments, and no reset within 40 ticks.
-    assert ray.get(rollout.remote(parts, 0, ticks=40), timeout=120) == 80
+    # Two environments, and no reset within 40 timesteps.
+    assert ray.get(rollout.remote(parts, 0, timesteps=40), timeout=120) == 80
     endless = rollout.remote(parts, 1)
     assert ray.get(learner, timeout=120) == 30
     assert newest_weights(parts)[0] == Version(1, 30)

@@ -11,7 +11,7 @@ from callboard.agents.weights import pack_weights
 from callboard.data import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.experiment import Run
-from callboard.launch.launchers.inline import make_local_roles
+from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.program import make_program
 from callboard.launch.run import run as run_experiment
 from callboard.launch.run_directory.layout import RunDirectory
@@ -59,7 +59,7 @@ def test_everything_goes_on(interrupted, start):
     experiment = read_experiment(interrupted.run_dir)
     program = make_program(Run(experiment, experiment.check(), RunDirectory(interrupted.run_dir)))
     said = []
-    roles = make_local_roles(program, threading.Event(), lambda name, kind, content: said.append((name, kind, content)))
+    roles = make_local_nodes(program, threading.Event(), lambda name, kind, content: said.append((name, kind, content)))
     for name in ("coordinator/0", "replay/0", "learner/0"):
         roles[name].setup()
     learner, replay = roles["learner/0"], roles["replay/0"]
@@ -74,7 +74,7 @@ def test_everything_goes_on(interrupted, start):
     learns_from_old = experiment.agent.make_replay(experiment.layout()).pace is None
     assert restored.current_size == (items if learns_from_old else 0)
     if restored.max_times_sampled == 0:
-        # What may be drawn again and again is learnt from at once: nothing is inserted here.
+        # What may be drawn again and again is learned from at once: nothing is inserted here.
         assert items > 100
         assert ("replay/0", "say", f"goes on with {items:,} items") in said
         for _ in range(3):

@@ -275,7 +275,7 @@ def test_trials_that_fail_are_told_with_their_last_line(search):
 def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, tmp_path):
     pytest.importorskip("ray")
     from callboard.launch.experiment import Run
-    from callboard.launch.launchers.inline import make_local_roles
+    from callboard.launch.launchers.inline import make_local_nodes
     from callboard.launch.program import make_program
     from callboard.launch.run import run
     from callboard.launch.run_directory.checkpoints import Checkpoints
@@ -297,7 +297,7 @@ def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, 
     assert [path.name for path in taker.checkpoints.glob("0*")] == [newest.name]
 
     resumed = experiment("taker", "5e-4")
-    roles = make_local_roles(
+    roles = make_local_nodes(
         make_program(Run(resumed, resumed.check(), taker)), threading.Event(), lambda name, kind, content: None
     )
     for name in ("coordinator/0", "replay/0", "learner/0"):

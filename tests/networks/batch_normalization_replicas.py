@@ -1,4 +1,4 @@
-"""A learner of a batch-normalised policy on one device and on two."""
+"""A learner of a batch-normalized policy on one device and on two."""
 
 import numpy as np
 import tensorflow as tf

@@ -89,7 +89,7 @@ def test_gradients_reach_what_they_should():
         assert np.abs(gradient).max() > 0
 
 
-def test_the_policy_begins_wide_and_centred():
+def test_the_policy_begins_wide_and_centered():
     policy, _ = make().policy.step(Inputs(random_observation(VECTOR, 50)), (), np.zeros(50, bool))
     assert np.abs(policy.mean).max() < 0.2 and np.abs(policy.log_std).max() < 0.2
 

@@ -9,7 +9,7 @@ from dm_env import specs
 
 from callboard.data import CallboardError
 from callboard.networks.factory import q_network
-from callboard.networks.heads import DuellingQHead, QHead
+from callboard.networks.heads import DuelingQHead, QHead
 from callboard.networks.network import Inputs
 from callboard.specs import EnvironmentSpec
 
@@ -34,8 +34,8 @@ def randomise(variables):
 
 
 @pytest.mark.parametrize("stream_size", [0, 8])
-def test_duelling_equals_the_formula(stream_size):
-    head = DuellingQHead(4, stream_size)
+def test_dueling_equals_the_formula(stream_size):
+    head = DuelingQHead(4, stream_size)
     head(FEATURES)
     randomise(head.trainable_variables)
     value = [variable for variable in head.trainable_variables if variable in list_of(head._value)]
@@ -67,14 +67,14 @@ def test_the_plain_head(stream_size):
     np.testing.assert_allclose(head(FEATURES), stream_by_hand(head.trainable_variables, FEATURES), atol=1e-4)
 
 
-@pytest.mark.parametrize("duelling", [False, True])
+@pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("core", ["none", "lstm"])
 @pytest.mark.parametrize("previous_inputs", [False, True])
-def test_every_kind_of_network(duelling, core, previous_inputs):
+def test_every_kind_of_network(dueling, core, previous_inputs):
     network = q_network(
-        SPEC, core=core, hidden_sizes=(8,), lstm_size=6, duelling=duelling, previous_inputs=previous_inputs
+        SPEC, core=core, hidden_sizes=(8,), lstm_size=6, dueling=dueling, previous_inputs=previous_inputs
     )
-    assert len(network.trainable_variables) == 2 + (3 if core == "lstm" else 0) + (4 if duelling else 2)
+    assert len(network.trainable_variables) == 2 + (3 if core == "lstm" else 0) + (4 if dueling else 2)
     rng = np.random.default_rng(0)
     inputs = Inputs(rng.normal(size=(5, 2, 3)).astype(np.float32), rng.integers(4, size=(5, 2)), np.ones((5, 2)))
     first = np.zeros((5, 2), bool)
@@ -95,11 +95,11 @@ def test_pixels(torso):
     assert q.shape == (2, 6)
 
 
-@pytest.mark.parametrize("duelling", [False, True])
-def test_float64(duelling):
+@pytest.mark.parametrize("dueling", [False, True])
+def test_float64(dueling):
     tf.keras.backend.set_floatx("float64")
     try:
-        network = q_network(SPEC, core="lstm", lstm_size=4, duelling=duelling)
+        network = q_network(SPEC, core="lstm", lstm_size=4, dueling=dueling)
     finally:
         tf.keras.backend.set_floatx("float32")
     q, _ = network.step(Inputs(np.zeros((2, 3), np.float32)), network.initial_state(2), np.zeros(2, bool))

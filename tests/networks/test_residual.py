@@ -1,4 +1,4 @@
-"""The 6n + 2 family against the paper's tables and against loops in NumPy, and batch normalisation in policies."""
+"""The 6n + 2 family against the paper's tables and against loops in NumPy, and batch normalization in policies."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents.impala import Impala, ImpalaPolicy
-from callboard.data import CallboardError, EnvironmentOutput
+from callboard.data import CallboardError, Timestep
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import load_policy
@@ -88,7 +88,7 @@ def convolve(hidden, kernel, stride):
 
 
 class Reference:
-    """A ResNet in NumPy; `averages` are mean and variance of each normalisation, after a batch has been seen."""
+    """A ResNet in NumPy; `averages` are mean and variance of each normalization, after a batch has been seen."""
 
     def __init__(self, weights, training):
         self.training = training
@@ -145,10 +145,10 @@ def test_against_loops(depth, size, training):
         np.testing.assert_allclose(found, average, rtol=1e-3, atol=1e-4)
 
 
-# Batch normalisation in a policy.
+# Batch normalization in a policy.
 
 
-def network_that_has_learnt():
+def network_that_has_learned():
     """A network whose moving averages are no longer those it began with."""
     network = policy_value_network(SPEC, "resnet8")
     network.unroll(Inputs(images(6).reshape((3, 2, 8, 8, 3))), (), np.zeros((3, 2), bool), training=True)
@@ -163,7 +163,7 @@ def values_of(variables):
 
 
 def test_acting_neither_moves_the_averages_nor_looks_at_the_rest_of_the_batch():
-    network = network_that_has_learnt()
+    network = network_that_has_learned()
     before = values_of(network.variables)
     first = np.zeros(5, bool)
     together, _ = network.step(Inputs(images(5, seed=7)), (), first)
@@ -174,19 +174,19 @@ def test_acting_neither_moves_the_averages_nor_looks_at_the_rest_of_the_batch():
     learning, _ = network.step(Inputs(images(5, seed=7)), (), first, training=True)
     assert np.abs(learning.logits - together.logits).max() > 0.01
     moved = [np.abs(old - new).max() for old, new in zip(before, values_of(network.variables), strict=True)]
-    # Means and variances of seven normalisations, and nothing else.
+    # Means and variances of seven normalizations, and nothing else.
     assert np.count_nonzero(moved) == 14
 
 
 def test_the_averages_travel_with_the_weights():
-    learner, actor = network_that_has_learnt(), policy_value_network(SPEC, "resnet8")
+    learner, actor = network_that_has_learned(), policy_value_network(SPEC, "resnet8")
     source, target = (ImpalaPolicy(network, "evaluate").variables for network in (learner, actor))
     for variable, value in zip(target, values_of(source), strict=True):
         variable.assign(value)
     inputs, first = Inputs(images(4, seed=3)), np.zeros(4, bool)
     np.testing.assert_array_equal(actor.step(inputs, (), first)[0].logits, learner.step(inputs, (), first)[0].logits)
-    tick = EnvironmentOutput(images(4, seed=3), np.zeros(4, np.float32), np.ones(4, np.float32), first, first)
-    action, _, _ = ImpalaPolicy(actor, "evaluate")(tick, (), np.arange(4), np.zeros(2, np.int32))
+    timestep = Timestep(images(4, seed=3), np.zeros(4, np.float32), np.ones(4, np.float32), first, first)
+    action, _, _ = ImpalaPolicy(actor, "evaluate")(timestep, (), np.arange(4), np.zeros(2, np.int32))
     np.testing.assert_array_equal(action, np.argmax(learner.step(inputs, (), first)[0].logits, axis=-1))
 
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 def main():
     import reverb
-    import tick_streams
+    import timestep_streams
 
     from callboard.replay import start_server, use_one_arena, window_signature
 
@@ -29,10 +29,10 @@ def main():
         )
 
     if sys.argv[3:] == ["frames"]:
-        layout = tick_streams.frames_layout()
+        layout = timestep_streams.frames_layout()
         tables = [table("replay", window_signature(layout, steps=3, stack=4)), table("once", None)]
     else:
-        tables = [table("replay", window_signature(tick_streams.layout(), 1))]
+        tables = [table("replay", window_signature(timestep_streams.layout(), 1))]
     server = start_server(tables, int(sys.argv[1]), pathlib.Path(sys.argv[2]))
     print("serving", flush=True)
     server.wait()

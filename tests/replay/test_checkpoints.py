@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-import tick_streams
+import timestep_streams
 from reading import read_all, read_batches
 
 from callboard.data import CallboardError
@@ -27,7 +27,7 @@ from callboard.replay import (
 from callboard.replay.sampling import shard_dataset
 
 ENVS, BATCH = 4, 8
-LAYOUT = tick_streams.layout(ENVS)
+LAYOUT = timestep_streams.layout(ENVS)
 OTHER_LAYOUT = LAYOUT._replace(record=LAYOUT.record._replace(action=tf.TensorSpec((), tf.float32)))
 LIMITS = ReplayLimits(size=500, min_size=20, samples_per_insert=2.0, error_buffer=40.0)
 
@@ -54,9 +54,9 @@ def error_of(replay):
     return inserts * limiter.samples_per_insert - samples, limiter.min_diff, limiter.max_diff
 
 
-def write(replay, ticks=100):
+def write(replay, timesteps=100):
     writer = WindowWriter(replay, LAYOUT, "replay", 2, priority=lambda record: 1 + np.abs(record.reward[0]))
-    for record in tick_streams.stream(ENVS, ticks):
+    for record in timestep_streams.stream(ENVS, timesteps):
         writer.append(record)
         writer.ready(0.05)
     writer.close()
@@ -71,7 +71,7 @@ def priorities(replay, count):
 
 def test_a_restored_shard_holds_what_it_held(tmp_path):
     server, replay, table = start(tmp_path)
-    write(replay, ticks=9)
+    write(replay, timesteps=9)
     before = priorities(replay, 30)
     size = info_of(replay).current_size
     assert size > 20 and ShardSaver(replay, tmp_path).save()
@@ -89,7 +89,7 @@ def test_a_restored_shard_holds_what_it_held(tmp_path):
 def test_learning_goes_on_after_a_restore_without_new_inserts(tmp_path):
     """Where the learner had drawn all it might, it may draw again: what it had drawn last was lost with it."""
     server, replay, table = start(tmp_path)
-    write(replay, ticks=9)
+    write(replay, timesteps=9)
     while table.can_sample(1):
         priorities(replay, 1)
     error, lowest, _ = error_of(replay)
@@ -110,7 +110,7 @@ def test_a_queue_comes_back_as_it_was(tmp_path):
     signature = window_signature(LAYOUT, 2)
     server = start_server([queue_table("replay", signature, 20)], None, tmp_path)
     replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
-    write(replay, ticks=6)
+    write(replay, timesteps=6)
     read_batches(shard_dataset(replay, "replay", signature, 0, 1, 0.0), 3)
     # The reader may take some more meanwhile.
     before = info_of(replay).rate_limiter_info
@@ -141,7 +141,7 @@ def test_a_queue_comes_back_as_it_was(tmp_path):
 )
 def test_other_settings_are_refused_by_name(tmp_path, changed, message):
     server, replay, _ = start(tmp_path)
-    write(replay, ticks=9)
+    write(replay, timesteps=9)
     assert ShardSaver(replay, tmp_path).save()
     server.stop()
     with pytest.raises(CallboardError, match=message) as raised:
@@ -155,7 +155,7 @@ def test_other_settings_are_refused_by_name(tmp_path, changed, message):
 
 def test_a_new_beginning_removes_what_was_there(tmp_path):
     server, replay, _ = start(tmp_path)
-    write(replay, ticks=9)
+    write(replay, timesteps=9)
     assert ShardSaver(replay, tmp_path).save()
     server.stop()
     server, replay, _ = start(tmp_path, ReplayLimits(900, 20, 2.0), restore=False)
@@ -165,7 +165,7 @@ def test_a_new_beginning_removes_what_was_there(tmp_path):
 
 def test_the_newest_two_checkpoints_are_kept(tmp_path):
     server, replay, _ = start(tmp_path)
-    write(replay, ticks=9)
+    write(replay, timesteps=9)
     saver = ShardSaver(replay, tmp_path)
     for number in range(1, 5):
         assert saver.save().name == f"{number:012d}"
@@ -184,11 +184,11 @@ def test_a_checkpoint_of_a_shard_that_is_away_is_given_up(tmp_path):
 
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory):
-    """A shard's directory with a checkpoint of 8 ticks and one of 16, and how many items each has."""
+    """A shard's directory with a checkpoint of 8 timesteps and one of 16, and how many items each has."""
     directory, items = tmp_path_factory.mktemp("two"), []
     server, replay, _ = start(directory)
     for _ in range(2):
-        write(replay, ticks=8)
+        write(replay, timesteps=8)
         ShardSaver(replay, directory).save()
         items.append(info_of(replay).current_size)
     server.stop()
@@ -246,7 +246,7 @@ def test_names_say_which_is_newer_in_every_time_zone(two_checkpoints, tmp_path, 
         monkeypatch.setenv("TZ", zone)
         time.tzset()
         server, replay, _ = start(tmp_path)
-        write(replay, ticks=4)
+        write(replay, timesteps=4)
         ShardSaver(replay, tmp_path).save()
         size = info_of(replay).current_size
         server.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tick_streams
+import timestep_streams
 
 from callboard.data import Priorities
 from callboard.replay import (
@@ -21,12 +21,12 @@ from callboard.replay import (
     ReplayHandle,
     ShardSaver,
     WindowWriter,
-    drawn_dataset,
     read_windows,
+    sampled_dataset,
     window_signature,
 )
 
-LAYOUT = tick_streams.layout(envs=3, actors=2, shards=2)
+LAYOUT = timestep_streams.layout(envs=3, actors=2, shards=2)
 BATCH = 16
 
 
@@ -60,9 +60,9 @@ def shards(tmp_path):
         shard.kill()
 
 
-def write(replay, shard, ticks=30):
+def write(replay, shard, timesteps=30):
     writer = WindowWriter(replay, LAYOUT, "replay", 1, shard=shard)
-    for record in tick_streams.stream(3, ticks, seed=shard):
+    for record in timestep_streams.stream(3, timesteps, seed=shard):
         writer.append(record)
         assert writer.ready(10)
     writer.close()
@@ -79,7 +79,7 @@ def test_a_shard_that_is_killed_is_left_out_and_found_again(shards, tmp_path):
         write(replay, number)
     read = functools.partial(read_windows, layout=LAYOUT)
     reader = BatchReader(
-        lambda: drawn_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), stop.is_set
+        lambda: sampled_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), stop.is_set
     )
     updater = PriorityUpdater(replay, "replay", patience=2.0)
 
@@ -134,7 +134,7 @@ def test_a_shard_that_moves_is_found_at_its_new_address(shards):
     write(replay, 0)
     read = functools.partial(read_windows, layout=LAYOUT)
     reader = BatchReader(
-        lambda: drawn_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), lambda: False
+        lambda: sampled_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), lambda: False
     )
     begun = time.monotonic()
     assert set(next(reader).info.shard.numpy()) == {0} and time.monotonic() - begun < 10

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import reverb
-import tick_streams
+import timestep_streams
 import tree
 from reading import read_batches
 
@@ -16,7 +16,7 @@ from callboard.replay import queue_dataset, sequence_signature
 from callboard.replay.duplicate_filter import identity
 
 ENVS, LENGTH = 4, 2
-LAYOUT = tick_streams.layout(ENVS)
+LAYOUT = timestep_streams.layout(ENVS)
 SIGNATURE = sequence_signature(LAYOUT, LENGTH, ENVS)
 READERS, BATCHES = 24, 8
 REQUEST_SECONDS = 3.0

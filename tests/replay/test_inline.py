@@ -6,7 +6,7 @@ import tensorflow as tf
 from reading import read_batches
 
 from callboard.data import Sample
-from callboard.replay.single_threaded_map import map_inline
+from callboard.replay.single_threaded_map import single_threaded_map
 
 
 def test_gives_what_map_gives_also_nests_and_what_came_from_outside():
@@ -17,7 +17,7 @@ def test_gives_what_map_gives_also_nests_and_what_came_from_outside():
         return Sample({"b": element["x"][1:], "a": table.lookup(element["n"])}, (), (element["n"], {}))
 
     dataset = tf.data.Dataset.range(4).map(lambda n: {"n": n, "x": tf.fill((3,), tf.cast(n, tf.float32))})
-    mapped = map_inline(dataset, function)
+    mapped = single_threaded_map(dataset, function)
     assert mapped.element_spec == dataset.map(function).element_spec
     gc.collect()
     samples = list(mapped.map(lambda sample: sample))
@@ -28,11 +28,11 @@ def test_gives_what_map_gives_also_nests_and_what_came_from_outside():
 
 def test_runs_on_one_thread_and_so_takes_no_control_flow():
     with pytest.raises(tf.errors.FailedPreconditionError, match="Single-threaded executor"):
-        next(iter(map_inline(tf.data.Dataset.range(3), lambda n: tf.cond(n > 1, lambda: n, lambda: 2 * n))))
+        next(iter(single_threaded_map(tf.data.Dataset.range(3), lambda n: tf.cond(n > 1, lambda: n, lambda: 2 * n))))
 
 
 def test_batches_of_unknown_size_may_follow():
-    mapped = map_inline(
+    mapped = single_threaded_map(
         tf.data.Dataset.range(6).batch(3), lambda numbers: tf.gather(numbers, tf.where(numbers != 4)[:, 0])
     )
     assert [batch.tolist() for batch in read_batches(mapped.rebatch(2), 3)] == [[0, 1], [2, 3], [5]]
@@ -42,7 +42,7 @@ def test_an_error_of_the_function_is_raised():
     with pytest.raises(tf.errors.InvalidArgumentError):
         next(
             iter(
-                map_inline(
+                single_threaded_map(
                     tf.data.Dataset.range(3), lambda n: tf.debugging.check_numerics(1 / tf.cast(n, tf.float32), "no")
                 )
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import tick_streams
+import timestep_streams
 
 from callboard.data import Record
 from callboard.replay import ReplayHandle, WindowWriter
@@ -39,17 +39,17 @@ def bytes_of_server(directory, write):
 
 
 def write_windows(replay):
-    """3-step windows of 4-stacked frames, one to every tick."""
-    layout = tick_streams.frames_layout(ENVS)
+    """3-step windows of 4-stacked frames, one to every timestep."""
+    layout = timestep_streams.frames_layout(ENVS)
     rng = np.random.default_rng(0)
     writer = WindowWriter(replay, layout, "replay", steps=3, stack=4)
     begun = time.monotonic()
-    for tick in range(FRAMES // ENVS):
+    for timestep in range(FRAMES // ENVS):
         writer.append(
             Record(
                 observation=np.frombuffer(rng.bytes(ENVS * 84 * 84), np.uint8).reshape(ENVS, 84, 84, 1),
-                first=np.full(ENVS, tick % EPISODE == 0),
-                last=np.full(ENVS, tick % EPISODE == EPISODE - 1),
+                first=np.full(ENVS, timestep % EPISODE == 0),
+                last=np.full(ENVS, timestep % EPISODE == EPISODE - 1),
                 action=np.zeros(ENVS, np.int32),
                 reward=rng.normal(size=ENVS).astype(np.float32),
                 discount=np.ones(ENVS, np.float32),
@@ -60,7 +60,7 @@ def write_windows(replay):
         while not writer.ready(10):
             pass
     writer.close()
-    print(f"{writer.items_written} windows, {FRAMES / (time.monotonic() - begun):,.0f} ticks a second")
+    print(f"{writer.items_written} windows, {FRAMES / (time.monotonic() - begun):,.0f} timesteps a second")
 
 
 def write_once(replay):

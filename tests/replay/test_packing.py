@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tick_streams
+import timestep_streams
 import tree
 
 from callboard.replay.packing import Packing
-from callboard.replay.recent_records import RecentRecords
+from callboard.replay.recent_records import Recentercords
 
 NEST = {
     "flag": tf.TensorSpec((), tf.bool),
@@ -30,10 +30,10 @@ def arbitrary(rng, batch):
 def test_what_is_packed_comes_back_exactly():
     packing, rng = Packing(NEST), np.random.default_rng(0)
     rows = packing.rows(4)
-    ticks = [arbitrary(rng, 4) for _ in range(3)]
-    packed = np.stack([rows.fill(tree.flatten(tick)).copy() for tick in ticks])
+    timesteps = [arbitrary(rng, 4) for _ in range(3)]
+    packed = np.stack([rows.fill(tree.flatten(timestep)).copy() for timestep in timesteps])
     assert packed.shape == (3, *packing.signature(4).shape) == (3, 4, SIZE)
-    expected = tree.map_structure(lambda *leaves: np.stack(leaves), *ticks)
+    expected = tree.map_structure(lambda *leaves: np.stack(leaves), *timesteps)
     tree.map_structure(np.testing.assert_array_equal, packing.unpack(tf.constant(packed)), expected)
 
 
@@ -48,13 +48,13 @@ def test_a_signature_names_what_the_bytes_are(path):
 
 @pytest.mark.parametrize("all_fields", [True, False])
 def test_the_newest_records_are_at_hand(all_fields):
-    ticks = tick_streams.stream(envs=2, ticks=300)
-    recent = RecentRecords(tick_streams.layout(2).record, batch=2, length=3, all_fields=all_fields)
-    for tick, record in enumerate(ticks):
+    timesteps = timestep_streams.stream(envs=2, timesteps=300)
+    recent = Recentercords(timestep_streams.layout(2).record, batch=2, length=3, all_fields=all_fields)
+    for timestep, record in enumerate(timesteps):
         recent.append(tree.flatten(record))
-        if tick < 3:
+        if timestep < 3:
             continue
-        newest = ticks[tick - 3 : tick + 1]
+        newest = timesteps[timestep - 3 : timestep + 1]
         sample = recent.sample()
         assert sample.observation == ()
         np.testing.assert_array_equal(sample.first, [record.first for record in newest])

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import reverb
-import tick_streams
+import timestep_streams
 import tree
 from reading import read_batches
 
@@ -16,7 +16,7 @@ from callboard.replay import BatchReader, ReplayHandle, SequenceWriter, queue_da
 from callboard.replay.duplicate_filter import identity
 
 ENVS, LENGTH = 4, 2
-LAYOUT = tick_streams.layout(ENVS)
+LAYOUT = timestep_streams.layout(ENVS)
 SIGNATURE = sequence_signature(LAYOUT, LENGTH, ENVS)
 
 
@@ -137,7 +137,7 @@ class Link:
 
 @pytest.fixture
 def link(serve):
-    """A link to a server with a queue and a prioritised table of few items, and the server itself."""
+    """A link to a server with a queue and a prioritized table of few items, and the server itself."""
     few = reverb.Table(
         "few", reverb.selectors.Prioritized(1.0), reverb.selectors.Fifo(), 100, reverb.rate_limiters.MinSize(1)
     )
@@ -150,7 +150,7 @@ def link(serve):
 @pytest.mark.slow
 def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(link):
     link, replay = link
-    ticks = tick_streams.stream(ENVS, 12 * LENGTH + 1)
+    timesteps = timestep_streams.stream(ENVS, 12 * LENGTH + 1)
     writer = SequenceWriter(
         ReplayHandle(lambda: [f"localhost:{link.port}"]), LAYOUT, "queue", LENGTH, LENGTH, max_pending=100
     )
@@ -158,7 +158,7 @@ def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(li
     def write(items):
         end = items * LENGTH + (1 if writer.items_written == 0 else 0)
         for _ in range(end):
-            writer.append(ticks.pop(0), ())
+            writer.append(timesteps.pop(0), ())
 
     write(3)
     assert writer.ready(10, max_pending=0)
@@ -185,7 +185,7 @@ def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(li
 
 
 @pytest.mark.slow
-def test_in_a_prioritised_table_an_item_is_never_twice_but_comes_back_if_it_was_removed(link):
+def test_in_a_prioritized_table_an_item_is_never_twice_but_comes_back_if_it_was_removed(link):
     link, replay = link
     server = replay.client()
     with reverb.Client(f"localhost:{link.port}").trajectory_writer(4) as writer:

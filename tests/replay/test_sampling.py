@@ -7,14 +7,14 @@ import pytest
 import reverb
 import scipy.stats
 import tensorflow as tf
-import tick_streams
+import timestep_streams
 import tree
 from reading import read_batches
 
 from callboard.agents.losses.prioritization import importance_weights
 from callboard.data import ItemInfo, Priorities
-from callboard.replay import PriorityUpdater, WindowWriter, drawn_dataset, read_windows, window_signature
-from callboard.replay.sharded_sampling import ShardedDraws, split_batch
+from callboard.replay import PriorityUpdater, WindowWriter, read_windows, sampled_dataset, window_signature
+from callboard.replay.sharded_sampling import ShardedSampler, split_batch
 
 ALPHA = 0.6
 
@@ -30,11 +30,11 @@ def table(layout, exponent=ALPHA, size=10_000):
     )
 
 
-def fill(replay, layout, ticks, priority, shard=0, seed=0):
-    """One window to every tick of one long episode in each environment."""
+def fill(replay, layout, timesteps, priority, shard=0, seed=0):
+    """One window to every timestep of one long episode in each environment."""
     writer = WindowWriter(replay, layout, "replay", 1, priority=priority, shard=shard)
-    for record in tick_streams.stream(layout.envs_per_actor, ticks, seed=seed, longest=ticks * 10):
-        # Episodes without end, so that every tick but the newest begins a window.
+    for record in timestep_streams.stream(layout.envs_per_actor, timesteps, seed=seed, longest=timesteps * 10):
+        # Episodes without end, so that every timestep but the newest begins a window.
         never = np.zeros_like(record.first)
         writer.append(record._replace(first=never, last=never, discount=np.ones_like(record.discount)))
         assert writer.ready(10)
@@ -44,12 +44,12 @@ def fill(replay, layout, ticks, priority, shard=0, seed=0):
 
 def dataset(replay, layout, batch, exponent=ALPHA):
     read = functools.partial(read_windows, layout=layout)
-    return drawn_dataset(replay, layout, "replay", window_signature(layout, 1), read, batch, exponent)
+    return sampled_dataset(replay, layout, "replay", window_signature(layout, 1), read, batch, exponent)
 
 
 def test_items_are_drawn_in_proportion_to_their_updated_priorities(serve):
     """Chi-square over 1,000 items, whose first priorities are all the same."""
-    layout = tick_streams.layout(envs=10)
+    layout = timestep_streams.layout(envs=10)
     replay = serve([table(layout)])
     assert fill(replay, layout, 101, None) == 1000
     keys = set()
@@ -79,7 +79,7 @@ def test_items_are_drawn_in_proportion_to_their_updated_priorities(serve):
 
 
 def test_an_exponent_of_zero_draws_evenly(serve):
-    layout = tick_streams.layout(envs=10)
+    layout = timestep_streams.layout(envs=10)
     replay = serve([table(layout, exponent=0)])
     assert fill(replay, layout, 11, lambda record: 1 + np.abs(record.reward[0])) == 100
     infos = [sample.info for sample in read_batches(dataset(replay, layout, 500, exponent=0), 20)]
@@ -91,7 +91,7 @@ def test_an_exponent_of_zero_draws_evenly(serve):
 @pytest.mark.parametrize("shards", [1, 2])
 def test_importance_weights_undo_the_priorities(serve, shards):
     """The weighted mean of what is drawn is the plain mean of what is there, also where shards differ tenfold."""
-    layout = tick_streams.layout(envs=10, actors=shards, shards=shards)
+    layout = timestep_streams.layout(envs=10, actors=shards, shards=shards)
     replay = serve(*([table(layout)] for _ in range(shards)))
     everything = []
 
@@ -102,8 +102,8 @@ def test_importance_weights_undo_the_priorities(serve, shards):
 
     for shard in range(shards):
         # The second shard's priorities are ten times those of the first, and it holds half as many items.
-        ticks = 61 if shard == 0 else 31
-        fill(replay, layout, ticks, functools.partial(priority, 10.0**shard), shard, seed=shard)
+        timesteps = 61 if shard == 0 else 31
+        fill(replay, layout, timesteps, functools.partial(priority, 10.0**shard), shard, seed=shard)
     total = np.concatenate(everything)
     rewards, weights, drawn_from = [], [], []
     for sample in read_batches(dataset(replay, layout, 250), 120):
@@ -126,7 +126,7 @@ def test_importance_weights_undo_the_priorities(serve, shards):
 def test_every_replica_has_its_share(serve):
     """Through `distribute_datasets_from_function`, as the learner reads."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    layout = tick_streams.layout(envs=5, actors=2, shards=2)
+    layout = timestep_streams.layout(envs=5, actors=2, shards=2)
     replay = serve([table(layout)], [table(layout)])
     for shard in range(2):
         fill(replay, layout, 20, None, shard)
@@ -155,14 +155,14 @@ class ScriptedReader:
         keys = np.arange(self.number, self.number + 3, dtype=np.uint64)
         self.number += 3
         info = ItemInfo(keys, np.full(3, self.shard), np.full(3, 0.5), np.full(3, 10))
-        from callboard.replay.sampling import Drawn
+        from callboard.replay.sampling import SampledItems
 
-        return Drawn(keys, info, np.full(3, self.mass))
+        return SampledItems(keys, info, np.full(3, self.mass))
 
 
 def test_a_silent_shard_is_left_out_until_it_delivers_again():
     readers = [ScriptedReader(0, 1.0), ScriptedReader(1, 3.0)]
-    draws = ShardedDraws(readers, 8, patience=0.1)
+    draws = ShardedSampler(readers, 8, patience=0.1)
     both = draws.draw()
     assert np.bincount(both.info.shard).tolist() == [2, 6]
     np.testing.assert_allclose(both.info.probability, 0.5 * np.array([0.25, 0.75])[both.info.shard])
@@ -176,7 +176,7 @@ def test_a_silent_shard_is_left_out_until_it_delivers_again():
 
 
 def test_no_item_of_a_block_is_lost_or_given_twice():
-    draws = ShardedDraws([ScriptedReader(0, 1.0), ScriptedReader(1, 2.0)], 7, patience=0.1)
+    draws = ShardedSampler([ScriptedReader(0, 1.0), ScriptedReader(1, 2.0)], 7, patience=0.1)
     batches = [draws.draw() for _ in range(50)]
     for shard in range(2):
         keys = np.concatenate([batch.info.key[batch.info.shard == shard] for batch in batches])

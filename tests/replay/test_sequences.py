@@ -1,4 +1,4 @@
-"""Blocks of whole actor batches, as IMPALA reads them: numbered ticks through a real server."""
+"""Blocks of whole actor batches, as IMPALA reads them: numbered timesteps through a real server."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-import tick_streams
+import timestep_streams
 import tree
 from reading import read_batches
 
@@ -28,9 +28,9 @@ from callboard.replay import batch_reader as batch_readers
 ENVS, LENGTH = 4, 8
 
 
-def numbered(tick, envs=ENVS, size=2):
-    """A record whose every number tells its tick and environment."""
-    number = 100 * tick + np.arange(envs)
+def numbered(timestep, envs=ENVS, size=2):
+    """A record whose every number tells its timestep and environment."""
+    number = 100 * timestep + np.arange(envs)
     return Record(
         observation=np.repeat(number[:, np.newaxis], size, axis=1).astype(np.float32),
         first=number % 7 == 0,
@@ -39,13 +39,13 @@ def numbered(tick, envs=ENVS, size=2):
         reward=number.astype(np.float32),
         discount=np.ones(envs, np.float32),
         extras=(),
-        version=np.full((envs, 2), tick, np.int32),
+        version=np.full((envs, 2), timestep, np.int32),
     )
 
 
 def layout_of(record, state=()):
     spec = tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), record)
-    return tick_streams.layout(len(record.first))._replace(record=spec, state=state)
+    return timestep_streams.layout(len(record.first))._replace(record=spec, state=state)
 
 
 def big_queue(layout, length=LENGTH, name="queue"):
@@ -54,19 +54,19 @@ def big_queue(layout, length=LENGTH, name="queue"):
 
 
 @pytest.mark.parametrize("period", [LENGTH, LENGTH // 2, 3])
-def test_sequences_hold_their_ticks_and_the_state_they_began_with(serve, period):
+def test_sequences_hold_their_timesteps_and_the_state_they_began_with(serve, period):
     layout = layout_of(numbered(0), state={"core": tf.TensorSpec((3,), tf.float32)})
     table = big_queue(layout)
     replay = serve([table])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, period)
-    for tick in range(60):
-        writer.append(numbered(tick), {"core": np.full((ENVS, 3), tick, np.float32)})
+    for timestep in range(60):
+        writer.append(numbered(timestep), {"core": np.full((ENVS, 3), timestep, np.float32)})
         assert writer.ready(10, max_pending=0)
     assert table.info.current_size == writer.items_written == (60 - LENGTH - 1) // period + 1
     samples = read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), writer.items_written)
     for number, sample in enumerate(samples):
-        ticks = [numbered(number * period + row) for row in range(LENGTH + 1)]
-        expected = tree.map_structure(lambda *leaves: np.stack(leaves), *ticks)
+        timesteps = [numbered(number * period + row) for row in range(LENGTH + 1)]
+        expected = tree.map_structure(lambda *leaves: np.stack(leaves), *timesteps)
         for field in Record._fields:
             rows = LENGTH + 1 if field in ("observation", "first", "last") else LENGTH
             np.testing.assert_equal(getattr(sample.record, field), getattr(expected, field)[:rows], err_msg=field)
@@ -74,20 +74,20 @@ def test_sequences_hold_their_ticks_and_the_state_they_began_with(serve, period)
 
 
 @pytest.mark.parametrize("period", [LENGTH, 2])
-def test_no_tick_is_stored_twice(serve, tmp_path, period):
+def test_no_timestep_is_stored_twice(serve, tmp_path, period):
     rng = np.random.default_rng(0)
-    size, ticks = 2000, 100
+    size, timesteps = 2000, 100
     record = numbered(0, size=size)
     layout = layout_of(record)
     table = big_queue(layout)
     replay = serve([table])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, period, max_pending=100)
-    for tick in range(ticks):
+    for timestep in range(timesteps):
         noise = rng.integers(2**32, size=(ENVS, size), dtype=np.uint32).view(np.float32)
-        writer.append(numbered(tick)._replace(observation=noise), ())
+        writer.append(numbered(timestep)._replace(observation=noise), ())
     assert writer.ready(10, max_pending=0) and ShardSaver(replay, tmp_path / "0").save()
     stored = (latest_checkpoint(tmp_path / "0") / "chunks.tfrecord").stat().st_size
-    raw = ticks * ENVS * size * 4
+    raw = timesteps * ENVS * size * 4
     assert 0.9 * raw < stored < 1.1 * raw
 
 
@@ -111,8 +111,8 @@ def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
     table = big_queue(layout)
     replay = serve([table])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
-    for tick in range(8 * LENGTH + 1):
-        writer.append(numbered(tick), (np.full(ENVS, tick, np.float32),))
+    for timestep in range(8 * LENGTH + 1):
+        writer.append(numbered(timestep), (np.full(ENVS, timestep, np.float32),))
         assert writer.ready(10, max_pending=0)
     samples = read_batches(queue_dataset(replay, layout, "queue", LENGTH, share), 12 // share)
     first_rows = np.concatenate([sample.record.observation[0, :, 0] for sample in samples])
@@ -121,7 +121,7 @@ def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
     np.testing.assert_array_equal(np.concatenate([sample.state[0] for sample in samples]), begins)
     for sample in samples:
         assert sample.record.observation.shape == (LENGTH + 1, share, 2)
-        # Every environment's ticks follow each other.
+        # Every environment's timesteps follow each other.
         assert (np.diff(sample.record.observation[..., 0], axis=0) == 100).all()
 
 
@@ -130,11 +130,11 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
     signature = sequence_signature(layout, LENGTH, ENVS)
     replay = serve([queue_table("queue", signature, items_per_batch=1, batches=2)])
     writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
-    tick = 0
+    timestep = 0
     while writer.ready(0.3):
-        writer.append(numbered(tick), ())
-        tick += 1
-        assert tick < 20 * LENGTH, "the writer was never held back"
+        writer.append(numbered(timestep), ())
+        timestep += 1
+        assert timestep < 20 * LENGTH, "the writer was never held back"
     written = writer.items_written
     read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), 1)
     assert writer.ready(10)
@@ -174,12 +174,12 @@ def test_a_reader_goes_on_with_another_server(serve):
     layout = layout_of(numbered(0))
     replays = []
 
-    def start(first_tick):
+    def start(first_timestep):
         table = big_queue(layout)
         replays.append(serve([table]))
         writer = SequenceWriter(replays[-1], layout, "queue", LENGTH, LENGTH)
-        for tick in range(first_tick, first_tick + 4 * LENGTH + 1):
-            writer.append(numbered(tick), ())
+        for timestep in range(first_timestep, first_timestep + 4 * LENGTH + 1):
+            writer.append(numbered(timestep), ())
         assert writer.ready(10, max_pending=0)
 
     start(0)
@@ -188,8 +188,8 @@ def test_a_reader_goes_on_with_another_server(serve):
     )
     assert next(reader).record.reward[0, 0] == 0
     start(1000)
-    ticks = {int(next(reader).record.reward[0, 0]) // 100 for _ in range(3)}
-    assert ticks == {1000, 1000 + LENGTH, 1000 + 2 * LENGTH}
+    timesteps = {int(next(reader).record.reward[0, 0]) // 100 for _ in range(3)}
+    assert timesteps == {1000, 1000 + LENGTH, 1000 + 2 * LENGTH}
     reader.close()
 
 

@@ -2,24 +2,24 @@
 
 import numpy as np
 import pytest
-import tick_streams
+import timestep_streams
 import tree
 from dm_env import specs as dm_specs
 
-from callboard.data import CallboardError, EnvironmentOutput
+from callboard.data import CallboardError, Timestep
 from callboard.replay import check_stack, initial_frames, push_frames, stacked_spec
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
 
 @pytest.mark.parametrize("stack", [1, 2, 4])
 def test_a_policy_stacks_what_replay_stacks(stack):
-    envs, records = 3, tick_streams.stream(3, 60)
-    frames = initial_frames(tick_streams.SPEC, stack, envs)
-    for tick, record in enumerate(records):
-        output = EnvironmentOutput(record.observation, record.reward, record.discount, record.first, record.last)
+    envs, records = 3, timestep_streams.stream(3, 60)
+    frames = initial_frames(timestep_streams.SPEC, stack, envs)
+    for timestep, record in enumerate(records):
+        output = Timestep(record.observation, record.reward, record.discount, record.first, record.last)
         observation, frames = push_frames(output, frames, stack)
         for env in range(envs):
-            expected = tick_streams.stacked(records, env, tick, stack)
+            expected = timestep_streams.stacked(records, env, timestep, stack)
             np.testing.assert_array_equal(np.asarray(observation["eye"])[env], expected)
         np.testing.assert_array_equal(observation["body"], record.observation["body"])
 

@@ -2,12 +2,12 @@
 
 import pytest
 import reverb
-import tick_streams
+import timestep_streams
 
 from callboard.data import CallboardError
 from callboard.replay import ReplayLimits, replay_table, window_signature
 
-LAYOUT = tick_streams.layout(envs=4, actors=2)
+LAYOUT = timestep_streams.layout(envs=4, actors=2)
 GOOD = dict(size=1000, min_size=100, samples_per_insert=4.0)
 
 
@@ -39,7 +39,7 @@ def test_limits_that_cannot_work_explain_themselves(limits, layout, message):
 @pytest.mark.parametrize("error_buffer", [None, 80.0, 500.0])
 @pytest.mark.parametrize("samples_per_insert", [0.25, 4.0, 300.0])
 def test_a_learner_and_its_actors_never_wait_for_each_other(samples_per_insert, error_buffer, shards):
-    """Whatever passed the check: batch by batch and tick by tick, one of the two can always go on."""
+    """Whatever passed the check: batch by batch and timestep by timestep, one of the two can always go on."""
     layout = LAYOUT._replace(shards=shards)
     limits = ReplayLimits(**{**GOOD, "samples_per_insert": samples_per_insert}, error_buffer=error_buffer)
     try:

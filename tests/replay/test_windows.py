@@ -1,9 +1,9 @@
-"""n-step windows and frame stacks against a reconstruction from the ticks themselves, through a real server."""
+"""n-step windows and frame stacks against a reconstruction from the timesteps themselves, through a real server."""
 
 import numpy as np
 import pytest
 import reverb
-import tick_streams
+import timestep_streams
 import tree
 from reading import read_all
 
@@ -15,7 +15,7 @@ ENVS, TICKS, STEPS = 3, 120, 3
 
 def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options):
     """All windows of a stream, read back in batches of one."""
-    layout = tick_streams.layout(ENVS)
+    layout = timestep_streams.layout(ENVS)
     signature = window_signature(layout, steps, stack, keep_extras=True)
     replay = serve([reverb.Table.queue("windows", 100_000, signature=signature)])
     writer = WindowWriter(replay, layout, "windows", steps, stack=stack, keep_extras=True, **options)
@@ -33,66 +33,71 @@ def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options)
     return [tree.map_structure(lambda leaf: leaf[:, item], sample) for item in range(len(info.key))]  # noqa: B023
 
 
-def check_window(record, records, env, ticks, terminated, stack, steps):
-    count = len(ticks) if terminated else len(ticks) - 1
-    for row, tick in enumerate(ticks):
-        np.testing.assert_array_equal(record.observation["body"][row], [env, tick])
-        np.testing.assert_array_equal(record.observation["eye"][row], tick_streams.stacked(records, env, tick, stack))
-    for row, tick in enumerate(ticks[:count]):
-        assert record.action[row] == records[tick].action[env]
-        assert record.reward[row] == records[tick].reward[env]
-        assert record.discount[row] == records[tick].discount[env]
-        np.testing.assert_array_equal(record.extras["q"][row], records[tick].extras["q"][env])
-        np.testing.assert_array_equal(record.version[row], [tick, tick])
-    assert record.first[0] == records[ticks[0]].first[env] and not record.first[1:].any()
+def check_window(record, records, env, timesteps, terminated, stack, steps):
+    count = len(timesteps) if terminated else len(timesteps) - 1
+    for row, timestep in enumerate(timesteps):
+        np.testing.assert_array_equal(record.observation["body"][row], [env, timestep])
+        np.testing.assert_array_equal(
+            record.observation["eye"][row], timestep_streams.stacked(records, env, timestep, stack)
+        )
+    for row, timestep in enumerate(timesteps[:count]):
+        assert record.action[row] == records[timestep].action[env]
+        assert record.reward[row] == records[timestep].reward[env]
+        assert record.discount[row] == records[timestep].discount[env]
+        np.testing.assert_array_equal(record.extras["q"][row], records[timestep].extras["q"][env])
+        np.testing.assert_array_equal(record.version[row], [timestep, timestep])
+    assert record.first[0] == records[timesteps[0]].first[env] and not record.first[1:].any()
     # What fills a short window up does not count, and earns nothing.
     np.testing.assert_array_equal(record.last[:-1], [row >= count for row in range(steps)])
     assert not record.reward[count:].any() and (record.discount[count:] == 1).all()
 
 
 @pytest.mark.parametrize("stack", [1, 4])
-@pytest.mark.parametrize("ends", [*((end,) for end in tick_streams.ENDS), tuple(tick_streams.ENDS)], ids=str)
-def test_windows_hold_what_the_ticks_held(serve, ends, stack):
-    records = tick_streams.stream(ENVS, TICKS, ends)
+@pytest.mark.parametrize("ends", [*((end,) for end in timestep_streams.ENDS), tuple(timestep_streams.ENDS)], ids=str)
+def test_windows_hold_what_the_timesteps_held(serve, ends, stack):
+    records = timestep_streams.stream(ENVS, TICKS, ends)
     samples = write_and_read(serve, records, stack)
     found = {tuple(sample.record.observation["body"][0].astype(int)): sample.record for sample in samples}
     assert len(found) == len(samples)
     expected = {
         (env, start): window
         for env in range(ENVS)
-        for start, window in tick_streams.windows(records, env, STEPS).items()
+        for start, window in timestep_streams.windows(records, env, STEPS).items()
     }
     assert found.keys() == expected.keys()
-    for (env, start), (ticks, terminated) in expected.items():
-        check_window(found[env, start], records, env, ticks, terminated, stack, STEPS)
+    for (env, start), (timesteps, terminated) in expected.items():
+        check_window(found[env, start], records, env, timesteps, terminated, stack, STEPS)
 
 
 @pytest.mark.parametrize("steps", [1, 5])
 def test_any_number_of_steps(serve, steps):
-    records = tick_streams.stream(ENVS, 60, seed=1)
+    records = timestep_streams.stream(ENVS, 60, seed=1)
     samples = write_and_read(serve, records, stack=2, steps=steps)
     found = {tuple(sample.record.observation["body"][0].astype(int)): sample.record for sample in samples}
     for env in range(ENVS):
-        for start, (ticks, terminated) in tick_streams.windows(records, env, steps).items():
-            check_window(found.pop((env, start)), records, env, ticks, terminated, 2, steps)
+        for start, (timesteps, terminated) in timestep_streams.windows(records, env, steps).items():
+            check_window(found.pop((env, start)), records, env, timesteps, terminated, 2, steps)
     assert not found
 
 
-def test_windows_still_open_wait_for_the_next_ticks(serve):
-    records = tick_streams.stream(ENVS, 20, seed=2)
+def test_windows_still_open_wait_for_the_next_timesteps(serve):
+    records = timestep_streams.stream(ENVS, 20, seed=2)
     samples = write_and_read(serve, records, closed=False)
     found = {tuple(sample.record.observation["body"][0].astype(int)) for sample in samples}
-    started = [(env, start) for env in range(ENVS) for start in tick_streams.windows(records, env, STEPS)]
+    started = [(env, start) for env in range(ENVS) for start in timestep_streams.windows(records, env, STEPS)]
     assert found == {(env, start) for env, start in started if start + STEPS < 20}
 
 
-def test_no_stack_reaches_before_the_first_tick_of_a_writer(serve):
+def test_no_stack_reaches_before_the_first_timestep_of_a_writer(serve):
     """A writer that takes over in the middle of an episode has not seen the frames before."""
     stack = 4
-    records = tick_streams.stream(ENVS, 30, longest=40, first=False, seed=3)
+    records = timestep_streams.stream(ENVS, 30, longest=40, first=False, seed=3)
     samples = write_and_read(serve, records, stack=stack)
     starts = {tuple(sample.record.observation["body"][0].astype(int)) for sample in samples}
-    resets = [next(tick for tick in range(30) if tick == 29 or records[tick].first[env]) for env in range(ENVS)]
+    resets = [
+        next(timestep for timestep in range(30) if timestep == 29 or records[timestep].first[env])
+        for env in range(ENVS)
+    ]
     for env, reset in enumerate(resets):
         before = {start for env_, start in starts if env_ == env and start < reset}
         assert reset < stack or min(before) == stack - 1
@@ -108,8 +113,8 @@ def test_first_priorities_come_from_what_the_window_holds(serve):
         bootstrap = record.extras["q"][length, np.arange(len(length)), 0]
         return np.abs(record.reward.sum(axis=0)) + 10 * np.abs(bootstrap)
 
-    records = tick_streams.stream(ENVS, 60, ("time limit",), seed=4)
-    layout = tick_streams.layout(ENVS)
+    records = timestep_streams.stream(ENVS, 60, ("time limit",), seed=4)
+    layout = timestep_streams.layout(ENVS)
     table = reverb.Table.queue("windows", 10_000, signature=window_signature(layout, STEPS))
     replay = serve([table])
     writer = WindowWriter(replay, layout, "windows", STEPS, priority=priority)
@@ -122,9 +127,9 @@ def test_first_priorities_come_from_what_the_window_holds(serve):
     for start, value in zip(body[0].astype(int), info.priority.numpy(), strict=True):
         found[tuple(start)] = value
     for env in range(ENVS):
-        for start, (ticks, _) in tick_streams.windows(records, env, STEPS).items():
-            rewards = sum(records[tick].reward[env] for tick in ticks[:-1])
-            expected = abs(rewards) + 10 * abs(records[ticks[-1]].extras["q"][env, 0])
+        for start, (timesteps, _) in timestep_streams.windows(records, env, STEPS).items():
+            rewards = sum(records[timestep].reward[env] for timestep in timesteps[:-1])
+            expected = abs(rewards) + 10 * abs(records[timesteps[-1]].extras["q"][env, 0])
             assert found[env, start] == pytest.approx(expected, rel=1e-5)
     assert all(record.observation == () for record in seen)
 
@@ -132,13 +137,13 @@ def test_first_priorities_come_from_what_the_window_holds(serve):
 def test_first_priorities_see_each_episode_end_in_every_row(serve):
     """Episodes are long, so that most windows are whole, and ends wander through a window row by row."""
     # Of this seed the newest episodes are still far from their ends where the writer is closed.
-    records = tick_streams.stream(ENVS, 250, seed=3, longest=60)
+    records = timestep_streams.stream(ENVS, 250, seed=3, longest=60)
     # Signs that stand alone, with no reset after them, are heeded as well.
-    for tick, env in ((50, 0), (51, 1), (120, 2)):
-        records[tick].discount[env] = 0
+    for timestep, env in ((50, 0), (51, 1), (120, 2)):
+        records[timestep].discount[env] = 0
     records[242].last[1] = True
-    for tick, record in enumerate(records):
-        record.extras["q"][:] = [[env, tick] for env in range(ENVS)]
+    for timestep, record in enumerate(records):
+        record.extras["q"][:] = [[env, timestep] for env in range(ENVS)]
     seen = {}
 
     def priority(record: Record):
@@ -147,7 +152,7 @@ def test_first_priorities_see_each_episode_end_in_every_row(serve):
             seen[tuple(row)] = tree.map_structure(lambda leaf: leaf[:, item].copy(), record)  # noqa: B023
         return np.ones(record.first.shape[1])
 
-    layout = tick_streams.layout(ENVS)
+    layout = timestep_streams.layout(ENVS)
     replay = serve([reverb.Table.queue("windows", 10_000, signature=window_signature(layout, STEPS))])
     writer = WindowWriter(replay, layout, "windows", STEPS, priority=priority)
     for record in records:
@@ -157,33 +162,33 @@ def test_first_priorities_see_each_episode_end_in_every_row(serve):
     expected = {
         (env, start): window
         for env in range(ENVS)
-        for start, window in tick_streams.windows(records, env, STEPS).items()
+        for start, window in timestep_streams.windows(records, env, STEPS).items()
     }
     assert seen.keys() == expected.keys()
-    for (env, start), (ticks, terminated) in expected.items():
-        record, count = seen[env, start], len(ticks) if terminated else len(ticks) - 1
+    for (env, start), (timesteps, terminated) in expected.items():
+        record, count = seen[env, start], len(timesteps) if terminated else len(timesteps) - 1
         np.testing.assert_array_equal(record.first, [records[start].first[env]] + [False] * STEPS)
         np.testing.assert_array_equal(record.last[:-1], [row >= count for row in range(STEPS)])
         for row in range(STEPS):
             whole = (records[start + row].reward[env], records[start + row].discount[env]) if row < count else (0, 1)
             assert (record.reward[row], record.discount[row]) == whole
-        np.testing.assert_array_equal(record.extras["q"][: len(ticks)], [[env, tick] for tick in ticks])
+        np.testing.assert_array_equal(record.extras["q"][: len(timesteps)], [[env, timestep] for timestep in timesteps])
 
 
 def test_a_priority_that_is_no_number_is_refused(serve):
-    layout = tick_streams.layout(ENVS)
+    layout = timestep_streams.layout(ENVS)
     replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
     writer = WindowWriter(replay, layout, "windows", 1, priority=lambda record: record.reward[0] * np.nan)
     with pytest.raises(CallboardError, match="the first priority of an item is nan"):
-        for record in tick_streams.stream(ENVS, 5):
+        for record in timestep_streams.stream(ENVS, 5):
             writer.append(record)
 
 
 def test_wrong_shapes_are_refused_by_name(serve):
-    layout = tick_streams.layout(ENVS)
+    layout = timestep_streams.layout(ENVS)
     replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
     writer = WindowWriter(replay, layout, "windows", 1)
-    (record,) = tick_streams.stream(ENVS, 1)
+    (record,) = timestep_streams.stream(ENVS, 1)
     record.observation["body"] = np.zeros((ENVS, 7), np.float32)
     with pytest.raises(ValueError, match=r"observation\.body.*\(7,\).*\(2,\)"):
         writer.append(record)
@@ -191,7 +196,7 @@ def test_wrong_shapes_are_refused_by_name(serve):
 
 def test_close_gives_up_on_a_server_that_is_away(serve):
     """Bounded, or a node could not be stopped during an outage."""
-    layout = tick_streams.layout(ENVS)
+    layout = timestep_streams.layout(ENVS)
     table = reverb.Table(
         "windows",
         reverb.selectors.Uniform(),
@@ -202,7 +207,7 @@ def test_close_gives_up_on_a_server_that_is_away(serve):
     )
     replay = serve([table])
     writer = WindowWriter(replay, layout, "windows", 1)
-    records = iter(tick_streams.stream(ENVS, 500, longest=600))
+    records = iter(timestep_streams.stream(ENVS, 500, longest=600))
     # Only four items fit before somebody samples.
     for record in records:
         writer.append(record)

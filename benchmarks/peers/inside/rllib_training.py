@@ -64,7 +64,7 @@ def train(work, config, learner_class, envs=ENVS, unroll=UNROLL, model=None):
       config: of the algorithm, where it is its own.
       learner_class: the algorithm's.
       envs: in each of the processes that act.
-      unroll: ticks of a fragment.
+      unroll: timesteps of a fragment.
       model: of CartPole; the common one by default.
     """
     register_env(work.task, lambda settings: make(work.task))

@@ -23,7 +23,7 @@ TALLY = "CALLBOARD_PEERS_TALLY"
 ACTORS, ENVS = 2, 16
 """Processes that act, and environments in each."""
 UNROLL, BATCH = 20, 640
-"""Ticks of an environment that are learnt from together, and frames in an update, where rates are measured."""
+"""Timesteps of an environment that are learned from together, and frames in an update, where rates are measured."""
 HIDDEN = (64, 64)
 """Layers of the MLP, tanh, shared by policy and value."""
 FEATURES = 256
@@ -85,7 +85,7 @@ class Count:
 
 
 class Trained:
-    """Counts what a learner has learnt from."""
+    """Counts what a learner has learned from."""
 
     def __init__(self) -> None:
         self._count = Count("trained", 2)
@@ -147,23 +147,23 @@ class Frames(gymnasium.Env):
 
     def __init__(self) -> None:
         self._pool = np.random.default_rng(0).integers(0, 256, (64, *_FRAME_SHAPE), np.uint8)
-        self._tick = 0
+        self._timestep = 0
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         super().reset(seed=seed)
-        self._tick = 0
+        self._timestep = 0
         return self._frame(), {}
 
     def step(self, action: Any) -> Any:
         end = time.thread_time() + _FRAME_SECONDS
         while time.thread_time() < end:
             pass
-        self._tick += 1
-        reward = float(int(action) == self._tick % _ACTIONS)
-        return self._frame(), reward, False, self._tick == _EPISODE, {}
+        self._timestep += 1
+        reward = float(int(action) == self._timestep % _ACTIONS)
+        return self._frame(), reward, False, self._timestep == _EPISODE, {}
 
     def _frame(self) -> np.ndarray:
-        return self._pool[self._tick % len(self._pool)].copy()
+        return self._pool[self._timestep % len(self._pool)].copy()
 
 
 def make(task: str) -> Any:

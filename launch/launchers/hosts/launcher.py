@@ -30,7 +30,7 @@ from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event
 from .cluster_file import Cluster
-from .membership import Attendance, Meeting
+from .membership import HostMember, HostRegistry
 
 _PORT_SECONDS = 10.0
 _DIAL_SECONDS = 1.0
@@ -93,11 +93,11 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
         if options.is_first:
             ports.reserve(cluster.meeting_address)
             _refuse_another_first_host(cluster)
-            meeting = Meeting(cluster, settings, events)
+            meeting = HostRegistry(cluster, settings, events)
             server = courier.Server(port=port_of(cluster.meeting_address))
             server.Bind("attend", meeting.attend)
             server.Start()
-        attendance = Attendance(cluster, host, life, settings, groups, events, meeting, run.directory.end_of_run)
+        attendance = HostMember(cluster, host, life, settings, groups, events, meeting, run.directory.end_of_run)
         try:
             for node in nodes:
                 for address in addresses[node.name]:
@@ -124,7 +124,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
                 server.Join()
 
 
-def _join(attendance: Attendance, monitor: Monitor) -> Outcome:
+def _join(attendance: HostMember, monitor: Monitor) -> Outcome:
     """Waits to be let in; the outcome has ended if a signal came before."""
     outcome, stopped = Outcome(), threading.Event()
 

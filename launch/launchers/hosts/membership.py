@@ -30,7 +30,7 @@ _ALL_STOPPED = 1000
 _PROTOCOL = 1
 """Version of what hosts send each other; raise it with every change of `HostState` or `Answer`."""
 _OTHER_VERSION = "runs another version of Callboard: install the same version on every host"
-_NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED")
+_NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELED")
 
 
 class Answer(NamedTuple):
@@ -88,7 +88,7 @@ class _Attendant:
     silent: bool = False
 
 
-class Meeting:
+class HostRegistry:
     """The state that the first host keeps of all of them.
 
     Args:
@@ -192,7 +192,7 @@ class Meeting:
         self._events.put(Event(f"host {host}", "say", text))
 
 
-class Attendance:
+class HostMember:
     """A host's part in the meeting, for its supervisor (`supervisor.OtherHosts`).
 
     Args:
@@ -214,7 +214,7 @@ class Attendance:
         settings: Mapping[str, str],
         groups: set[str],
         events: "queue.SimpleQueue[Event]",
-        meeting: Meeting | None,
+        meeting: HostRegistry | None,
         end_of_run: Callable[[], str],
     ):
         self._cluster = cluster

@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from ....data import CallboardError
 from ...experiment import Experiment, Run
 from ...nodes.devices import device_count
-from ...nodes.node import RoleNode
+from ...nodes.node import ProgramNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
 from ...program import nodes_of
 from ...run_directory.run_files import begun
@@ -39,7 +39,7 @@ from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event, Exit, Supervised, Supervisor
 from .connection import connected, wait_until
 from .options import RayOptions
-from .workers import AddressBook, BookedAddress, Life, Node
+from .workers import AddressBook, BookedAddress, Life, RayNode
 
 _CPUS = {"coordinator": 0.0}
 # A bundle of nothing is refused, so nodes without processors of their own take this much memory; in bytes.
@@ -74,7 +74,7 @@ class Crew:
             for index, address in enumerate(addresses_of(node)):
                 address.bind(BookedAddress(self._book, name, index))
         self.actors = {
-            name: Node.options(  # type: ignore[attr-defined]
+            name: RayNode.options(  # type: ignore[attr-defined]
                 name=f"{self.name}:{name}",
                 num_cpus=bundle.get("CPU", 0),
                 num_gpus=bundle.get("GPU", 0),
@@ -86,7 +86,7 @@ class Crew:
             for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
         }
 
-    def life(self, node: RoleNode, identity: str) -> bytes:
+    def life(self, node: ProgramNode, identity: str) -> bytes:
         """What the next life of a node is started with."""
         with self._lock:
             return cloudpickle.dumps(Life(node, identity, self.run, self._book, self.scratch))
@@ -134,7 +134,7 @@ class Crew:
 class RayWorker:
     """One life of a node in a process of its Ray actor."""
 
-    def __init__(self, node: RoleNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
+    def __init__(self, node: ProgramNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
         self._node = node
         self._crew = crew
         self._actor: Any = crew.actors[node.name]

@@ -57,8 +57,8 @@ class Rollout:
         self._returns: list[float] = []
         self._told_to_stop = Repeated(self._report, first=False, every=REPORT_SECONDS)
 
-    def run(self, ticks: int | None) -> int:
-        """Acts for so many ticks, or until told to stop; gives the number of environment steps."""
+    def run(self, timesteps: int | None) -> int:
+        """Acts for so many timesteps, or until told to stop; gives the number of environment steps."""
         try:
             if not self._wait_for_weights():
                 return 0
@@ -68,7 +68,7 @@ class Rollout:
             Heartbeat(self._replay, self._ended, [layout.shard_of(self._index)])
             self._weights.keep_fetching(self._fetch, _FETCH_SECONDS, self._ended)
             done = 0
-            while (ticks is None or done < ticks) and not self._told_to_stop.newest():
+            while (timesteps is None or done < timesteps) and not self._told_to_stop.newest():
                 episodes = act_once(actor, writer, self._weights)
                 if episodes is None:
                     time.sleep(_HOLD_SECONDS)

@@ -70,19 +70,19 @@ def start_parts(experiment: Experiment) -> Parts:
 
 # A task has its process for itself: TensorFlow's devices and threads are set once in a process.
 @ray.remote(num_cpus=1, max_calls=1, max_retries=3)
-def rollout(parts: Parts, index: int, ticks: int | None = None) -> int:
+def rollout(parts: Parts, index: int, timesteps: int | None = None) -> int:
     """Steps the environments of actor `index` with the newest weights, and writes what they show to replay.
 
     Args:
       parts: the servers.
       index: from 0 to `experiment.actors - 1`; actors with different ones have different environments and exploration.
-      ticks: steps of the whole batch of environments after which the task ends; None goes on until told to stop.
+      timesteps: steps of the whole batch of environments after which the task ends; None goes on until told to stop.
 
     Returns:
       Environment steps, since the task was started for the last time.
     """
     _prepare_tensorflow()
-    return Rollout(parts, index).run(ticks)
+    return Rollout(parts, index).run(timesteps)
 
 
 # A learner that began anew would begin with new weights, so it is not tried again.

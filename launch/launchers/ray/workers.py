@@ -23,7 +23,7 @@ from launchpad.address import AbstractAddressBuilder
 
 from ....data import CallboardError
 from ...experiment import Run
-from ...nodes.node import NodeContext, RoleNode
+from ...nodes.node import NodeContext, ProgramNode
 from ...nodes.progress import HeartbeatSender, Progress
 from ...ports import RAY_PORTS, ReservedPort, reserve_among
 from ...run_directory.layout import RunDirectory
@@ -108,7 +108,7 @@ class BookedAddress(AbstractAddressBuilder):
 class Life(NamedTuple):
     """What a node is started with."""
 
-    node: RoleNode
+    node: ProgramNode
     identity: str
     run: Run
     book: AddressBook
@@ -117,7 +117,7 @@ class Life(NamedTuple):
 
 
 @ray.remote(concurrency_groups={"control": 4})
-class Node:
+class RayNode:
     """The Ray actor of a node.
 
     Ray starts its process again when it dies; the driver then calls `run` anew.  One process runs one life: TensorFlow
@@ -233,7 +233,7 @@ class Node:
                 port=self._ports[0].port,
                 progress=self._progress,
             )
-            node.run_role(context)
+            node.run_node(context)
         except NodeStopped:
             pass
         except BaseException as error:

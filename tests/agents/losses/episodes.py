@@ -3,11 +3,11 @@
 import numpy as np
 
 
-def random_ticks(rng, steps, batch, ends=0.3):
+def random_timesteps(rng, steps, batch, ends=0.3):
     """first, last `[steps + 1, batch]` and the environment's discount `[steps, batch]` of random episodes.
 
-    Columns 0, 2, .. show final observations in a tick of their own; columns 1, 3, .. are reset in the same step, where
-    a time limit loses the final observation.
+    Columns 0, 2, .. show final observations in a timestep of their own; columns 1, 3, .. are reset in the same step,
+    where a time limit loses the final observation.
     """
     first = np.zeros((steps + 1, batch), bool)
     last = np.zeros((steps + 1, batch), bool)

@@ -1,9 +1,9 @@
-"""Generalised advantage estimation against sums written straight from the paper, and numbers worked by hand."""
+"""Generalized advantage estimation against sums written straight from the paper, and numbers worked by hand."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from episodes import is_experience, random_ticks
+from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.gae import gae, standardized
 from callboard.agents.losses.transitions import counts
@@ -13,19 +13,19 @@ GAMMA = 0.9
 
 def random_sequences(seed, steps=12, batch=24):
     rng = np.random.default_rng(seed)
-    first, last, discount = random_ticks(rng, steps, batch)
+    first, last, discount = random_timesteps(rng, steps, batch)
     sequences = dict(
         values=rng.normal(size=(steps + 1, batch)),
         r_t=rng.normal(size=(steps, batch)),
         discount_t=GAMMA * discount,
-        counts_t=counts(first, last, discount).numpy(),
+        valid_t=counts(first, last, discount).numpy(),
     )
     return sequences, (first, last, discount)
 
 
-def advantage_sum(sequences, ticks, lambda_, s, b):
-    """Equation (16) from the tick s on, to the end of the episode or of the sequence."""
-    first, last, discount = ticks
+def advantage_sum(sequences, timesteps, lambda_, s, b):
+    """Equation (16) from the timestep s on, to the end of the episode or of the sequence."""
+    first, last, discount = timesteps
     values, r_t = sequences["values"][:, b], sequences["r_t"][:, b]
     advantage, weight = 0.0, 1.0
     for t in range(s, len(r_t)):
@@ -43,28 +43,30 @@ def advantage_sum(sequences, ticks, lambda_, s, b):
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_the_sum_of_the_paper(seed, lambda_):
-    sequences, ticks = random_sequences(seed)
-    _, last, discount = ticks
-    does_count = sequences["counts_t"]
+    sequences, timesteps = random_sequences(seed)
+    _, last, discount = timesteps
+    does_count = sequences["valid_t"]
     # There are ignored actions, terminations, time limits, and episodes cut off without their final observation.
     assert last[:-1].any() and (does_count & (discount == 0)).any() and (last[1:] & (discount == 1)).any()
     assert (~does_count & ~last[:-1]).any()
 
     result = gae(**sequences, lambda_=lambda_)
     steps, batch = does_count.shape
-    expected = np.array([[advantage_sum(sequences, ticks, lambda_, s, b) for b in range(batch)] for s in range(steps)])
+    expected = np.array(
+        [[advantage_sum(sequences, timesteps, lambda_, s, b) for b in range(batch)] for s in range(steps)]
+    )
     assert result.advantages.dtype == tf.float64
     np.testing.assert_allclose(result.advantages, expected, atol=1e-12)
     np.testing.assert_allclose(result.targets, sequences["values"][:-1] + expected, atol=1e-12)
 
 
 def test_by_hand():
-    """gamma 1/2, lambda 1/2: a time limit after the second step, shown at tick 2, and then a termination."""
+    """gamma 1/2, lambda 1/2: a time limit after the second step, shown at timestep 2, and then a termination."""
     sequence = dict(
         values=[[1.0], [2.0], [4.0], [3.0], [100.0]],
         r_t=[[1.0], [2.0], [9.0], [5.0]],
         discount_t=[[0.5], [0.5], [0.5], [0.0]],
-        counts_t=[[True], [True], [False], [True]],
+        valid_t=[[True], [True], [False], [True]],
     )
     # delta: 1 + 1 - 1 = 1; 2 + 2 - 2 = 2, bootstrapped from the final observation's value of 4; none; 5 - 3 = 2.
     # A_0 = 1 + 1/4 * 2 = 1.5.
@@ -76,7 +78,7 @@ def test_by_hand():
 def test_what_does_not_count_cannot_spoil_the_rest():
     sequences, _ = random_sequences(5)
     expected = gae(**sequences, lambda_=0.9)
-    sequences["r_t"] = np.where(sequences["counts_t"], sequences["r_t"], np.inf)
+    sequences["r_t"] = np.where(sequences["valid_t"], sequences["r_t"], np.inf)
     result = gae(**sequences, lambda_=0.9)
     np.testing.assert_array_equal(result.advantages, expected.advantages)
     np.testing.assert_array_equal(result.targets, expected.targets)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from episodes import is_experience, random_ticks
+from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.n_step import n_step_sequence, n_step_window, take_along_time
 from callboard.agents.losses.transitions import counts
@@ -14,13 +14,13 @@ STEPS, BATCH = 12, 40
 
 def random_sequences(seed, steps=STEPS):
     rng = np.random.default_rng(seed)
-    ticks = random_ticks(rng, steps, BATCH)
-    return rng.normal(size=(steps, BATCH)), ticks
+    timesteps = random_timesteps(rng, steps, BATCH)
+    return rng.normal(size=(steps, BATCH)), timesteps
 
 
-def walk(reward, ticks, t, b, n):
+def walk(reward, timesteps, t, b, n):
     """The return from t, the discount of what comes after it, the observation reached, and the transitions walked."""
-    first, last, discount = ticks
+    first, last, discount = timesteps
     total, product, steps = 0.0, 1.0, 0
     while steps < n and t < len(reward) and is_experience(first, last, discount, t, b):
         total += product * reward[t, b]
@@ -31,20 +31,20 @@ def walk(reward, ticks, t, b, n):
     return total, product, t, steps
 
 
-def arguments(reward, ticks):
-    return dict(r_t=reward, discount_t=GAMMA * ticks[2], counts_t=counts(*ticks))
+def arguments(reward, timesteps):
+    return dict(r_t=reward, discount_t=GAMMA * timesteps[2], valid_t=counts(*timesteps))
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n", [1, 3, 5, STEPS, STEPS + 4])
 def test_sequences_equal_the_walk(seed, n):
-    reward, ticks = random_sequences(seed)
-    result = n_step_sequence(**arguments(reward, ticks), n=n)
+    reward, timesteps = random_sequences(seed)
+    result = n_step_sequence(**arguments(reward, timesteps), n=n)
     assert result.returns.dtype == result.discount.dtype == tf.float64 and result.index.dtype == tf.int32
     lengths = set()
     for t in range(STEPS):
         for b in range(BATCH):
-            total, product, index, steps = walk(reward, ticks, t, b, n)
+            total, product, index, steps = walk(reward, timesteps, t, b, n)
             np.testing.assert_allclose(result.returns[t, b], total, atol=1e-12)
             np.testing.assert_allclose(result.discount[t, b], product, atol=1e-12)
             assert result.index[t, b] == index and result.counts[t, b] == (steps > 0)
@@ -55,11 +55,11 @@ def test_sequences_equal_the_walk(seed, n):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_windows_equal_the_walk(seed, n):
-    reward, ticks = random_sequences(seed, steps=n)
-    result = n_step_window(**arguments(reward, ticks))
+    reward, timesteps = random_sequences(seed, steps=n)
+    result = n_step_window(**arguments(reward, timesteps))
     assert result.returns.shape == result.index.shape == (BATCH,)
     for b in range(BATCH):
-        total, product, index, steps = walk(reward, ticks, 0, b, n)
+        total, product, index, steps = walk(reward, timesteps, 0, b, n)
         np.testing.assert_allclose(result.returns[b], total, atol=1e-12)
         np.testing.assert_allclose(result.discount[b], product, atol=1e-12)
         assert result.index[b] == index == steps and result.counts[b] == (steps > 0)
@@ -85,11 +85,11 @@ def test_by_hand():
 
 
 def test_what_is_not_reached_cannot_spoil_the_rest():
-    reward, ticks = random_sequences(5)
-    does_count = counts(*ticks).numpy()
-    expected = n_step_sequence(reward, GAMMA * ticks[2], does_count, 4)
+    reward, timesteps = random_sequences(5)
+    does_count = counts(*timesteps).numpy()
+    expected = n_step_sequence(reward, GAMMA * timesteps[2], does_count, 4)
     spoilt = n_step_sequence(
-        np.where(does_count, reward, np.nan), np.where(does_count, GAMMA * ticks[2], np.nan), does_count, 4
+        np.where(does_count, reward, np.nan), np.where(does_count, GAMMA * timesteps[2], np.nan), does_count, 4
     )
     for one, other in zip(expected, spoilt, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -107,25 +107,25 @@ def test_take_along_time():
 
 
 def test_float32_and_graphs_of_unknown_batch():
-    reward, ticks = random_sequences(1)
+    reward, timesteps = random_sequences(1)
     spec = tf.TensorSpec((STEPS, None), tf.float32)
     in_graph = tf.function(
-        lambda r_t, discount_t, counts_t: n_step_sequence(r_t, discount_t, counts_t, 3),
+        lambda r_t, discount_t, valid_t: n_step_sequence(r_t, discount_t, valid_t, 3),
         input_signature=(spec, spec, tf.TensorSpec((STEPS, None), tf.bool)),
         autograph=False,
     )
-    result = in_graph(reward.astype(np.float32), (GAMMA * ticks[2]).astype(np.float32), counts(*ticks))
+    result = in_graph(reward.astype(np.float32), (GAMMA * timesteps[2]).astype(np.float32), counts(*timesteps))
     assert result.returns.dtype == tf.float32
-    np.testing.assert_allclose(result.returns, n_step_sequence(**arguments(reward, ticks), n=3).returns, atol=1e-5)
+    np.testing.assert_allclose(result.returns, n_step_sequence(**arguments(reward, timesteps), n=3).returns, atol=1e-5)
     # The environment's discounts may come in another dtype than the rewards.
-    assert n_step_window(reward, ticks[2].astype(np.float32), counts(*ticks)).discount.dtype == tf.float64
+    assert n_step_window(reward, timesteps[2].astype(np.float32), counts(*timesteps)).discount.dtype == tf.float64
 
 
 def test_wrong_arguments_are_named():
-    reward, ticks = random_sequences(0)
+    reward, timesteps = random_sequences(0)
     with pytest.raises(ValueError, match="r_t .*discount_t"):
-        n_step_window(reward[:-1], ticks[2], counts(*ticks))
+        n_step_window(reward[:-1], timesteps[2], counts(*timesteps))
     with pytest.raises(ValueError, match="r_t has shape"):
-        n_step_window(reward[0], ticks[2], counts(*ticks))
+        n_step_window(reward[0], timesteps[2], counts(*timesteps))
     with pytest.raises(ValueError, match="at least 1, not 0"):
-        n_step_sequence(**arguments(reward, ticks), n=0)
+        n_step_sequence(**arguments(reward, timesteps), n=0)

@@ -76,5 +76,5 @@ def test_mean_of_the_estimate_is_the_kl():
 def test_wrong_shapes_are_named():
     with pytest.raises(ValueError, match="advantage_t"):
         clipped_surrogate_loss(np.zeros((3, 2)), np.zeros((3, 1)), np.ones((3, 2), bool), 0.2)
-    with pytest.raises(ValueError, match="behaviour_log_prob_t"):
+    with pytest.raises(ValueError, match="behavior_log_prob_t"):
         log_ratio(np.zeros((3, 2)), np.zeros(2), np.ones((3, 2), bool))

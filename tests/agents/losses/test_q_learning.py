@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from episodes import is_experience, random_ticks
+from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.n_step import n_step_window, take_along_time
 from callboard.agents.losses.q_learning import (
@@ -25,7 +25,7 @@ STEPS, BATCH, ACTIONS = 11, 30, 4
 def random_sequences(seed, steps=STEPS):
     rng = np.random.default_rng(seed)
     q_online, q_target = (10 * rng.normal(size=(steps + 1, BATCH, ACTIONS)) for _ in range(2))
-    return q_online, q_target, 5 * rng.normal(size=(steps, BATCH)), random_ticks(rng, steps, BATCH)
+    return q_online, q_target, 5 * rng.normal(size=(steps, BATCH)), random_timesteps(rng, steps, BATCH)
 
 
 def h(x, epsilon):
@@ -36,9 +36,9 @@ def h_inverse(x, epsilon):
     return np.sign(x) * (((np.sqrt(1 + 4 * epsilon * (abs(x) + 1 + epsilon)) - 1) / (2 * epsilon)) ** 2 - 1)
 
 
-def target_by_the_paper(q_online, q_target, reward, ticks, t, b, n, epsilon=None):
+def target_by_the_paper(q_online, q_target, reward, timesteps, t, b, n, epsilon=None):
     """G_t = R_{t+1} + .. + gamma^{n-1} R_{t+n} + gamma^n Q(S_{t+n}, argmax), cut short where experience ends."""
-    first, last, discount = ticks
+    first, last, discount = timesteps
     target, k = 0.0, 0
     while k < n and t + k < len(reward) and is_experience(first, last, discount, t + k, b):
         target += GAMMA**k * reward[t + k, b]
@@ -56,30 +56,32 @@ def target_by_the_paper(q_online, q_target, reward, ticks, t, b, n, epsilon=None
 @pytest.mark.parametrize("n", [1, 5, STEPS])
 @pytest.mark.parametrize("epsilon", [None, 1e-3])
 def test_sequences(seed, n, epsilon):
-    q_online, q_target, reward, ticks = random_sequences(seed)
-    does_count = counts(*ticks).numpy()
-    assert (~does_count).any() and (does_count & (ticks[2] == 0)).any(), "The sequences must hold both kinds of ends."
-    result = sequence_double_q_targets(q_online, q_target, reward, GAMMA * ticks[2], does_count, n, epsilon).numpy()
+    q_online, q_target, reward, timesteps = random_sequences(seed)
+    does_count = counts(*timesteps).numpy()
+    assert (~does_count).any() and (does_count & (timesteps[2] == 0)).any(), (
+        "The sequences must hold both kinds of ends."
+    )
+    result = sequence_double_q_targets(q_online, q_target, reward, GAMMA * timesteps[2], does_count, n, epsilon).numpy()
     assert result.dtype == np.float64
     for t in range(STEPS):
         for b in range(BATCH):
             if does_count[t, b]:
-                expected = target_by_the_paper(q_online, q_target, reward, ticks, t, b, n, epsilon)
+                expected = target_by_the_paper(q_online, q_target, reward, timesteps, t, b, n, epsilon)
                 np.testing.assert_allclose(result[t, b], expected, atol=1e-5, rtol=1e-9)
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_windows(n):
     """As an agent does it: the networks see only the first observation and the one to bootstrap from."""
-    q_online, q_target, reward, ticks = random_sequences(3, steps=n)
-    steps = n_step_window(reward, GAMMA * ticks[2], counts(*ticks))
+    q_online, q_target, reward, timesteps = random_sequences(3, steps=n)
+    steps = n_step_window(reward, GAMMA * timesteps[2], counts(*timesteps))
     online_n, target_n = take_along_time((q_online, q_target), steps.index)
     action = np.random.default_rng(0).integers(ACTIONS, size=BATCH)
     delta = td_error(q_online[0], action, double_q_target(steps, online_n, target_n), steps.counts).numpy()
     for b in range(BATCH):
         expected = 0.0
-        if is_experience(*ticks, 0, b):
-            target = target_by_the_paper(q_online, q_target, reward, ticks, 0, b, n)
+        if is_experience(*timesteps, 0, b):
+            target = target_by_the_paper(q_online, q_target, reward, timesteps, 0, b, n)
             expected = target - q_online[0, b, action[b]]
         np.testing.assert_allclose(delta[b], expected, atol=1e-10)
 
@@ -128,11 +130,13 @@ def test_gradients():
 
 
 def test_no_gradients_flow_through_targets():
-    q_online, q_target, reward, ticks = random_sequences(2)
+    q_online, q_target, reward, timesteps = random_sequences(2)
     q_online, q_target = tf.constant(q_online), tf.constant(q_target)
     with tf.GradientTape() as tape:
         tape.watch([q_online, q_target])
-        targets = sequence_double_q_targets(q_online, q_target, reward, GAMMA * ticks[2], counts(*ticks), 3, 1e-3)
+        targets = sequence_double_q_targets(
+            q_online, q_target, reward, GAMMA * timesteps[2], counts(*timesteps), 3, 1e-3
+        )
     assert tape.gradient(targets, [q_online, q_target]) == [None, None]
 
 
@@ -145,7 +149,7 @@ def test_huber_of_windows_by_hand():
 
 
 def test_in_graphs():
-    q_online, q_target, reward, ticks = random_sequences(1)
+    q_online, q_target, reward, timesteps = random_sequences(1)
     spec = [
         tf.TensorSpec((length, None, *rest), dtype)
         for length, rest, dtype in [
@@ -158,19 +162,19 @@ def test_in_graphs():
     ]
     rescaled = functools.partial(sequence_double_q_targets, n=5, epsilon=1e-3)
     compiled = tf.function(lambda *tensors: rescaled(*tensors), input_signature=spec, autograph=False)
-    floats = [array.astype(np.float32) for array in (q_online, q_target, reward, GAMMA * ticks[2])]
-    expected = sequence_double_q_targets(q_online, q_target, reward, GAMMA * ticks[2], counts(*ticks), 5, 1e-3)
-    np.testing.assert_allclose(compiled(*floats, counts(*ticks)), expected, atol=1e-3)
+    floats = [array.astype(np.float32) for array in (q_online, q_target, reward, GAMMA * timesteps[2])]
+    expected = sequence_double_q_targets(q_online, q_target, reward, GAMMA * timesteps[2], counts(*timesteps), 5, 1e-3)
+    np.testing.assert_allclose(compiled(*floats, counts(*timesteps)), expected, atol=1e-3)
 
 
 def test_wrong_shapes_are_named():
-    q_online, q_target, reward, ticks = random_sequences(0)
+    q_online, q_target, reward, timesteps = random_sequences(0)
     with pytest.raises(ValueError, match="q_tm1"):
-        sequence_double_q_targets(q_online[:-1], q_target[:-1], reward, ticks[2], counts(*ticks), 3)
+        sequence_double_q_targets(q_online[:-1], q_target[:-1], reward, timesteps[2], counts(*timesteps), 3)
     with pytest.raises(ValueError, match="q_online .*q_target"):
         double_q_value(q_online, q_target[..., :2])
     with pytest.raises(ValueError, match="action"):
-        td_error(q_online, np.zeros((2, 2), np.int32), reward, counts(*ticks))
+        td_error(q_online, np.zeros((2, 2), np.int32), reward, counts(*timesteps))
     with pytest.raises(ValueError, match="weight"):
         td_loss(reward, weight=np.ones(STEPS))
     with pytest.raises(ValueError, match="weight has shape"):

@@ -25,8 +25,8 @@ def test_truth_table():
     np.testing.assert_array_equal(result, expected[np.newaxis])
 
 
-def test_only_neighbours_in_time_matter():
-    """One environment: reset, step, time limit shown by a last tick, reset, step, termination in the same step."""
+def test_only_neighbors_in_time_matter():
+    """One environment: reset, step, time limit shown by a last timestep, reset, step, termination in the same step."""
     first = np.array([True, False, False, True, False, True])[:, np.newaxis]
     last = np.array([False, False, True, False, False, False])[:, np.newaxis]
     discount = np.array([1.0, 1.0, 1.0, 1.0, 0.0])[:, np.newaxis]

@@ -12,7 +12,9 @@ GAMMA = 0.9
 
 
 def episodes(rng, steps, batch):
-    """Ticks of random episodes of both kinds of environment: half show final observations, half reset in the step."""
+    """Timesteps of random episodes of both kinds of environment: half show final observations, half reset in the
+    step.
+    """
     first = np.zeros((steps + 1, batch), bool)
     last = np.zeros((steps + 1, batch), bool)
     discount = np.ones((steps, batch))
@@ -36,11 +38,11 @@ def random_sequences(seed, steps=9, batch=24):
         r_t=rng.normal(size=(steps, batch)),
         log_rho_t=rng.normal(size=(steps, batch)),
         discount_t=GAMMA * discount,
-        counts_t=counts(first, last, discount).numpy(),
+        valid_t=counts(first, last, discount).numpy(),
     )
 
 
-def vtrace_sums(values, r_t, log_rho_t, discount_t, counts_t, bars, lambda_):
+def vtrace_sums(values, r_t, log_rho_t, discount_t, valid_t, bars, lambda_):
     """Equation (1) as it stands: for each start s a sum over t of discounts times a product of c_i times delta_t V."""
     rho_bar, c_bar, pg_rho_bar = bars
     steps, batch = r_t.shape
@@ -49,7 +51,7 @@ def vtrace_sums(values, r_t, log_rho_t, discount_t, counts_t, bars, lambda_):
     for b in range(batch):
         for s in range(steps):
             for t in range(s, steps):
-                if not counts_t[s : t + 1, b].all():
+                if not valid_t[s : t + 1, b].all():
                     break
                 gammas = np.prod([discount_t[i, b] for i in range(s, t)])
                 cs = np.prod([lambda_ * min(c_bar, ratio[i, b]) for i in range(s, t)])
@@ -59,7 +61,7 @@ def vtrace_sums(values, r_t, log_rho_t, discount_t, counts_t, bars, lambda_):
     advantages = np.zeros_like(r_t)
     for b in range(batch):
         for s in range(steps):
-            if counts_t[s, b]:
+            if valid_t[s, b]:
                 q = r_t[s, b] + discount_t[s, b] * vs[s + 1, b]
                 advantages[s, b] = min(pg_rho_bar, ratio[s, b]) * (q - values[s, b])
     return vs[:-1], advantages
@@ -71,7 +73,7 @@ def vtrace_sums(values, r_t, log_rho_t, discount_t, counts_t, bars, lambda_):
 )
 def test_equals_the_double_sum(seed, rho_bar, c_bar, pg_rho_bar, lambda_):
     sequences = random_sequences(seed)
-    discount, does_count = sequences["discount_t"], sequences["counts_t"]
+    discount, does_count = sequences["discount_t"], sequences["valid_t"]
     assert (~does_count).any() and (does_count & (discount == 0)).any(), "The sequences must hold both kinds of ends."
 
     result = vtrace(**sequences, clip_rho=rho_bar, clip_c=c_bar, clip_policy_gradient_rho=pg_rho_bar, lambda_=lambda_)
@@ -93,14 +95,14 @@ def test_on_policy_it_is_the_n_step_return():
     for b in range(batch):
         for s in range(steps):
             gamma, t = 1.0, s
-            while t < steps and sequences["counts_t"][t, b]:
+            while t < steps and sequences["valid_t"][t, b]:
                 returns[s, b] += gamma * sequences["r_t"][t, b]
                 gamma *= sequences["discount_t"][t, b]
                 t += 1
             returns[s, b] += gamma * sequences["values"][t, b]
     np.testing.assert_allclose(result.vs, returns, atol=1e-10)
     # And the advantage is that return less the value, where there is anything to learn.
-    expected = np.where(sequences["counts_t"], returns - sequences["values"][:-1], 0)
+    expected = np.where(sequences["valid_t"], returns - sequences["values"][:-1], 0)
     np.testing.assert_allclose(result.advantages, expected, atol=1e-10)
 
 
@@ -119,11 +121,11 @@ def test_by_hand():
     # delta: 1 (1 + 1 - 1) = 1; 0.5 (2 + 1.5 - 2) = 0.75; 1 (3 + 2 - 3) = 2.
     # v_2 = 3 + 2 = 5; v_1 = 2 + 0.75 + 0.5 * 0.5 * 2 = 3.25; v_0 = 1 + 1 + 0.5 * 1 * 1.25 = 2.625.
     # advantages: 1 (1 + 1.625 - 1) = 1.625; 0.5 (2 + 2.5 - 2) = 1.25; 1 (3 + 2 - 3) = 2.
-    result = vtrace(**sequence, counts_t=column(1, 1, 1).astype(bool))
+    result = vtrace(**sequence, valid_t=column(1, 1, 1).astype(bool))
     np.testing.assert_allclose(result.vs, column(2.625, 3.25, 5))
     np.testing.assert_allclose(result.advantages, column(1.625, 1.25, 2))
     # The middle transition joins two episodes: v_1 is V(x_1), and v_0 = 1 + 1 + 0.
-    result = vtrace(**sequence, counts_t=column(1, 0, 1).astype(bool))
+    result = vtrace(**sequence, valid_t=column(1, 0, 1).astype(bool))
     np.testing.assert_allclose(result.vs, column(2, 2, 5))
     np.testing.assert_allclose(result.advantages, column(1, 0, 2))
 
@@ -133,7 +135,7 @@ def test_what_does_not_count_cannot_spoil_the_rest():
     sequence = random_sequences(3)
     expected = vtrace(**sequence, clip_c=None, clip_rho=None)
     for name in ("r_t", "log_rho_t"):
-        sequence[name] = np.where(sequence["counts_t"], sequence[name], 1000.0)
+        sequence[name] = np.where(sequence["valid_t"], sequence[name], 1000.0)
     result = vtrace(**sequence, clip_c=None, clip_rho=None)
     np.testing.assert_allclose(result.vs, expected.vs)
     np.testing.assert_allclose(result.advantages, expected.advantages)
@@ -151,7 +153,7 @@ def test_no_gradients_flow():
 def test_dtype_and_graph():
     sequence = random_sequences(2)
     graph = tf.function(vtrace)(**{name: tf.constant(value) for name, value in sequence.items()})
-    floats = {name: value if name == "counts_t" else value.astype(np.float32) for name, value in sequence.items()}
+    floats = {name: value if name == "valid_t" else value.astype(np.float32) for name, value in sequence.items()}
     result = vtrace(**floats)
     assert result.vs.dtype == result.advantages.dtype == tf.float32
     np.testing.assert_allclose(result.vs, graph.vs, atol=1e-4)

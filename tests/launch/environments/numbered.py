@@ -1,4 +1,4 @@
-"""Ticks that say who they are, and agents whose learners write down what they have learnt from."""
+"""Timesteps that say who they are, and agents whose learners write down what they have learned from."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ from callboard.agents.impala import Impala
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
 
-LOG = pathlib.Path("learnt.txt")
+LOG = pathlib.Path("learned.txt")
 _SCALE = 2.0**16
 _REWARDS = 7
 
@@ -57,12 +57,12 @@ class NumberedContinuous(Numbered):
 
 
 class Tells:
-    """Makes an agent append a line to `learnt.txt` for each sequence that it learns from.
+    """Makes an agent append a line to `learned.txt` for each sequence that it learns from.
 
-    `environment step key shard fault`: of the first tick who its environment is, and the number of its step there; the
-    item's key and shard, 0 for queues; and what is wrong with the sequence: `-`, `torn` where its ticks do not follow
-    each other, `action` or `reward` where these are not those that led to the next tick, `state` where the state of an
-    environment's first tick is not fresh.
+    `environment step key shard fault`: of the first timestep who its environment is, and the number of its step there;
+    the item's key and shard, 0 for queues; and what is wrong with the sequence: `-`, `torn` where its timesteps do not
+    follow each other, `action` or `reward` where these are not those that led to the next timestep, `state` where the
+    state of an environment's first timestep is not fresh.
     """
 
     def make_learner(self, networks, strategy, layout):

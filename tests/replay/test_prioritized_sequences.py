@@ -4,30 +4,30 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-import tick_streams
+import timestep_streams
 import tree
 from reading import read_all
 
 from callboard.replay import (
-    PrioritisedSequenceWriter,
+    PrioritizedSequenceWriter,
     ShardSaver,
     latest_checkpoint,
-    prioritised_sequence_signature,
+    prioritized_sequence_signature,
     read_sequences,
 )
 
 ENVS, LENGTH, TICKS = 3, 8, 70
-LAYOUT = tick_streams.layout(ENVS)._replace(state={"core": (tf.TensorSpec((2,), tf.float32),)})
+LAYOUT = timestep_streams.layout(ENVS)._replace(state={"core": (tf.TensorSpec((2,), tf.float32),)})
 
 
 def write(serve, records, period, stack=1, priority=None):
-    signature = prioritised_sequence_signature(LAYOUT, LENGTH, stack, keep_extras=True)
+    signature = prioritized_sequence_signature(LAYOUT, LENGTH, stack, keep_extras=True)
     replay = serve([reverb.Table.queue("sequences", 10_000, signature=signature)])
-    writer = PrioritisedSequenceWriter(
+    writer = PrioritizedSequenceWriter(
         replay, LAYOUT, "sequences", LENGTH, period, priority=priority, stack=stack, keep_extras=True
     )
-    for tick, record in enumerate(records):
-        state = np.stack([100 * tick + np.arange(ENVS), np.zeros(ENVS)], axis=1).astype(np.float32)
+    for timestep, record in enumerate(records):
+        state = np.stack([100 * timestep + np.arange(ENVS), np.zeros(ENVS)], axis=1).astype(np.float32)
         writer.append(record, {"core": (state,)})
         assert writer.ready(10)
     writer.close()
@@ -35,8 +35,8 @@ def write(serve, records, period, stack=1, priority=None):
 
 
 @pytest.mark.parametrize(("period", "stack"), [(LENGTH, 1), (LENGTH // 2, 4), (3, 2)])
-def test_sequences_hold_their_ticks_stacks_and_the_state_they_began_with(serve, period, stack):
-    records = tick_streams.stream(ENVS, TICKS)
+def test_sequences_hold_their_timesteps_stacks_and_the_state_they_began_with(serve, period, stack):
+    records = timestep_streams.stream(ENVS, TICKS)
     replay, signature, written = write(serve, records, period, stack)
     items, _ = read_all(replay, "sequences", signature)
     sample = tree.map_structure(lambda leaf: leaf.numpy(), read_sequences(items, LAYOUT, stack, keep_extras=True))
@@ -50,7 +50,7 @@ def test_sequences_hold_their_ticks_stacks_and_the_state_they_began_with(serve, 
             record = tree.map_structure(lambda leaf, env=env: leaf[env], records[start + row])
             of_item = tree.map_structure(lambda leaf, number=number: leaf[:, number], sample.record)
             np.testing.assert_array_equal(of_item.observation["body"][row], record.observation["body"])
-            stacked = tick_streams.stacked(records, env, start + row, stack)
+            stacked = timestep_streams.stacked(records, env, start + row, stack)
             np.testing.assert_array_equal(of_item.observation["eye"][row], stacked)
             assert (of_item.first[row], of_item.last[row]) == (record.first, record.last)
             if row < LENGTH:
@@ -62,7 +62,7 @@ def test_sequences_hold_their_ticks_stacks_and_the_state_they_began_with(serve, 
 
 
 def test_first_priorities_come_from_the_whole_sequence(serve):
-    records = tick_streams.stream(ENVS, TICKS, seed=1)
+    records = timestep_streams.stream(ENVS, TICKS, seed=1)
 
     def priority(record):
         assert record.extras["q"].shape[:2] == (LENGTH + 1, ENVS) and record.reward.shape == (LENGTH, ENVS)
@@ -72,13 +72,13 @@ def test_first_priorities_come_from_the_whole_sequence(serve):
     items, info = read_all(replay, "sequences", signature)
     body = read_sequences(items, LAYOUT, keep_extras=True).record.observation["body"][0].numpy().astype(int)
     for (env, start), found in zip(body, info.priority.numpy(), strict=True):
-        rewards = sum(abs(records[tick].reward[env]) for tick in range(start, start + LENGTH))
+        rewards = sum(abs(records[timestep].reward[env]) for timestep in range(start, start + LENGTH))
         expected = rewards + abs(records[start + LENGTH].extras["q"][env, 0])
         assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_overlapping_sequences_store_no_tick_twice(serve, tmp_path):
-    records = tick_streams.stream(ENVS, 300, seed=2)
+def test_overlapping_sequences_store_no_timestep_twice(serve, tmp_path):
+    records = timestep_streams.stream(ENVS, 300, seed=2)
     rng = np.random.default_rng(0)
     sizes = {}
     for number, period in enumerate((LENGTH, 2)):
@@ -89,5 +89,5 @@ def test_overlapping_sequences_store_no_tick_twice(serve, tmp_path):
         replay, _, _ = write(serve, noisy, period)
         assert ShardSaver(replay, tmp_path / str(number)).save()
         sizes[period] = (latest_checkpoint(tmp_path / str(number)) / "chunks.tfrecord").stat().st_size
-    # Four times as many items, each with a state of its own; the ticks are the same.
+    # Four times as many items, each with a state of its own; the timesteps are the same.
     assert sizes[2] < 2 * sizes[LENGTH]

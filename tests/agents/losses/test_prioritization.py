@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from episodes import is_experience, random_ticks
+from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.prioritization import importance_weights, mixed_priority
 from callboard.agents.losses.transitions import counts
@@ -16,15 +16,15 @@ STEPS, BATCH = 8, 30
 @pytest.mark.parametrize("eta", [0.0, 0.9, 1.0])
 def test_mixed_priority(eta):
     rng = np.random.default_rng(0)
-    ticks = random_ticks(rng, STEPS, BATCH)
+    timesteps = random_timesteps(rng, STEPS, BATCH)
     delta = rng.normal(size=(STEPS, BATCH))
     # What does not count has the largest error, or none at all.
-    does_count = counts(*ticks).numpy()
+    does_count = counts(*timesteps).numpy()
     delta[~does_count] = np.where(rng.random((~does_count).sum()) < 0.5, 100.0, np.nan)
     result = mixed_priority(delta, does_count, eta)
     assert result.dtype == tf.float64
     for b in range(BATCH):
-        sizes = [abs(delta[t, b]) for t in range(STEPS) if is_experience(*ticks, t, b)]
+        sizes = [abs(delta[t, b]) for t in range(STEPS) if is_experience(*timesteps, t, b)]
         np.testing.assert_allclose(result[b], eta * max(sizes) + (1 - eta) * sum(sizes) / len(sizes), atol=1e-12)
 
 
@@ -104,5 +104,5 @@ def test_no_gradients_flow():
 def test_wrong_shapes_are_named():
     with pytest.raises(ValueError, match="probability has shape"):
         importance_weights(np.ones((3, 1)), 3, 1.0)
-    with pytest.raises(ValueError, match="delta_t .*counts_t"):
+    with pytest.raises(ValueError, match="delta_t .*valid_t"):
         mixed_priority(np.ones((3, 2)), np.ones((3, 1), bool))

@@ -1,4 +1,4 @@
-"""Streams of ticks that number themselves, and what should be cut from them, worked out tick by tick."""
+"""Streams of timesteps that number themselves, and what should be cut from them, worked out timestep by timestep."""
 
 import numpy as np
 import tensorflow as tf
@@ -48,26 +48,26 @@ def layout(envs=3, actors=1, shards=1, max_steps=10**6, spec=SPEC, state=()):
 
 
 def frames_layout(envs=8):
-    """Of Atari's grey frames."""
+    """Of Atari's gray frames."""
     spec = specs.EnvironmentSpec(dm_specs.BoundedArray((84, 84, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(5))
     return layout(envs, spec=spec)
 
 
-def stream(envs, ticks, ends=tuple(ENDS), seed=0, longest=9, first=True):
-    """A list of `ticks` records of `envs` environments, whose episodes end in all of the ways `ends`.
+def stream(envs, timesteps, ends=tuple(ENDS), seed=0, longest=9, first=True):
+    """A list of `timesteps` records of `envs` environments, whose episodes end in all of the ways `ends`.
 
-    The body's observation is `[env, tick]`, and the eye's channels hold the tick and the environment.
+    The body's observation is `[env, timestep]`, and the eye's channels hold the timestep and the environment.
     """
     rng = np.random.default_rng(seed)
     begins = [first] * envs
     left = [int(rng.integers(1, longest)) for _ in range(envs)]
     kind = [ENDS[ends[rng.integers(len(ends))]] for _ in range(envs)]
     records = []
-    for tick in range(ticks):
+    for timestep in range(timesteps):
         record = Record(
             observation={
                 "eye": np.zeros((envs, *FRAME), np.uint8),
-                "body": np.array([[env, tick] for env in range(envs)], np.float32),
+                "body": np.array([[env, timestep] for env in range(envs)], np.float32),
             },
             first=np.array(begins),
             last=np.zeros(envs, bool),
@@ -75,14 +75,14 @@ def stream(envs, ticks, ends=tuple(ENDS), seed=0, longest=9, first=True):
             reward=rng.normal(size=envs).astype(np.float32),
             discount=np.ones(envs, np.float32),
             extras={"q": rng.normal(size=(envs, 2)).astype(np.float32)},
-            version=np.full((envs, 2), tick, np.int32),
+            version=np.full((envs, 2), timestep, np.int32),
         )
         for env in range(envs):
-            record.observation["eye"][env, ..., 0] = tick
+            record.observation["eye"][env, ..., 0] = timestep
             record.observation["eye"][env, ..., 1] = env
             begins[env] = False
             if left[env] == 0:
-                # The final observation was shown in this tick, and the next one begins an episode.
+                # The final observation was shown in this timestep, and the next one begins an episode.
                 record.last[env] = True
             elif left[env] == 1:
                 record.discount[env] = kind[env]["discount"]
@@ -97,32 +97,33 @@ def stream(envs, ticks, ends=tuple(ENDS), seed=0, longest=9, first=True):
 
 
 def windows(records, env, steps):
-    """What the windows of one environment hold, by first tick: lists of ticks and whether the last one terminated.
+    """What the windows of one environment hold, by first timestep: lists of timesteps and whether the last one
+    terminated.
 
-    A window's ticks are those whose transitions it holds, and then the one to bootstrap from, unless it terminated.
+    A window's timesteps are those whose transitions it holds, and then the one to bootstrap from, unless it terminated.
     """
     found = {}
     for start in range(len(records)):
-        ticks: list[int] = []
+        timesteps: list[int] = []
         terminated = False
-        tick = start
-        while len(ticks) < steps and not records[tick].last[env]:
-            terminated = records[tick].discount[env] == 0
+        timestep = start
+        while len(timesteps) < steps and not records[timestep].last[env]:
+            terminated = records[timestep].discount[env] == 0
             if terminated:
-                ticks.append(tick)
+                timesteps.append(timestep)
                 break
-            if tick + 1 == len(records) or records[tick + 1].first[env]:
+            if timestep + 1 == len(records) or records[timestep + 1].first[env]:
                 break
-            ticks.append(tick)
-            tick += 1
-        if ticks:
-            found[start] = (ticks if terminated else [*ticks, tick], terminated)
+            timesteps.append(timestep)
+            timestep += 1
+        if timesteps:
+            found[start] = (timesteps if terminated else [*timesteps, timestep], terminated)
     return found
 
 
-def stacked(records, env, tick, stack):
-    """The eye's `stack` newest frames at a tick, with the episode's first in place of those that are missing."""
-    chosen = [tick]
+def stacked(records, env, timestep, stack):
+    """The eye's `stack` newest frames at a timestep, with the episode's first in place of those that are missing."""
+    chosen = [timestep]
     while len(chosen) < stack:
         chosen.insert(0, chosen[0] if records[chosen[0]].first[env] else chosen[0] - 1)
     return np.concatenate([records[t].observation["eye"][env] for t in chosen], axis=-1)

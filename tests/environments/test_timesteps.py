@@ -93,31 +93,37 @@ def make(factory, batch_size=2):
     return environments.make(f"scripted_environments:{factory}", batch_size, range(batch_size))
 
 
-def rows(ticks):
-    """Ticks as in the tables above, one list to each environment."""
+def rows(timesteps):
+    """Timesteps as in the tables above, one list to each environment."""
     return tuple(
         [
-            (list(tick.observation[slot]), tick.reward[slot], tick.discount[slot], tick.first[slot], tick.last[slot])
-            for tick in ticks
+            (
+                list(timestep.observation[slot]),
+                timestep.reward[slot],
+                timestep.discount[slot],
+                timestep.first[slot],
+                timestep.last[slot],
+            )
+            for timestep in timesteps
         ]
-        for slot in range(len(ticks[0].reward))
+        for slot in range(len(timesteps[0].reward))
     )
 
 
 @pytest.mark.parametrize("factory", NEXT_STEP)
-def test_final_observation_is_shown_and_the_next_tick_is_first(factory):
+def test_final_observation_is_shown_and_the_next_timestep_is_first(factory):
     environment = make(factory)
-    # All ticks are compared in the end: a tick that shares memory with a later one would have changed by then.
-    ticks = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
-    assert rows(ticks) == FINAL_SHOWN
+    # All timesteps are compared in the end: a timestep that shares memory with a later one would have changed by then.
+    timesteps = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
+    assert rows(timesteps) == FINAL_SHOWN
 
 
 # The first one's environments write the reset's observation into the array of the final one.
 @pytest.mark.parametrize("factory", ["vector_same_step", "own_same_step"])
 def test_same_step_reset_gives_first_with_the_reward_and_discount_of_the_ended_episode(factory):
     environment = make(factory)
-    ticks = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
-    assert rows(ticks) == FINAL_LOST
+    timesteps = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
+    assert rows(timesteps) == FINAL_LOST
 
 
 @pytest.mark.parametrize(
@@ -130,18 +136,18 @@ def test_same_step_reset_gives_first_with_the_reward_and_discount_of_the_ended_e
 )
 def test_same_step_reset_shows_the_final_observation_of_a_time_limit(factory):
     environment = make(factory)
-    ticks = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
-    assert rows(ticks) == TRUNCATED_SHOWN
+    timesteps = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
+    assert rows(timesteps) == TRUNCATED_SHOWN
     environment.close()
 
 
 @pytest.mark.parametrize("factory", ["own_same_step", "fresh_same_step"])
 def test_no_environment_is_stepped_after_a_time_limit_of_all(factory):
     environment = make(factory)
-    ticks = [environment.reset(), *(environment.step(np.ones(2, np.int32)) for _ in range(9))]
+    timesteps = [environment.reset(), *(environment.step(np.ones(2, np.int32)) for _ in range(9))]
     # Episodes follow each other as in an environment that resets on the next step.
     expected = [(*FINAL_SHOWN[1], ([2, 1], 2, 1, False, False))] * 2
-    assert rows(ticks) == tuple(map(list, expected))
+    assert rows(timesteps) == tuple(map(list, expected))
 
 
 @pytest.mark.parametrize("factory", [*NEXT_STEP, "vector_same_step"])
@@ -158,20 +164,20 @@ def test_reset_in_the_middle_begins_episodes_everywhere(factory):
     environment = make(factory)
     environment.reset()
     environment.step(np.array([2, 0]))
-    tick = environment.reset()
-    assert tick.first.all() and not tick.last.any()
-    assert (tick.reward == 0).all() and (tick.discount == 1).all()
+    timestep = environment.reset()
+    assert timestep.first.all() and not timestep.last.any()
+    assert (timestep.reward == 0).all() and (timestep.discount == 1).all()
     # What was over before the reset is not begun a second time.
-    tick = environment.step(np.array([0, 0]))
-    assert not tick.first.any() and (tick.observation[:, 1] == 1).all() and (tick.reward == 1).all()
+    timestep = environment.step(np.array([0, 0]))
+    assert not timestep.first.any() and (timestep.observation[:, 1] == 1).all() and (timestep.reward == 1).all()
 
 
 @pytest.mark.parametrize("factory", [*NEXT_STEP, "vector_same_step"])
-def test_ticks_have_the_dtypes_and_shapes_of_the_interface(factory):
+def test_timesteps_have_the_dtypes_and_shapes_of_the_interface(factory):
     environment = make(factory, 5)
     assert environment.batch_size == 5
-    for tick in (environment.reset(), environment.step(np.zeros(5, np.int32))):
-        assert tree.map_structure(lambda array: (array.dtype.name, array.shape), tick) == (
+    for timestep in (environment.reset(), environment.step(np.zeros(5, np.int32))):
+        assert tree.map_structure(lambda array: (array.dtype.name, array.shape), timestep) == (
             ("float32", (5, 2)),
             ("float32", (5,)),
             ("float32", (5,)),
@@ -198,15 +204,15 @@ def test_cartpole_ends_by_termination_or_time_limit_in_both_forms():
             length = np.zeros(8, int)
             discount = np.full(8, np.nan)
             over = np.zeros(8, bool)
-            ticks = [environment.reset()]
+            timesteps = [environment.reset()]
             for time in range(16):
-                tick = environment.step(np.full(8, time % 2 if swing else 1, np.int32))
-                assert (tick.first == ticks[-1].last).all()
-                assert (tick.reward == ~tick.first).all() and (tick.discount[tick.first] == 1).all()
-                ended = tick.last & ~over
-                length[ended], discount[ended] = time + 1, tick.discount[ended]
-                over |= tick.last
-                ticks.append(tick)
+                timestep = environment.step(np.full(8, time % 2 if swing else 1, np.int32))
+                assert (timestep.first == timesteps[-1].last).all()
+                assert (timestep.reward == ~timestep.first).all() and (timestep.discount[timestep.first] == 1).all()
+                ended = timestep.last & ~over
+                length[ended], discount[ended] = time + 1, timestep.discount[ended]
+                over |= timestep.last
+                timesteps.append(timestep)
             assert over.all()
             if swing:
                 assert (length == 15).all() and (discount == 1).all()
