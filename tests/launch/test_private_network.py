@@ -56,7 +56,7 @@ def namespaces(pid):
 def test_nobody_connects_from_outside(tmp_path):
     script = """
 import os, socket, sys
-from callboard.launch.private_network import enter_private_network
+from callboard.launch.cli.private_network import enter_private_network
 before = os.getuid(), os.getgid()
 enter_private_network()
 assert (os.getuid(), os.getgid()) == before
