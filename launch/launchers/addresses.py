@@ -1,4 +1,4 @@
-"""The addresses of a program's nodes: which ports they have, and how nodes learn of them."""
+"""The addresses of a program's nodes: reserving ports and binding the addresses to them."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from ..program import nodes_of
 
 
 class FixedAddress(AbstractAddressBuilder):
-    """A Launchpad address that is known."""
+    """A Launchpad address that is already known."""
 
     def __init__(self, address: str):
         self._address = address
@@ -23,7 +23,7 @@ class FixedAddress(AbstractAddressBuilder):
 
 @contextlib.contextmanager
 def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
-    """Reserves a port for every address of a program, and binds the address to it; gives the nodes' ports by name."""
+    """Reserve a port for every address of a program and bind the address to it; yield the port of each node by name."""
     reserved: list[ReservedPort] = []
 
     def local_address() -> str:
@@ -42,17 +42,17 @@ def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
 
 
 def addresses_of(node: ProgramNode) -> list[lp.Address]:
-    """All addresses of a node; the first is that of its own port."""
+    """Return all addresses of a node; the first is that of the node's own port."""
     return [node.port_address, *node.further_addresses]
 
 
 def bind_addresses(program: lp.Program, addresses: Mapping[str, Sequence[str]]) -> None:
-    """Binds the addresses of every node to the `host:port` that stand under its name, in order."""
+    """Bind the addresses of every node, in order, to the `host:port` strings listed under the node's name."""
     for _, node in nodes_of(program):
         for address, known in zip(addresses_of(node), addresses[node.name], strict=True):
             address.bind(FixedAddress(known))
 
 
 def port_of(address: str) -> int:
-    """The port of a `host:port`."""
+    """Return the port of a `host:port` string."""
     return int(address.rpartition(":")[2])

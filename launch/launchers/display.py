@@ -1,4 +1,4 @@
-"""What a user sees of a run in the terminal."""
+"""Terminal output of a run."""
 
 import contextlib
 import sys
@@ -18,13 +18,13 @@ _LINE_SECONDS = 10.0
 
 
 def make_monitor(max_steps: int) -> "LiveMonitor | LineMonitor":
-    """A live display on a terminal, lines elsewhere."""
+    """Return a live display on a terminal, and a line-by-line monitor elsewhere."""
     console = Console(highlight=False)
     return LiveMonitor(console, max_steps) if console.is_terminal else LineMonitor(max_steps)
 
 
 class LineMonitor:
-    """A line every ten seconds, for logs and pipes."""
+    """Prints a line every ten seconds, for logs and pipes."""
 
     def __init__(self, max_steps: int):
         self._max_steps = max_steps
@@ -50,12 +50,12 @@ class LineMonitor:
 
 
 class LiveMonitor:
-    """Progress to the limit and the newest figures, kept up to date in place."""
+    """Shows the progress to the step limit and the newest metrics, updated in place."""
 
     def __init__(self, console: Console, max_steps: int):
         self._console = console
         self._max_steps = max_steps
-        # Without a thread of its own, so that a terminal that goes away is noticed by who writes to it.
+        # No refresh thread: if the terminal is closed, the error must be raised in the thread that writes to it.
         self._live = Live(Text("starting"), console=console, auto_refresh=False, transient=False)
         self._live.start(refresh=True)
 
@@ -82,7 +82,7 @@ class LiveMonitor:
 
 
 def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures of a status that a user looks at, as text."""
+    """Return the metrics of a status that are shown to the user, as pairs of name and text."""
     fields = [
         ("steps/s", f"{status['actor/steps_per_second']:,.0f}"),
         ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
@@ -101,7 +101,7 @@ def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _print_line(text: str) -> None:
-    if sys.stdout is None:  # As Python has it where a command was started without one.
+    if sys.stdout is None:  # sys.stdout is None if the command was started without one.
         return
     with _output():
         sys.stdout.write(f"{text}\n")
@@ -110,7 +110,7 @@ def _print_line(text: str) -> None:
 
 @contextlib.contextmanager
 def _output() -> Iterator[None]:
-    """Names the error where what is printed cannot be written."""
+    """Raise `OutputClosed` if the output cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The forkserver: a process that has imported TensorFlow once and forks for every node.
+"""The forkserver: a process that imports TensorFlow once and is forked for every node.
 
-One belongs to this process, and ends with it, however it ends; see `forkserver_process` for the other side.
+It belongs to this process and ends with it, however this process ends.  See `forkserver_process` for the other side.
 """
 
 import contextlib
@@ -27,39 +27,39 @@ _END_SECONDS = 8.0
 _ORPHAN_SECONDS = 1.0
 _POLL_SECONDS = 0.5
 _ZOMBIE_SECONDS = 5.0
-"""In which the forkserver takes leave of a process that has ended, and of those that it has started."""
+"""Time in which the forkserver normally reaps a process that has ended, and ends the processes that it started."""
 
 
 class CannotFork(CallboardError):
-    """The forkserver cannot start processes; says why."""
+    """The forkserver cannot start processes; the message gives the reason."""
 
 
 class ForkedProcess:
-    """A fork of the forkserver.
+    """A process forked from the forkserver.
 
     Attributes:
-      pid: its number.
-      pipe: this end of the pipe to the function that it runs.
-      exitcode: as in `subprocess`; None while it runs, and where nobody knows it any more.
+      pid: process id.
+      pipe: this end of the pipe to the function that the process runs.
+      exitcode: as in `subprocess`; None while the process runs, or if its exit code was lost with the forkserver.
     """
 
     def __init__(self, pid: int, pipe: Connection, status: Connection):
         self.pid = pid
         self.pipe = pipe
         self.status = status
-        """Becomes ready when the process has ended."""
+        """Becomes readable when the process has ended."""
         self.exitcode: int | None = None
         self.is_orphan = False
-        """Whether the forkserver has died before it."""
+        """Whether the forkserver died before this process did."""
         self._ended = False
-        # Knows it again by the time at which it began: numbers are given again.
+        # psutil.Process also compares the start time, because process ids are reused.
         try:
             self._process: psutil.Process | None = psutil.Process(pid)
         except psutil.NoSuchProcess:
             self._process = None
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits for its end, and that of all that it has started; whether it has ended."""
+        """Wait until the process and everything it started have ended; return whether they have."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         zombie_since: float | None = None
         while not self._ended:
@@ -68,7 +68,8 @@ class ForkedProcess:
                     _, self.exitcode = self.status.recv()
                     self._ended = True
                 except (EOFError, OSError):
-                    # The forkserver has died.  Who has adopted the process does not say how it ends.
+                    # The forkserver has died, and the process that adopts its children does not report their exit
+                    # codes.
                     self.is_orphan = True
                     self._ended = self._wait_for_end(timeout)
                     break
@@ -77,7 +78,7 @@ class ForkedProcess:
             elif zombie_since is None:
                 zombie_since = time.monotonic()
             else:
-                # A forkserver that hangs does not see it end.
+                # A forkserver that hangs does not report the end of its children.
                 self._ended = time.monotonic() - zombie_since > _ZOMBIE_SECONDS
             if time.monotonic() >= deadline:
                 break
@@ -104,7 +105,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """A process that forks, started when it is needed.
+    """A process that forks on request; it is started when it is first needed.
 
     Args:
       preload: name of the module that it imports first.
@@ -133,18 +134,18 @@ class ForkServer:
             return self._fork(function, *arguments)
 
     def ping(self) -> int:
-        """A file descriptor that becomes ready once requests are handled again; to be closed by the caller."""
+        """Return a file descriptor that becomes readable once requests are handled again; the caller closes it."""
         ready, ready_end = os.pipe()
         try:
             self._send(PING, ready_end)
         except CannotFork:
-            pass  # Its end is no less an answer: another one is started when it is needed.
+            pass  # A dead forkserver is fine too: a new one is started when it is needed.
         finally:
             os.close(ready_end)
         return ready
 
     def kill(self) -> None:
-        """Ends a forkserver that hangs; what it has started lives on, and another one takes its place."""
+        """Kill a forkserver that hangs.  Its forks continue to run, and a new forkserver is started when it is needed."""
         with self._lock:
             if self._process is not None:
                 self._killed += 1
@@ -190,7 +191,7 @@ class ForkServer:
             if process is None or control is None:
                 return
             control.close()
-            # While it only imports there is nothing to clear up, and the import may take long.
+            # While it is still importing there is nothing to clean up, and the import may take long.
             patience = _END_SECONDS if self._has_forked else 0.0
             self._has_forked = False
             try:
@@ -208,7 +209,7 @@ class ForkServer:
         module = f"{__package__}.forkserver_process"
         code = f"import sys; sys.path[:] = {sys.path!r}; "
         code += f"from {module} import main; main({other.fileno()}, {self._preload!r})"
-        # It ignores these signals as soon as it can, and lets them through only then.
+        # Stop signals are blocked until the forkserver ignores them, which it does as early as possible.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             self._process = subprocess.Popen(
@@ -238,47 +239,50 @@ _forkserver = ForkServer()
 
 
 def start_forkserver() -> None:
-    """Starts it in the background, so that its imports go on while the caller does other things."""
+    """Start the forkserver in the background, so that its imports overlap with other work of the caller."""
     _forkserver.start()
 
 
 def stop_forkserver() -> None:
-    """Ends the forkserver and all that it has started; it starts again when it is needed."""
+    """End the forkserver and all processes that it started; it starts again when it is needed."""
     _forkserver.stop()
 
 
 def fork_process(function: Callable[..., Any], *arguments: Any) -> ForkedProcess:
-    """Calls a function in a fork of the forkserver, with a pipe to this process as its last argument.
+    """Call a function in a fork of the forkserver, with a pipe to this process as its last argument.
 
     Args:
-      function: of a module's top.
-      arguments: picklable.
+      function: a module-level function.
+      arguments: picklable arguments.
 
     Raises:
-      CannotFork: the forkserver's imports have failed, or it has died or was stopped.
+      CannotFork: the forkserver's imports failed, or it died or was stopped.
     """
     return _forkserver.fork(function, *arguments)
 
 
 def ping_forkserver() -> int:
-    """A file descriptor that becomes ready once the forkserver handles requests; to be closed by the caller."""
+    """Return a file descriptor that becomes readable once the forkserver handles requests; the caller closes it."""
     return _forkserver.ping()
 
 
 def kill_forkserver() -> None:
-    """Ends a forkserver that hangs; what it has started lives on, and another one takes its place when needed."""
+    """Kill a forkserver that hangs.  Its forks continue to run, and a new forkserver is started when it is needed."""
     _forkserver.kill()
 
 
 def held_open(descriptor: int) -> contextlib.AbstractContextManager[None]:
-    """Keeps a file descriptor open in the forkserver and its forks, until the last of them has ended."""
+    """Keep a file descriptor open in the forkserver and its forks until the last of them has ended."""
     return _forkserver.holding(descriptor)
 
 
 def wait_for_any(process: ForkedProcess) -> list[Any]:
-    """Waits until the process has sent something or may have ended; gives which of `pipe` and `status` are ready."""
+    """Wait until the process has sent something or may have ended; return the pipes that are ready.
+
+    Those are `pipe`, `status` or both.
+    """
     if process.is_orphan:
-        # Its status is ready for ever.
+        # The status pipe of an orphan is always readable.
         return wait([process.pipe], _ORPHAN_SECONDS)
     return wait([process.pipe, process.status])
 
@@ -287,4 +291,4 @@ def _working_directory() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return ""  # It was removed.
+        return ""  # The working directory was removed.

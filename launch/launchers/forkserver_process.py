@@ -1,10 +1,11 @@
-"""The process behind `forkserver`: imports TensorFlow once, forks on request, and outlives no one that it serves.
+"""The forkserver's process: imports TensorFlow once, forks on request, and ends with the process that it serves.
 
-Every fork is the first process of a session of its own, so that signals of a terminal do not reach it, and what it has
-started can be found when it ends.  All orphans below become children of the forkserver.  When the other end of its
-control socket is closed, which the kernel does for a process that was killed, it ends all of them, and itself.
+Every fork leads a new session, so that signals of the terminal do not reach it, and so that all processes that it
+started can be found when it ends.  All orphaned descendants become children of the forkserver.  When the other end of
+its control socket is closed, which the kernel does even for a process that was killed, the forkserver ends all of them
+and itself.
 
-Only the standard library is imported at the top, so that signals are ignored from the first moment.
+Only the standard library is imported at module level, so that signals are ignored as early as possible.
 """
 
 import contextlib
@@ -27,16 +28,16 @@ from typing import Any
 from ..stop_signals import STOP_SIGNALS
 
 FORK = b"fork"
-"""Request for a process; comes with its end of a pipe and that of another one for its status.
+"""Request to fork; it carries the new process's end of a pipe, and the write end of a pipe for its status.
 
-On the first pipe the process is sent `sys.path`, its working directory and `sys.argv`, then the pickled function and
-arguments that it calls.  On the other the forkserver sends `("pid", number)` or `("error", text)`, and at last
-`("exit", code)`.
+Over the first pipe, the new process receives `sys.path`, its working directory and `sys.argv`, then the pickled
+function and arguments that it calls.  Over the status pipe, the forkserver sends `("pid", number)` or `("error",
+text)`, and finally `("exit", code)`.
 """
 HOLD = b"hold"
-"""Request to keep a file descriptor open, here and in all processes to come."""
+"""Request to keep a file descriptor open, in the forkserver and in all processes that it will fork."""
 PING = b"ping"
-"""Request to close the file descriptor that comes with it, which shows that requests are handled."""
+"""Request to close the file descriptor that comes with it, which shows that requests are being handled."""
 
 _MOST_BYTES = 16
 _MOST_DESCRIPTORS = 2
@@ -46,7 +47,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(control: int, preload: str) -> None:
-    """Serves the process at the other end of a socket, to its end.
+    """Serve the process at the other end of a socket until that process ends.
 
     Args:
       control: file descriptor of this end.
@@ -64,7 +65,7 @@ def main(control: int, preload: str) -> None:
 
 
 def _import(module: str) -> str:
-    """Imports what all processes need; returns the traceback where that fails, else nothing."""
+    """Import what all processes need; return the traceback if that fails, otherwise an empty string."""
     try:
         importlib.import_module(module)
     except BaseException:
@@ -74,7 +75,7 @@ def _import(module: str) -> str:
 
 @contextlib.contextmanager
 def _ended_with(control: socket.socket) -> Iterator[None]:
-    """Ends this process as soon as the other end of the socket is closed, from a thread, while it lasts."""
+    """While the context is active, exit this process as soon as the other end of the socket is closed."""
     done, finish = os.pipe()
 
     def watch() -> None:
@@ -96,13 +97,13 @@ def _ended_with(control: socket.socket) -> Iterator[None]:
 
 
 class _Forker:
-    """Forks, and sees processes end."""
+    """Forks processes and reports their exit codes."""
 
     def __init__(self, control: socket.socket, import_error: str):
         self._control = control
         self._import_error = import_error
         self._statuses: dict[int, Connection] = {}
-        """By the number of the process."""
+        """Status pipes by process id."""
         self._wake, self._wake_end = os.pipe()
 
     def serve(self) -> None:
@@ -125,7 +126,7 @@ class _Forker:
                 os._exit(0)
 
     def _handle_request(self) -> bool:
-        """Handles one request; False if there will be none any more."""
+        """Handle one request; return False if there will be no more."""
         try:
             request, descriptors, _, _ = socket.recv_fds(self._control, _MOST_BYTES, _MOST_DESCRIPTORS)
         except ConnectionError:
@@ -135,7 +136,8 @@ class _Forker:
         if request == FORK and len(descriptors) == _MOST_DESCRIPTORS:
             self._fork(*descriptors)
         elif request in (FORK, PING):
-            # Who asked sees the end of its pipes; of a fork where there was no room for all of them.
+            # Closing the descriptors answers a ping, and rejects a fork request of which not all descriptors were
+            # received.
             for descriptor in descriptors:
                 os.close(descriptor)
         return bool(request)
@@ -170,7 +172,7 @@ class _Forker:
             _call(Connection(pipe))
             code = 0
         except EOFError:
-            pass  # Who asked for this process has died.
+            pass  # The process that requested the fork has died.
         except BaseException:
             traceback.print_exc()
         finally:
@@ -180,7 +182,7 @@ class _Forker:
             os._exit(code)
 
     def _reap(self) -> None:
-        """Takes leave of all children that have ended, and of what they have left running."""
+        """Reap all children that have ended, and end the processes that they left running."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -191,7 +193,7 @@ class _Forker:
             pid = ended.si_pid
             status = self._statuses.pop(pid, None)
             if status is not None:
-                # As long as it was not waited for, no other session has its number.
+                # The session id cannot be reused until the child has been waited for.
                 end_processes(functools.partial(_members_of, pid))
             _, code = os.waitpid(pid, 0)
             if status is not None:
@@ -206,7 +208,7 @@ class _Forker:
 
 
 def _call(pipe: Connection) -> None:
-    """Calls what the pipe brings, with the pipe as the last argument."""
+    """Call the function received over the pipe, with the pipe as its last argument."""
     sys.path[:], directory, sys.argv[:] = pipe.recv()
     with contextlib.suppress(OSError):
         os.chdir(directory)
@@ -215,11 +217,11 @@ def _call(pipe: Connection) -> None:
 
 
 def end_processes(find: Callable[[], Sequence[int]], reap: Callable[[], None] = lambda: None) -> None:
-    """Ends processes: asks them to, and kills those that are still there a moment later.
+    """End processes: send SIGTERM, then SIGKILL to those that are still running a moment later.
 
     Args:
-      find: gives the numbers of those that run.
-      reap: called again and again meanwhile.
+      find: returns the ids of the processes that still run.
+      reap: called repeatedly in the meantime.
     """
     for number, patience in ((signal.SIGTERM, _TERMINATE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
         deadline = time.monotonic() + patience
@@ -242,7 +244,7 @@ def _members_of(session: int) -> list[int]:
 
 
 def _processes() -> list[tuple[int, int, int]]:
-    """Number, parent and session of every process that runs."""
+    """Return the id, parent id and session id of every running process."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -260,4 +262,4 @@ def _send(connection: Connection, message: Any) -> None:
     try:
         connection.send(message)
     except OSError:
-        pass  # It is about to see why.
+        pass  # The receiver has ended or is ending.

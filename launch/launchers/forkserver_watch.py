@@ -1,4 +1,4 @@
-"""Noticing a forkserver that hangs: nodes would neither start nor be seen to end."""
+"""Detection of a forkserver that hangs, in which case nodes would neither start nor be reported as ended."""
 
 import os
 import select
@@ -11,14 +11,14 @@ from .progress_watchdog import ProgressWatchdog
 
 _NAME = "forkserver"
 _TIMEOUT_SECONDS = 30.0
-"""Without an answer, after its imports: it has no work that takes long."""
+"""Time without a reply, after the imports; no request takes long."""
 
 
 class ForkserverWatch:
-    """Calls the forkserver every second, from a thread of its own until `close`, and ends one that does not answer.
+    """Pings the forkserver every second from a thread, until `close`, and kills it if it does not reply.
 
     Args:
-      say: takes a line that a user should read.
+      say: takes a line to show to the user.
     """
 
     def __init__(self, say: Callable[[str], None]):

@@ -1,7 +1,7 @@
 """The inline launcher: all nodes in one thread of one process, with an in-process Reverb server.
 
-What happens depends on nothing but the experiment: an agent that reads a queue gives the same weights, bit for bit,
-at every run with the same seed.
+The result depends only on the experiment: an agent that reads a queue produces bit-identical weights in every run with
+the same seed.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _BEAT_STEPS = 1000
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Runs the program to its end, in this thread."""
+    """Run the program to its end in this thread."""
     stop = threading.Event()
     outcome = Outcome()
 
@@ -80,7 +80,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         finally:
             watch.close()
         if outcome.failed_node is not None:
-            # Now, because a server that ends with the process would have the last word on the screen.
+            # Stop the server now; otherwise it prints its own messages after the error when the process exits.
             for role in roles.values():
                 if isinstance(role, ReplayNode):
                     role.stop_server()
@@ -88,11 +88,11 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
 
 class _Hurried(BaseException):
-    """Raised where a second signal comes in the middle of an environment's or a learner's step."""
+    """Raised when a second signal arrives in the middle of an environment's or a learner's step."""
 
 
 class _Signals:
-    """Counts signals, of which those that come at nearly the same time are one."""
+    """Counts signals; signals that arrive at nearly the same time count as one."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -109,7 +109,7 @@ class _Signals:
 
     @contextlib.contextmanager
     def hurrying(self) -> Iterator[None]:
-        """Leaves what is done here at the second signal, and not when it is finished."""
+        """Leave the `with` block at the second signal, without waiting for it to finish."""
         self._hurrying = True
         try:
             yield
@@ -122,12 +122,12 @@ class _Signals:
 def make_local_nodes(
     program: lp.Program, stop: threading.Event, tell: Callable[[str, str, Any], None]
 ) -> dict[str, Node]:
-    """The roles of a program by name, in the order in which they are set up, that call each other directly.
+    """Return a program's nodes by name, in the order in which they are set up; they call each other directly.
 
     Args:
       program: the graph.
-      stop: the stop of all contexts.
-      tell: is called with the name of a role and what it tells.
+      stop: the stop event of all contexts.
+      tell: called with the name of a node, and the kind and content of the message that it sends.
     """
     roles: dict[str, Node] = {}
     for _, node in nodes_of(program):
@@ -147,7 +147,7 @@ def make_local_nodes(
 
 
 def _tell_or_bind(node: ProgramNode, tell: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
-    """Passes on what a role tells, but for the port that its server has taken: the node's address is bound to it."""
+    """Forward a node's message, except for the port of its server, to which the node's address is bound."""
     if kind == "port":
         node.port_address.bind(FixedAddress(f"localhost:{content}"))
     else:
@@ -155,7 +155,7 @@ def _tell_or_bind(node: ProgramNode, tell: Callable[[str, str, Any], None], kind
 
 
 def _play(roles: list[Node], stop: threading.Event) -> Any:
-    """Lets the roles take turns; gives the name of the role whose turn it is, before it takes it."""
+    """Run the nodes in turn; yield the name of the next node before it runs."""
     actors = [role for role in roles if isinstance(role, EnvironmentNode)]
     inference = [role for role in roles if isinstance(role, InferenceNode)]
     evaluators = [role for role in roles if isinstance(role, EvaluatorNode)]
@@ -196,24 +196,28 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
 
 
 class _LearningLimit:
-    """When the rate limiter lets a batch out, worked out from what was inserted and learned.
+    """When the rate limiter would release a batch, computed from the items inserted and the batches learned from.
 
-    The limiter's own count runs ahead by what is prefetched.
+    The limiter's own counter runs ahead because of prefetching.
     """
 
     def __init__(self, learner: LearnerNode, replay: ReplayNode):
         assert learner.dataset is not None
         self._batch = learner.dataset.items_per_batch
         self._limiter = replay.tables_at_start[learner.dataset.table].rate_limiter_info
-        # The limiter may let the learner run far ahead: in one thread, actors would wait all that time.
+        # The limiter may let the learner run far ahead; in a single thread, the actors would wait all that time.
         first_samples = self._limiter.samples_per_insert * (self._limiter.min_size_to_sample - 1)
         self._reserve = max(self._limiter.min_diff, first_samples)
-        # A replay that goes on from a checkpoint has counted before.
+        # After a restore from a checkpoint, the counters do not start at zero.
         self._inserted = self._limiter.insert_stats.completed
         self._sampled = float(self._limiter.sample_stats.completed)
 
     def takes_batch(self, written: int) -> bool:
-        """Whether a batch may be learned, which then counts as learned; `written` are the actors' items of this run."""
+        """Return whether a batch may be learned from, and if so count it.
+
+        Args:
+          written: items written by the actors in this run.
+        """
         limiter, inserted = self._limiter, self._inserted + written
         sampled = self._sampled + self._batch
         if inserted < limiter.min_size_to_sample:
@@ -224,5 +228,5 @@ class _LearningLimit:
         return True
 
     def gives_back(self) -> None:
-        """Takes back the batch that was last counted: it did not come."""
+        """Undo the last count, because no batch was available."""
         self._sampled -= self._batch

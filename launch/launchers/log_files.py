@@ -1,8 +1,8 @@
-"""The log file of a node: it takes all that the process prints, stays bounded, and is never a reason to die.
+"""The log file of a node: it receives all output of the process, stays bounded, and never ends the node.
 
-A log of more than 10 MB is copied to `<name>.log.1` and begins anew, so that a node has at most about 20 MB of logs.
-It is copied and cut, not renamed: libraries and child processes have the file open too.  A line that is printed in
-between may be lost.
+A log of more than 10 MB is copied to `<name>.log.1` and truncated, so that a node has at most about 20 MB of logs.  It
+is copied and truncated rather than renamed, because libraries and child processes have the file open too.  A line
+printed between the two steps may be lost.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ _LIMIT_BYTES = 10 * 2**20
 _LOOK_SECONDS = 10.0
 
 _bounded: set[str] = set()
-"""Logs that a thread of this process looks at."""
+"""Logs that a thread of this process keeps bounded."""
 
 
 def redirect_output(log: str) -> None:
-    """Lets all that this process prints go to a file, from Python and from libraries, and bounds the file.
+    """Redirect all output of this process, from Python and from libraries, to a file, and keep the file bounded.
 
     Args:
-      log: path of the file, which is appended to.
+      log: path of the file, to which output is appended.
     """
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
@@ -39,9 +39,9 @@ def redirect_output(log: str) -> None:
 
 
 def bound_log(log: pathlib.Path, limit: int = _LIMIT_BYTES) -> None:
-    """Moves the content of a log to `<log>.1`, in place of what was there, if it has more than `limit` bytes.
+    """Move the content of a log of more than `limit` bytes to `<log>.1`, replacing its previous content.
 
-    Where the disk is full, the content is lost.
+    If the disk is full, the content is lost.
     """
     with contextlib.suppress(OSError):
         if log.stat().st_size <= limit:
@@ -61,7 +61,7 @@ def _keep_bounded(log: pathlib.Path) -> None:
 
 
 class OutputFile(io.FileIO):
-    """A file that takes what it can: a full disk is no reason to end a node that prints."""
+    """A file that drops what it cannot write, so that a full disk does not end a node that prints."""
 
     def write(self, data: Any) -> int:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The life of a node in a process of its own."""
+"""Entry point of a node that runs in a separate process."""
 
 import os
 import sys
@@ -16,31 +16,32 @@ from .supervisor import Exit
 
 
 class ChildSettings(NamedTuple):
-    """What a child is started with."""
+    """Arguments with which a node's process is started."""
 
     node: ProgramNode
     identity: str
     port: int
     log: str
-    """Path of its log file."""
+    """Path of the node's log file."""
     temporary: str
     """Directory for temporary files."""
 
 
 def run_child(pickled: bytes, pipe: Connection) -> None:
-    """Runs a node; what it has to say goes through `pipe`, what it prints into its log.
+    """Run a node; its messages go through `pipe`, its output into its log.
 
-    Ends the process in every case: a thread that is blocked in C++ would keep it alive for ever.
+    Always ends the process explicitly, because a thread blocked in C++ would keep it alive forever.
     """
     code = 1
     tell = _Teller(pipe)
-    # Where all processes are signaled, the launcher alone decides what it means; where it was not, it is told.
+    # If all processes are signaled at once, only the launcher decides what follows; it is notified in case it was not
+    # signaled itself.
     pass_on_signals(lambda number: tell("signal", number))
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
         prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
         _run_node(settings, pipe, tell)
-        # Where the forkserver has died, no other process knows.
+        # If the forkserver has died, no other process can report the exit.
         tell("exit", Exit(clean=True, description="ended"))
         code = 0
     except BaseException as error:
@@ -65,7 +66,7 @@ def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> Non
 
 
 def _listen(pipe: Connection, stop: threading.Event) -> None:
-    """Waits for the launcher's word; without a launcher no node lives on."""
+    """Wait for the launcher's stop message; exit if the launcher is gone."""
     try:
         while True:
             if pipe.recv() == "stop":
@@ -86,4 +87,4 @@ class _Teller:
             with self._lock:
                 self._pipe.send((kind, content))
         except OSError:
-            pass  # The launcher is gone, and this process will be in a moment.
+            pass  # The launcher is gone, and this process is about to exit.

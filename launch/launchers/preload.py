@@ -1,6 +1,7 @@
-"""What the forkserver imports once, so that no node has to.
+"""Imports that the forkserver performs once for all nodes.
 
-Nothing here may touch a TensorFlow device or start a thread: the nodes are forks of the process that imported this.
+Nothing here may touch a TensorFlow device or start a thread, because nodes are forks of the process that imports this
+module.
 """
 
 import os
@@ -13,7 +14,7 @@ import launchpad  # noqa: F401
 import reverb  # noqa: F401
 import tensorflow as tf
 
-# Keras is loaded when it is first looked at.
+# Keras is loaded lazily, on first access.
 tf.keras.layers  # noqa: B018
 
 from ...agents import impala  # noqa: F401, E402

@@ -1,4 +1,4 @@
-"""What every process that runs a node does, whoever has started it."""
+"""Set-up shared by all processes that run a node, under every launcher."""
 
 import logging
 import os
@@ -13,13 +13,13 @@ from .supervisor import Exit
 
 
 def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> None:
-    """Makes this process ready for a node; must come before TensorFlow touches a device.
+    """Prepare this process for a node; must be called before TensorFlow touches a device.
 
     Args:
-      name: of the node.
-      policy: how it is treated.
-      log: path of the file that takes all that the process prints.
-      temporary: directory for temporary files, which the launcher removes: a process that is killed cannot.
+      name: name of the node.
+      policy: how the node is treated.
+      log: path of the file that receives all output of the process.
+      temporary: directory for temporary files.  The launcher removes it, because a process that is killed cannot.
     """
     redirect_output(log)
     os.makedirs(temporary, exist_ok=True)
@@ -35,7 +35,7 @@ def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> 
 
 
 def prepare_tensorflow(policy: NodePolicy) -> None:
-    """Sets what TensorFlow may use in this process; must come before it touches a device."""
+    """Set which resources TensorFlow may use in this process; must be called before it touches a device."""
     if not policy.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if policy.tensorflow_threads:
@@ -46,7 +46,7 @@ def prepare_tensorflow(policy: NodePolicy) -> None:
 
 
 def exit_by(error: BaseException) -> Exit:
-    """How a node has ended that raised an error, which is being handled; its traceback goes into the log."""
+    """Return how a node ended whose error is being handled, and print the traceback to the log."""
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()

@@ -1,6 +1,6 @@
 """The processes launcher: every node in a supervised process of its own.
 
-TensorFlow is imported once, in a forkserver; a node is a fork of it and starts within a fraction of a second.
+TensorFlow is imported once, in a forkserver; a node is forked from it and starts within a fraction of a second.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _LAST_SECONDS = 5.0
 
 
 class ProcessWorker:
-    """One life of a node in a process."""
+    """One incarnation of a node, in a process."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class ProcessWorker:
         self._lock = threading.Lock()
         self._process: ForkedProcess | None = None
         self._over = False
-        """Whether its exit was reported."""
+        """Whether the exit was reported."""
 
     def start(self) -> None:
-        # From a thread, because the forkserver may still be importing.
+        # In a thread, because the forkserver may still be importing.
         threading.Thread(target=self._follow, name=f"life of {self._node.name}", daemon=True).start()
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class ProcessWorker:
         self._process.kill()
 
     def _follow(self) -> None:
-        """Passes on what the process says, to its end."""
+        """Start the process and forward its messages until it ends."""
         try:
             process = fork_process(run_child, cloudpickle.dumps(self._settings))
         except Exception as error:
@@ -95,10 +95,10 @@ class ProcessWorker:
             self._end(how or _exit_of(process.exitcode))
 
     def _listen(self, process: ForkedProcess) -> Exit | None:
-        """Passes on what the process says, until it has ended or is about to."""
+        """Forward the messages of the process until it has ended or is about to; return how, if it was reported."""
         how: Exit | None = None
         while True:
-            # Processes that it has started may keep the pipe open.
+            # The end of the process does not close the pipe if processes that it started still hold it open.
             wait_for_any(process)
             ended = process.join(0.0)
             try:
@@ -130,9 +130,9 @@ def _exit_of(code: int | None) -> Exit:
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Runs the program to its end, in processes of this machine.
+    """Run the program to its end, in processes on this machine.
 
-    Every node's output goes to a file of its own under `logs/`.
+    The output of each node goes to its own file under `logs/`.
     """
     with reserved_ports(program) as ports, begun(run):
         return run_nodes([node for _, node in nodes_of(program)], ports, run.directory, monitor, queue.SimpleQueue())
@@ -146,14 +146,14 @@ def run_nodes(
     events: "queue.SimpleQueue[Event]",
     others: OtherHosts | None = None,
 ) -> Outcome:
-    """Runs some nodes of a program in processes of this machine, to the end of the run.
+    """Run some nodes of a program in processes on this machine, until the run ends.
 
     Args:
-      nodes: their addresses, and those of all nodes that they call, are bound.
-      ports: the reserved port of each node, by its name.
-      run_directory: of the run.
-      monitor: is told what happens.
-      events: the queue of the supervisor.
+      nodes: the nodes.  Their addresses, and those of all nodes that they call, are bound.
+      ports: the reserved port of each node, by name.
+      run_directory: the directory of the run.
+      monitor: receives status and messages.
+      events: the supervisor's queue.
       others: the hosts of the program's other nodes.
     """
     supervised = [

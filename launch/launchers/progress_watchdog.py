@@ -1,8 +1,8 @@
-"""Finding nodes that hang, from their heartbeats.
+"""Detection of nodes that hang, from their heartbeats.
 
-A process that is stopped sends no heartbeats at all.  One that lives but makes no progress sends the same again and
-again.  Both are named after a few seconds and are overdue after the node's timeout.  A node that waits for another one
-is named, but never overdue: the other one is.
+A suspended process sends no heartbeats at all.  A process that runs but makes no progress sends the same heartbeat
+repeatedly.  Both are reported after a few seconds and are overdue after the node's timeout.  A node that waits for
+another one is reported but never overdue; the node that it waits for is.
 """
 
 import collections
@@ -21,22 +21,22 @@ _WAIT_SECONDS = 60.0
 _WAIT_REMIND_SECONDS = 600.0
 _REMIND_SECONDS = 60.0
 _SLOW_TIMEOUT_SECONDS = 600.0
-"""What may take minutes, such as compilation, is never overdue before this."""
+"""Minimum timeout of work that may take minutes, such as compilation."""
 _SUSPENDED_SECONDS = 5.0
-"""Where nobody looked for this long, the supervisor was suspended, and the nodes may have been with it."""
+"""If the watchdog was not called for this long, the supervisor was suspended, and perhaps the nodes with it."""
 _LOOK_SECONDS = 0.5
 _NAMES = 3
 
-# While the run ends.
+# While the run ends:
 _STOP_SAID_SECONDS = 3.0
 _STOP_REMIND_SECONDS = 10.0
 _STOP_SILENT_SECONDS = 15.0
 _STOP_PATIENCE_SECONDS = 2.0
-"""A node that hangs may still notice the stop."""
+"""A node that hangs may still react to the stop within this time."""
 
 
 class Overdue(NamedTuple):
-    """A node that is to be treated like one that has died."""
+    """A node that is to be treated as dead."""
 
     node: str
     why: str
@@ -48,34 +48,34 @@ class _Stall(NamedTuple):
     text: str
     seconds: float
     named_after: float
-    """Seconds after which a user should know."""
+    """Time without progress, in seconds, after which the user is informed."""
     overdue_after: float
     waits: bool = False
-    """Whether it waits for another node."""
+    """Whether the node waits for another node."""
 
 
 @dataclasses.dataclass
 class _Watched:
-    """What is known of a node's present incarnation; times are those of the clock."""
+    """State of a node's current incarnation; times are readings of the clock."""
 
     timeout: float
     heard: float
-    """When its last heartbeat came, or when it was started."""
+    """When its last heartbeat arrived or, before the first one, when it was started."""
     progressed: float
     heartbeat: Heartbeat | None = None
     next_line: float = 0.0
-    """Seconds of stalling after which the next line is said."""
+    """Seconds without progress after which the next line is printed."""
     named: bool = False
     next_wait_line: float = -math.inf
-    """The time before which its waiting is not said again: waiting for others may be its usual business."""
+    """The time before which its waiting is not reported again, since waiting for others may be normal for it."""
 
 
 class ProgressWatchdog:
     """Watches the heartbeats of nodes.
 
     Args:
-      say: takes a line that a user should read.
-      clock: monotonic time in seconds.
+      say: takes a line to show to the user.
+      clock: returns monotonic time in seconds.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
@@ -87,28 +87,28 @@ class ProgressWatchdog:
         self._next_stop_line = _STOP_SAID_SECONDS
 
     def began(self, node: str, timeout: float) -> None:
-        """A node was started; what it does itself may take `timeout` seconds."""
+        """Register a node that was started; work of its own may take `timeout` seconds."""
         now = self._clock()
         self._nodes[node] = _Watched(timeout, heard=now, progressed=now)
 
     def heard(self, node: str, heartbeat: Heartbeat) -> None:
-        """A heartbeat has come."""
+        """Process a heartbeat."""
         watched = self._nodes.get(node)
         if watched is None:
             return
         now, before = self._clock(), watched.heartbeat
         self._any_heard = True
-        # One that was stopped and goes on has not hung in what it was doing.
+        # A process that was suspended and continues has not been stuck in its current activity.
         if heartbeat != before or now - watched.heard > _SILENT_SECONDS:
             self._progresses(node, watched, now)
         watched.heard, watched.heartbeat = now, heartbeat
 
     def ended(self, node: str) -> None:
-        """A node has ended."""
+        """Remove a node that has ended."""
         self._nodes.pop(node, None)
 
     def look(self) -> list[Overdue]:
-        """Names the nodes that hang, and gives those that are overdue; call this at least every second."""
+        """Report the nodes that hang and return those that are overdue; must be called at least every second."""
         now = self._clock()
         if now - self._looked < _LOOK_SECONDS:
             return []
@@ -133,12 +133,12 @@ class ProgressWatchdog:
         return overdue
 
     def look_at_stop(self, nodes: Mapping[str, bool], seconds: float, grace: float) -> list[Overdue]:
-        """Says now and then whom the end of the run waits for, and gives those that need not be waited for.
+        """Report periodically which nodes the end of the run waits for; return those that need not be waited for.
 
         Args:
-          nodes: the nodes that were told to end and have not; True for those that have something to keep.
-          seconds: since they were told.
-          grace: seconds that they have.
+          nodes: the nodes that received the stop and have not ended; True for those that save data on exit.
+          seconds: time since they received the stop.
+          grace: time that they have, in seconds.
         """
         now = self._clock()
         self._forgive_suspension(now)
@@ -166,7 +166,7 @@ class ProgressWatchdog:
         return overdue
 
     def works_slowly(self, node: str) -> bool:
-        """Whether a node does work of its own that may take minutes, such as writing to a slow disk, and progresses."""
+        """Return whether a node makes progress in work that may take minutes, such as writing to a slow disk."""
         watched = self._nodes.get(node)
         if watched is None or watched.heartbeat is None or watched.heartbeat.kind != "slow":
             return False
@@ -174,11 +174,11 @@ class ProgressWatchdog:
         return stall.seconds < stall.overdue_after
 
     def _stall(self, watched: _Watched, now: float) -> _Stall:
-        """What a node has been doing since its last progress."""
+        """Return what a node has been doing since its last progress."""
         slow = max(watched.timeout, _SLOW_TIMEOUT_SECONDS)
         silent = now - watched.heard
         if watched.heartbeat is None:
-            # Nobody is heard before the forkserver's imports are done.
+            # No heartbeat arrives before the forkserver's imports are done.
             return _Stall("not started", silent, _WORK_SECONDS if self._any_heard else _SLOW_SECONDS, slow)
         if silent > _SILENT_SECONDS:
             return _Stall("no heartbeat", silent, _SILENT_SECONDS, watched.timeout)
@@ -196,7 +196,7 @@ class ProgressWatchdog:
         watched.progressed, watched.named, watched.next_line = now, False, 0.0
 
     def _forgive_suspension(self, now: float) -> None:
-        """Takes the time in which the supervisor itself did not run as if it had not been."""
+        """Exclude the time during which the supervisor itself was suspended."""
         suspended = now - self._looked
         self._looked = now
         if suspended < _SUSPENDED_SECONDS:

@@ -1,4 +1,4 @@
-"""How a run ends, and who is told what happens on the way."""
+"""How a run ends, and the monitors that follow it."""
 
 import dataclasses
 import errno
@@ -11,17 +11,17 @@ from ...data import CallboardError
 
 
 class Monitor(Protocol):
-    """Is told what happens in a run."""
+    """Receives the status and messages of a run."""
 
     def status(self, status: dict[str, Any]) -> None:
-        """The coordinator's newest status."""
+        """Process the coordinator's newest status."""
 
     def say(self, text: str) -> None:
-        """Something that a user should read."""
+        """Show a message to the user."""
 
 
 class OutputClosed(CallboardError):
-    """What is printed reaches no one any more."""
+    """The output is closed: nothing that is printed reaches a reader."""
 
     def __init__(self, error: OSError):
         super().__init__(
@@ -30,10 +30,10 @@ class OutputClosed(CallboardError):
 
 
 class GuardedMonitor:
-    """Passes on what happens, to the first exception that the monitor raises; from then on nothing.
+    """Forwards calls to a monitor until the monitor raises its first exception.
 
     Args:
-      monitor: is told what happens.
+      monitor: the monitor.
       on_error: called with that exception.
     """
 
@@ -60,21 +60,21 @@ class GuardedMonitor:
 
 @dataclasses.dataclass
 class Outcome:
-    """How a run has ended: a limit was reached, it was asked to stop, or a node failed for good."""
+    """How a run ended: a limit was reached, it was asked to stop, or a node failed for good."""
 
     reason: str = ""
     exit_code: int = 0
     failed_node: str | None = None
     error: str | None = None
-    """The failed node's traceback, or one line that says what a user can mend."""
+    """The failed node's traceback, or one line that says what the user can fix."""
     score: float | None = None
-    """Mean return of the last evaluation: where `max_steps` were done, that of the final policy."""
+    """Mean return of the last evaluation; that of the final policy if all `max_steps` were executed."""
     score_std: float | None = None
     """Standard deviation of the returns of that evaluation."""
     training_return: float | None = None
     """Mean return of the last 100 training episodes."""
     run_directory: str | None = None
-    """Where the run was written: a path, relative to the working directory if it is below, or a URL."""
+    """The run directory: a path, relative to the working directory if it is below it, or a URL."""
 
     def reached_limit(self, reason: str) -> None:
         if not self.ended:
@@ -86,12 +86,12 @@ class Outcome:
             self.exit_code = 128 + signal_number
 
     def failed(self, node: str, error: str) -> None:
-        """A failure is told even where the run was already about to end."""
+        """Record a failure, even if the run was already ending."""
         if self.failed_node is None:
             self.reason, self.exit_code, self.failed_node, self.error = f"{node} failed", 1, node, error
 
     def adopt(self, other: "Outcome") -> None:
-        """Ends as the run has ended elsewhere."""
+        """Take over the outcome decided by another host."""
         if not self.ended or (self.failed_node is None and other.failed_node is not None):
             self.reason, self.exit_code = other.reason, other.exit_code
             self.failed_node, self.error = other.failed_node, other.error
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def error_text(error: BaseException) -> str:
-    """What a user reads of an error: one line where it says enough, else its traceback."""
+    """Return the text of an error for the user: one line if that is sufficient, otherwise the traceback."""
     if isinstance(error, CallboardError):
         return str(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):

@@ -1,4 +1,4 @@
-"""What a user reads at the beginning and at the end of a run: agent, environment, score and run directory."""
+"""What is shown to the user at the start and at the end of a run: agent, environment, score and run directory."""
 
 import os
 from typing import Any
@@ -8,15 +8,15 @@ from ..experiment import Run
 from .run_outcome import Monitor, Outcome
 
 _SCORERS = ("evaluator", "actor")
-"""Where the names of metrics that are scores begin."""
+"""First parts of the names of metrics that are kept for the outcome."""
 
 
 class SummaryMonitor:
-    """Passes on what happens in a run, says first what runs, and keeps the scores for the run's `Outcome`.
+    """Forwards status and messages, announces the run at the first status, and keeps the scores for the `Outcome`.
 
     Args:
       run: the run.
-      monitor: is told what happens.
+      monitor: receives status and messages.
     """
 
     def __init__(self, run: Run, monitor: Monitor):
@@ -33,7 +33,7 @@ class SummaryMonitor:
                 f"{agent_name(experiment.agent)} on {experiment.env} for {experiment.max_steps:,} environment steps, "
                 f"run directory {run_location(self._run)}"
             )
-        # A coordinator that was restarted does not know the last evaluation.
+        # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
         self._monitor.status(status)
 
@@ -41,7 +41,7 @@ class SummaryMonitor:
         self._monitor.say(text)
 
     def complete(self, outcome: Outcome) -> Outcome:
-        """Adds the scores and the run directory."""
+        """Add the scores and the run directory to an outcome."""
         outcome.score = self._scores.get("evaluator/return")
         outcome.score_std = self._scores.get("evaluator/return_std")
         outcome.training_return = self._scores.get("actor/episode_return")
@@ -50,7 +50,7 @@ class SummaryMonitor:
 
 
 def run_location(run: Run) -> str:
-    """The run directory as a user would write it: a URL, or a path, relative to where the user is if it is below."""
+    """Return the run directory as a URL, or as a path that is relative if it is below the working directory."""
     directory = run.directory
     if directory.url:
         return directory.url
@@ -59,7 +59,7 @@ def run_location(run: Run) -> str:
 
 
 def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
-    """The last line of a run."""
+    """Return the last line of a run's output."""
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(

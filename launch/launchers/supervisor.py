@@ -1,4 +1,4 @@
-"""Supervision: starts nodes, restarts those that die, and ends them in order."""
+"""The supervisor: starts nodes, restarts those that die, and ends them in order."""
 
 import collections
 import math
@@ -14,24 +14,24 @@ from .progress_watchdog import ProgressWatchdog
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
 _KILL_SECONDS = 2.0
-# After which it is said that the end of the run waits for other hosts.
+# Time after which the user is informed that the end of the run waits for other hosts.
 _OTHERS_SECONDS = 10.0
-# After an error of the supervisor itself all nodes together have this long to end.
+# Time in which all nodes must end after an error of the supervisor itself.
 _FAILED_SECONDS = 6.0
-# Signals that come sooner after each other are one: `timeout`, for example, sends two at once.
+# Signals that arrive within this time count as one; `timeout`, for example, sends two at once.
 SIGNAL_SECONDS = 1.0
 
 
 class Exit(NamedTuple):
-    """How a node has ended."""
+    """How a node ended."""
 
     clean: bool
     description: str
-    """In a few words: `killed by SIGKILL`, `exit code 1`."""
+    """A short text, such as `killed by SIGKILL` or `exit code 1`."""
     error: str | None = None
-    """Its traceback, or the one line of a `CallboardError`."""
+    """The traceback, or the one line of a `CallboardError`."""
     final: bool = False
-    """Whether starting it again would be of no use (a `CallboardError`)."""
+    """Whether a restart would be useless (a `CallboardError`)."""
 
 
 class Event(NamedTuple):
@@ -39,46 +39,50 @@ class Event(NamedTuple):
 
     node: str
     kind: str
-    """From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a
-    dictionary), `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (a number, where a signal reached the node).
+    """Kind of event.
+
+    From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a dictionary),
+    `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (the number of a signal that reached the node).
+
     From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host
-    and its error), `line` (that is said as it is), `group` (the name of a restart group of which a node has died
-    there), `monitor` (an exception that the monitor has raised)."""
+    and its error), `line` (printed as it is), `group` (a restart group of which a node died on another host), `monitor`
+    (an exception raised by the monitor).
+    """
     content: Any
 
 
 class Worker(Protocol):
-    """One life of one node, in a thread or in a process.  It puts what happens into the supervisor's queue."""
+    """One incarnation of a node, in a thread or in a process.  It puts events into the supervisor's queue."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None:
-        """Tells it to end."""
+        """Request the node to stop."""
 
     def kill(self) -> None:
-        """Ends it at once; like every end, an `exit` event follows."""
+        """End the node at once; as after every end, an `exit` event follows."""
 
 
 class OtherHosts(Protocol):
-    """What supervisors agree on where a run is spread over several hosts."""
+    """Coordination with the supervisors of other hosts, where a run spans several hosts."""
 
     def may_stop(self, order: int) -> bool:
-        """Whether the nodes with this stop order may be told to end."""
+        """Return whether the nodes with this stop order may be stopped."""
 
     def have_stopped(self, order: int) -> None:
-        """All nodes of this supervisor up to this stop order have ended."""
+        """Report that all nodes of this supervisor up to this stop order have ended."""
 
     def group_died(self, group: str) -> None:
-        """A node of a restart group has died here."""
+        """Report that a node of a restart group died on this host."""
 
     def group_ended(self, group: str) -> None:
-        """All nodes of a restart group have ended here."""
+        """Report that all nodes of a restart group have ended on this host."""
 
     def may_start(self, group: str) -> bool:
-        """Whether a restart group has ended everywhere, so that it may begin again."""
+        """Return whether a restart group has ended on every host, so that it may start again."""
 
     def ends(self, outcome: Outcome) -> None:
-        """The run ends here, as far as this supervisor knows; called again where a failure is found on the way."""
+        """Report how the run ends on this host; called again if a failure is found afterwards."""
 
 
 class Alone:
@@ -104,13 +108,13 @@ class Alone:
 
 
 class Supervised:
-    """A node over all its lives.
+    """A node over all its incarnations.
 
     Args:
-      name: of the node.
-      policy: how it is treated.
-      make_worker: makes the worker of its next life.
-      can_be_killed: whether a worker's `kill` ends it also where it hangs.
+      name: name of the node.
+      policy: how the node is treated.
+      make_worker: makes the worker of its next incarnation.
+      can_be_killed: whether a worker's `kill` also ends a node that hangs.
     """
 
     def __init__(self, name: str, policy: NodePolicy, make_worker: Callable[[], Worker], can_be_killed: bool = True):
@@ -129,11 +133,11 @@ class Supervised:
         self.worker = worker
 
     def may_restart(self, now: float) -> bool:
-        """Counts a death at the time `now`, in seconds, and says whether it was not one too many."""
+        """Record a death at the time `now`, in seconds; return whether the restart limit still allows a restart."""
         self.deaths.append(now)
         window = self.policy.restart_window
         if self.has_hung:
-            # It takes that long to find out.
+            # Detecting each hang takes up to the timeout.
             window += self.policy.restarts * self.policy.timeout
             self.has_hung = False
         while self.deaths and now - self.deaths[0] > window:
@@ -142,14 +146,14 @@ class Supervised:
 
 
 class Supervisor:
-    """Runs nodes to the end of a run.
+    """Runs nodes until the end of a run.
 
     Args:
       nodes: in the order in which they start.
       events: the queue that the workers write to.
-      monitor: is told what happens.
+      monitor: receives status and messages.
       others: the supervisors of other hosts.
-      clock: monotonic time in seconds.
+      clock: returns monotonic time in seconds.
     """
 
     def __init__(
@@ -170,23 +174,23 @@ class Supervisor:
         self._signals = 0
         self._last_signal = -math.inf
         self._own_signal_is_due = False
-        """Whether a node has reported a signal that ended the run, and that this process may have been sent too."""
+        """Whether a node reported a signal that ended the run and that may have been sent to this process too."""
         self._ending_with_group: set[str] = set()
-        """Nodes that were killed because another node of their restart group has died."""
+        """Nodes that were killed because another node of their restart group died."""
         self._waiting_groups: set[str] = set()
-        """Restart groups that have ended here and begin again once they have ended everywhere."""
+        """Restart groups that have ended on this host and start again once they have ended on every host."""
         self._ending = False
         self._latest_end = math.inf
-        """When nodes that still run are killed, whatever their grace."""
+        """The time at which nodes that still run are killed, regardless of their grace period."""
 
     def run(self) -> Outcome:
-        """Runs all nodes until the run is over, then ends them.  An error on the way ends the run as a failure."""
+        """Run all nodes until the run is over, then end them.  An error of the supervisor ends the run as a failure."""
         with stop_signals(lambda number: self._events.put(Event("", "signal", number))):
             for part in (self._run_until_over, self._stop_in_order, self._kill_all):
                 try:
                     part()
                 except BaseException as error:
-                    # Whatever it is, no node may be left behind.
+                    # Whatever the error is, no node may be left running.
                     self._fail_itself(error)
         return self._outcome
 
@@ -231,8 +235,8 @@ class Supervisor:
             self._fail_itself(event.content)
 
     def _handle_signal(self, number: int, from_node: bool) -> None:
-        # Where all processes are signaled at once, nodes may report it before the launcher's own comes, or much later.
-        # It is one signal, and hurries nothing.
+        # If all processes are signaled at once, nodes may report the signal before or long after the launcher receives
+        # it.  It counts as one signal, and does not shorten the end of the run.
         now = self._clock()
         if from_node:
             self._own_signal_is_due = self._own_signal_is_due or not self._outcome.ended
@@ -250,7 +254,7 @@ class Supervisor:
         elif self._outcome.ended or self._ending:
             if not how.clean:
                 self._monitor.say(f"{node.name}: {how.description} while the run was ending")
-                # A signal says by itself that this is not the end that was planned.
+                # After a signal, the exit code already shows that the run did not end as planned.
                 if node.policy.keeps and (how.error or not self._outcome.exit_code):
                     self._fail(node.name, how.error or f"{how.description} before it had kept what it has to keep")
         elif node.name in self._ending_with_group:
@@ -270,7 +274,7 @@ class Supervisor:
             self._fail(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
 
     def _start(self, node: Supervised) -> None:
-        """Starts a node; where that is impossible the run has failed."""
+        """Start a node; if that is impossible, the run has failed."""
         if self._outcome.ended:
             return
         try:
@@ -280,9 +284,9 @@ class Supervisor:
             self._fail(node.name, error_text(error))
 
     def _end_hanging(self) -> None:
-        """Kills nodes that have made no progress for too long."""
+        """Kill nodes that have made no progress for too long."""
         if not self._events.empty():
-            return  # Their heartbeats may be among these.
+            return  # Their heartbeats may be among these events.
         for name, why in self._watchdog.look():
             node = self._nodes[name]
             if not node.can_be_killed:
@@ -298,12 +302,12 @@ class Supervisor:
             self._others.ends(self._outcome)
 
     def _fail_itself(self, error: BaseException) -> None:
-        """Ends the run because of an error that no node is to blame for."""
+        """End the run because of an error that was not caused by a node."""
         self._outcome.failed("launcher", error_text(error))
         self._latest_end = min(self._latest_end, self._clock() + _FAILED_SECONDS)
 
     def _restart_group(self, group: str) -> None:
-        """Kills the nodes of a restart group that live, and starts all once they have ended."""
+        """Kill the running nodes of a restart group, and start all of its nodes once they have ended."""
         for node in self._group(group):
             if node.worker is not None and node.name not in self._ending_with_group:
                 self._ending_with_group.add(node.name)
@@ -314,7 +318,7 @@ class Supervisor:
         return [node for node in self._nodes.values() if node.policy.restart_group == group]
 
     def _start_group(self, group: str) -> None:
-        """Starts the nodes of a restart group, once all of them have ended, on other hosts too."""
+        """Start the nodes of a restart group once all of them have ended, including those on other hosts."""
         if all(member.worker is None for member in self._group(group)):
             self._others.group_ended(group)
             self._waiting_groups.add(group)
@@ -342,9 +346,9 @@ class Supervisor:
             self._others.have_stopped(order)
 
     def _stop(self, nodes: Sequence[Supervised]) -> None:
-        """Tells nodes to end, and kills those that have not after their grace, or at one more signal.
+        """Stop nodes, and kill those that have not ended after their grace period or at another signal.
 
-        Those that write what they keep are waited for as long as they make progress: a disk may be slow.
+        Nodes that save data are waited for as long as they make progress, since a disk may be slow.
         """
         for node in nodes:
             if node.worker is not None:

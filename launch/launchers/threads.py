@@ -1,4 +1,4 @@
-"""The threads launcher: every node in a thread of its own, talking Courier and Reverb as between processes."""
+"""The threads launcher: every node in its own thread, with Courier and Reverb connections as between processes."""
 
 import functools
 import queue
@@ -20,7 +20,7 @@ from .supervisor import Event, Exit, Supervised, Supervisor
 
 
 class ThreadWorker:
-    """One life of a node in a thread.  A thread cannot be killed: one that does not end is left behind."""
+    """One incarnation of a node, in a thread.  A thread cannot be killed: one that does not end is left behind."""
 
     def __init__(self, node: ProgramNode, port: int, events: "queue.SimpleQueue[Event]"):
         self._node = node
@@ -55,14 +55,14 @@ class ThreadWorker:
             how = Exit(clean=True, description="ended")
         except BaseException as error:
             how = exit_by(error)
-        # A node that failed has threads of its own, which shall not go on beside those of its next life.
+        # A failed node may have started threads, which must not continue next to those of its next incarnation.
         self._context.stop.set()
         heartbeats.close()
         self._tell("exit", how)
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Runs the program to its end, in threads of this process."""
+    """Run the program to its end, in threads of this process."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with reserved_ports(program) as ports, begun(run):
         nodes = [

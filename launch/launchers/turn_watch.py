@@ -1,4 +1,4 @@
-"""Naming the role that hangs where all roles share one thread, which no one can end."""
+"""Reporting of the node that hangs where all nodes share one thread, which cannot be killed."""
 
 import math
 import threading
@@ -9,11 +9,11 @@ from .progress_watchdog import ProgressWatchdog
 
 
 class TurnWatch:
-    """Looks at the role whose turn it is, from a thread of its own, until `close`.
+    """Watches the node whose turn it is, from a thread, until `close`.
 
     Args:
-      turn: gives that role's name and progress; None where none has a turn yet.
-      say: takes a line that a user should read.
+      turn: returns that node's name and progress; None before the first turn.
+      say: takes a line to show to the user.
     """
 
     def __init__(self, turn: Callable[[], tuple[str, Progress] | None], say: Callable[[str], None]):
