@@ -145,7 +145,7 @@ class ForkServer:
         return ready
 
     def kill(self) -> None:
-        """Kill a forkserver that hangs.  Its forks continue to run, and a new forkserver is started when it is needed."""
+        """Kill a forkserver that hangs.  Its forks continue to run; a new forkserver is started when it is needed."""
         with self._lock:
             if self._process is not None:
                 self._killed += 1
