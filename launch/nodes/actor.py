@@ -1,4 +1,4 @@
-"""The actor node: steps its environments with the newest weights and writes what it sees to replay."""
+"""The actor node: steps its environments with the newest weights and writes the records to replay."""
 
 import logging
 import threading
@@ -25,16 +25,16 @@ _CALL_SECONDS = 5.0
 _QUESTION_SECONDS = 1.0
 _FETCH_SECONDS = 0.01
 _FETCHES_A_SECOND = 1000
-"""Of all who ask the learner together, so that it has time to learn."""
+"""Upper bound on weight requests per second over all actors, so that the learner has time to learn."""
 HOLD_SECONDS = 0.005
-"""Between two looks at whether an actor that is held back may go on."""
+"""Interval at which an actor that is held back checks whether it may continue."""
 _LEASE_SECONDS = 0.02
 _LEASES_A_SECOND = 1000
-"""That all actors together ask for, where they wait for steps."""
+"""Upper bound on lease requests per second over all actors that wait for steps."""
 
 
 class EnvironmentNode(ReportingNode):
-    """A role that steps one batch of environments, and reports what came of it."""
+    """A node that steps one batch of environments and reports the results."""
 
     def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
         super().__init__(context, coordinator)
@@ -45,28 +45,28 @@ class EnvironmentNode(ReportingNode):
         self._stepper: Stepper | None = None
         self._episodes: list[tuple[float, int]] = []
         self._episodes_done = 0
-        # Where roles share a thread the launcher keeps the limit.
+        # With one thread for all nodes the launcher enforces the step limit.
         self._lease = None if context.cooperative else StepLease()
         self._lease_pause = min(0.5, max(_LEASE_SECONDS, run.experiment.actors / _LEASES_A_SECOND))
         self._next_request = 0.0
 
     @property
     def first_slot(self) -> int:
-        """The global index of the first environment."""
+        """The slot (global index) of the first environment."""
         return self._index * self._experiment.envs_per_actor
 
     @property
     def environment_steps(self) -> int:
-        """Actions that were executed."""
+        """Number of executed actions."""
         return self._stepper.environment_steps if self._stepper else 0
 
     @property
     def items_written(self) -> int:
-        """Items that replay has been given."""
+        """Number of items written to replay."""
         raise NotImplementedError
 
     def make_environment(self, incarnation: int) -> BatchedEnvironment:
-        """Makes the environments of an incarnation of this node, which `finish` closes."""
+        """Makes the environments of an incarnation of this node; `finish` closes them."""
         count = self._experiment.envs_per_actor
         self.context.progress.works_slowly("making environments")
         environment = make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
@@ -74,16 +74,16 @@ class EnvironmentNode(ReportingNode):
         return self._environment
 
     def may_step(self) -> bool:
-        """Whether the run's limit leaves the actor another timestep, which it then must do.
+        """Returns whether the run's step limit allows another timestep, which the actor must then take.
 
-        Where it does not, this waits a moment, and asks the coordinator for more now and then.
+        If not, waits a moment, and from time to time requests more steps from the coordinator.
         """
         progress = self.context.progress
         if self._lease is None:
             progress.works("acting")
             return True
         if self.link.is_cut_off:
-            # Without a coordinator nothing says when the run is over.
+            # Without a coordinator the actor cannot find out that the run has ended.
             progress.waits(f"{self.link.coordinator} to answer")
             self.context.stop.wait(HOLD_SECONDS)
             return False
@@ -106,7 +106,7 @@ class EnvironmentNode(ReportingNode):
             self._lease.renew(limit)
 
     def tell_episodes(self, episodes: Sequence[Episode]) -> None:
-        """Keeps episodes that have ended for the next report."""
+        """Keeps finished episodes for the next report."""
         for episode in episodes:
             self._episodes.append((episode.episode_return, episode.length))
             self._episodes_done += 1
@@ -130,7 +130,7 @@ class EnvironmentNode(ReportingNode):
 
 
 class ActorNode(EnvironmentNode):
-    """Acts by itself, from the slot `index * envs_per_actor` on."""
+    """An actor with a policy network of its own, for the slots from `index * envs_per_actor` on."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class ActorNode(EnvironmentNode):
             fetch_in_background(self._weights, self._learner, self._experiment.actors, self.context.stop)
 
     def step(self) -> None:
-        """One timestep, once replay, the agent's pace and the run's limit allow it."""
+        """Takes one timestep if replay, the agent's pacing and the run's step limit allow it."""
         if self._actor is None or self._writer is None:
             return
         cooperative, stop = self.context.cooperative, self.context.stop
@@ -193,7 +193,7 @@ class ActorNode(EnvironmentNode):
         if episodes is not None:
             self.tell_episodes(episodes)
             if cooperative:
-                # What the others do when they take their turn would depend on the time.
+                # Otherwise what the other nodes do in their turns would depend on timing.
                 self._writer.settle(stop)
         elif not cooperative:
             stop.wait(HOLD_SECONDS)
@@ -202,7 +202,7 @@ class ActorNode(EnvironmentNode):
 def make_environments(
     experiment: Experiment, role: Literal["actor", "evaluator"], first_slot: int, count: int, incarnation: int = 0
 ) -> BatchedEnvironment:
-    """The environments of one incarnation of a node, each with a seed of its own."""
+    """Makes the environments of one incarnation of a node, each with its own seed."""
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
     options = experiment.env_options
     if role == "evaluator":
@@ -219,16 +219,17 @@ def compile_policy(
     count: int,
     incarnation: int = 0,
 ) -> CompiledPolicy:
-    """The agent's policy for the environments `first_slot` to `first_slot + count`, for one incarnation of a node."""
+    """Compiles the agent's policy for slots `first_slot` to `first_slot + count`, for one incarnation of a node."""
     policy = experiment.agent.make_policy(networks, mode)
     slots = np.arange(first_slot, first_slot + count)
     return CompiledPolicy(policy, layout, slots, experiment.seed, incarnation)
 
 
 def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:
-    """Asks the learner for newer weights; False if it does not answer.
+    """Fetches newer weights from the learner; returns False if it does not answer.
 
-    It is being restarted then, perhaps elsewhere; until it is back, those who act go on with what they have.
+    In that case the learner is being restarted, perhaps on another host.  Until it is back, actors continue with the
+    weights they have.
     """
     try:
         weights.fetch()
@@ -239,24 +240,24 @@ def fetch_weights(weights: WeightClient, learner: NodeHandle) -> bool:
 
 
 def fetch_in_background(weights: WeightClient, learner: NodeHandle, askers: int, stop: threading.Event) -> None:
-    """Asks the learner for newer weights again and again, in a thread of its own, until `stop`.
+    """Keeps fetching newer weights from the learner in a background thread.
 
     Args:
-      weights: that are kept up to date.
-      learner: that is asked.
-      askers: number of nodes that ask it.
-      stop: ends it.
+      weights: the weights to keep up to date.
+      learner: handle of the learner.
+      askers: number of nodes that fetch from this learner.
+      stop: ends the thread when set.
     """
     weights.keep_fetching(lambda: fetch_weights(weights, learner), fetch_pause(askers), stop)
 
 
 def fetch_pause(askers: int) -> float:
-    """Seconds that each of so many nodes leaves between the learner's answer and its next question."""
+    """Returns the seconds each of `askers` nodes waits between the learner's answer and its next request."""
     return max(_FETCH_SECONDS, askers / _FETCHES_A_SECOND)
 
 
 def ask_for_shortage(learner: NodeHandle, context: NodeContext) -> Callable[[], float] | None:
-    """What `ActorWriter` asks the learner by."""
+    """Returns the function through which `ActorWriter` queries how long the learner has been short of data."""
     if context.cooperative:
         return None
 
@@ -271,7 +272,7 @@ def ask_for_shortage(learner: NodeHandle, context: NodeContext) -> Callable[[], 
 
 
 def wait_for_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:
-    """Waits for the first weights; False if the run stops before."""
+    """Waits for the first weights; returns False if the run stops first."""
     context.progress.waits(f"weights of {learner.name}")
     while not context.stop.is_set():
         if not fetch_weights(weights, learner):

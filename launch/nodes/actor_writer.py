@@ -1,4 +1,4 @@
-"""An actor's way into replay, what holds the actor back, and the timestep of one that acts by itself."""
+"""Writes one actor's records to replay, and holds the actor back if replay or the pacing requires it."""
 
 import threading
 import time
@@ -22,10 +22,13 @@ def act_once(
     may_step: Callable[[], bool] = lambda: True,
     waits: Callable[[str], None] = lambda name: None,
 ) -> list[Episode] | None:
-    """One timestep with the newest weights; gives the episodes that it ended, or None if the actor is held back.
+    """Takes one timestep with the newest weights.
 
-    `may_step` is asked last: once it is true there is a timestep.  `waits` is given the name of what holds the actor
-    back.
+    `may_step` is called last: once it returns True, a timestep is taken.  `waits` is called with the name of whatever
+    holds the actor back.
+
+    Returns:
+      The episodes that ended with the timestep, or None if the actor is held back.
     """
     if not writer.caught_up():
         waits("replay to take data")
@@ -45,18 +48,18 @@ def act_once(
 
 
 class ActorWriter:
-    """The agent's writer of one actor, made anew when another server takes the place of its shard's.
+    """The agent's replay writer for one actor, recreated when the server of the actor's shard is replaced.
 
-    Before each step of the environments `caught_up` and then `may_act` must be true; after it comes the record, and
-    `timestep` says whether the sequence ends with it.
+    Before each environment step first `caught_up` and then `may_act` must return True.  After the step comes `append`,
+    and then `timestep`, which returns whether the sequence ends with this record.
 
     Args:
-      agent: the recipe.
-      layout: of the run, with its record and state.
-      index: of the actor.
-      replay: where to write.
-      seconds_short_of_data: asks the learner for how long it has been waiting for data, 0 if it does not answer.  None
-        where nobody dies or is slow, and what is done may not depend on the time: where roles share a thread.
+      agent: the agent.
+      layout: layout of the run, including its record and state.
+      index: index of the actor.
+      replay: the replay shards to write to.
+      seconds_short_of_data: returns how long the learner has been waiting for data, 0 if it does not answer.  None if
+        all nodes share a thread: no node dies or is slow then, and behavior must not depend on timing.
     """
 
     def __init__(
@@ -78,11 +81,11 @@ class ActorWriter:
 
     @property
     def items_written(self) -> int:
-        """Items that replay has been given."""
+        """Number of items written to replay."""
         return self._writer.items_written
 
     def append(self, record: Record, state: Nest) -> None:
-        """Adds one timestep, and the recurrent state that it began with.  Never blocks."""
+        """Adds one timestep and the recurrent state before it.  Never blocks."""
         self._writer.append(record, state)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
@@ -93,19 +96,19 @@ class ActorWriter:
         self._writer.close()
 
     def caught_up(self) -> bool:
-        """Waits a moment for replay to take what came before; False if it has not, or if a new server was found."""
-        # A sequence that is complete shall not wait in the writer for timesteps that wait for the learner.
+        """Waits briefly for replay to accept earlier data; returns False if it does not, or was replaced."""
+        # A complete sequence must not sit in the writer while the next timestep waits for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
         ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
         if self._replay.life(self._shard) == self._life:
             return ready
-        # What the old writer had not got confirmed is gone with the old server; a new one begins a new sequence.
+        # Unconfirmed data of the old writer is lost with the old server; the new writer begins a new sequence.
         self.close()
         self._begin()
         return False
 
     def may_act(self, version: Version) -> bool:
-        """Whether the actor may act with weights of this version; once it may, a sequence has begun."""
+        """Returns whether the actor may act with weights of this version; if True, a sequence has begun."""
         pacer = self._pacer
         if pacer is None or not pacer.waits_to_begin:
             return True
@@ -115,11 +118,11 @@ class ActorWriter:
         return True
 
     def timestep(self) -> bool:
-        """Counts a record; True if the next observation must be written once without an action, to end a sequence."""
+        """Counts a record; returns True if an observation without an action must follow, to end the sequence."""
         return self._pacer is not None and self._pacer.timestep()
 
     def settle(self, stop: threading.Event) -> None:
-        """Waits until nothing is on its way, or `stop`."""
+        """Waits until no items are pending, or until `stop` is set."""
         while not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
             pass
 

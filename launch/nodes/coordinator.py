@@ -1,4 +1,4 @@
-"""The coordinator: it alone owns the live counters, the metrics and the decision to stop."""
+"""The coordinator: the only owner of the live counters, the metrics and the decision to stop."""
 
 import collections
 import functools
@@ -24,15 +24,15 @@ _COUNTERS_SECONDS = 1.0
 _EPISODES = 100
 _REPORT_SECONDS = 0.5
 _REPORTS_A_SECOND = 500
-"""Of all nodes together."""
+"""Upper bound on reports per second over all nodes."""
 _LAST_WEIGHTS_SECONDS = 120.0
-"""That the final evaluation may be late: the learner makes its last step before, which may be a long one."""
+"""Extra time for the final evaluation: the learner first finishes its last step, which may be long."""
 _EVALUATOR_SILENT_SECONDS = 60.0
-"""After which the run ends without the final evaluation."""
+"""Silence of the evaluator after which the run ends without the final evaluation."""
 
 
 class Coordinator(Node):
-    """Takes the reports of all nodes, writes metrics, and says when the run is over."""
+    """Collects the reports of all nodes, writes metrics, and decides when the run ends."""
 
     served = ("report", "begin_incarnation", "counter_sources", "status")
 
@@ -76,18 +76,18 @@ class Coordinator(Node):
         lease: list[Any] | None = None,
         known: list[Any] | None = None,
     ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None]:
-        """Takes a `link.Report`, and answers with the fields of `link.RunState`.
+        """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
 
         Args:
-          name: of the node.
-          identity: of its incarnation.
+          name: name of the node.
+          identity: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `link.Report`, as the next four.
+          counts: see `reporting.Report`, as for the next four.
           values: as above.
           episodes: as above.
           evaluation: as above.
           lease: as above.
-          known: `identities_known` of the last answer; None gets all identities.
+          known: `identities_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
             newest = self._counters.update(f"{name}#{identity}", counts)
@@ -114,14 +114,14 @@ class Coordinator(Node):
             )
 
     def begin_incarnation(self, name: str, identity: str) -> int:
-        """The number of a node's earlier incarnations in this run, those before it was resumed included.
+        """Returns the number of earlier incarnations of a node in this run, including those before a resume.
 
-        A call that arrives twice gives the same number.  After a coordinator has died, too, unless a node died just
-        before it: its incarnation may be missing.
+        A repeated call returns the same number, also after a restart of the coordinator, unless a node died just before
+        the coordinator did: that incarnation may be missing from the counters.
 
         Args:
-          name: of the node.
-          identity: of its incarnation.
+          name: name of the node.
+          identity: id of its incarnation.
         """
         count = f"incarnations of {name}"
         with self._lock:
@@ -130,23 +130,23 @@ class Coordinator(Node):
 
     @property
     def stopping(self) -> bool:
-        """Whether a limit was reached; after that of environment steps the final policy is still to be evaluated."""
+        """Whether a limit was reached; after the limit of environment steps, the final evaluation still follows."""
         with self._lock:
             return self._stop_reason is not None
 
     @property
     def steps_left(self) -> int:
-        """Environment steps up to the limit, by the newest reports."""
+        """Environment steps left until the limit, according to the newest reports."""
         with self._lock:
             return max(0, self._experiment.max_steps - self._counters.total("environment_steps"))
 
     def counter_sources(self) -> dict[str, dict[str, int]]:
-        """The counts by source, for the learner's checkpoint."""
+        """Returns the counts by source, for the learner's checkpoint."""
         with self._lock:
             return self._counters.sources
 
     def status(self) -> dict[str, Any]:
-        """The state of the run, for displays."""
+        """Returns the state of the run, for displays."""
         with self._lock:
             return {
                 **self._row(),
@@ -177,11 +177,11 @@ class Coordinator(Node):
     def finish(self) -> None:
         self.context.tell("status", self.status())
         with self._lock:
-            # The nodes that ended last have reported without a step more being done.
+            # The last nodes to end may report new values without new steps.
             self._write_row(always=True)
             sources = self._counters.sources
         self._metrics.close()
-        # Of several learners the first ends before the actors: its last checkpoint lacks what those did after it.
+        # With several learners, the first one ends before the actors: its last checkpoint lacks their last counts.
         try:
             if sources != self._checkpoints.counter_sources():
                 self._checkpoints.replace_counters(sources)
@@ -189,7 +189,7 @@ class Coordinator(Node):
             self.context.tell("say", f"could not write the last counters into the checkpoint: {error}")
 
     def write_metrics(self) -> None:
-        """Writes one row of all metrics, if anything has been done since the last one."""
+        """Writes a row of all metrics if any steps have been done since the last row."""
         with self._lock:
             steps = (self._counters.total("environment_steps"), self._counters.total("learner_steps"))
             if steps != self._written_steps:
@@ -208,7 +208,7 @@ class Coordinator(Node):
         if evaluation is not None and "evaluator/return" in evaluation:
             self._evaluation = self._with_gap(evaluation)
             self._write_row(self._evaluation, kind="evaluation")
-            # The next evaluation may come before the next status would be due.
+            # The next evaluation may arrive before the next status is due.
             self._next_status = self._clock()
 
     def _save_counters(self) -> None:
@@ -255,7 +255,7 @@ class Coordinator(Node):
                 )
 
     def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
-        """The evaluation with the gap to the training episodes, where those are played the same way on other levels."""
+        """Adds the generalization gap if training episodes are played the same way, on other levels."""
         experiment = self._experiment
         alike = experiment.evaluation_mode == "sampled"
         if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.env_options)):
@@ -264,7 +264,7 @@ class Coordinator(Node):
         return {**evaluation, "evaluator/generalization_gap": gap}
 
     def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
-        # No row may be ahead of what another coordinator would begin with.
+        # No row may be ahead of the counters that a restarted coordinator would load.
         self._save_counters()
         self._metrics.write({**self._row(), **(also or {})}, kind, always)
 
@@ -290,7 +290,7 @@ class Coordinator(Node):
 
 
 class _Rates:
-    """Steps a second, over the last ten seconds or so."""
+    """Steps per second, over about the last ten seconds."""
 
     def __init__(self) -> None:
         self._points: collections.deque[tuple[float, int, int]] = collections.deque()
@@ -309,16 +309,16 @@ class _Rates:
 
 
 class NodeIdentities:
-    """The identity of every node that has reported, and what has changed since somebody was told.
+    """Incarnation ids of all nodes that have reported, and which of them have changed since a given version.
 
     Args:
-      incarnation: of the coordinator: what another one has told is told again.
+      incarnation: id of the coordinator's incarnation; versions issued by another incarnation are ignored.
     """
 
     def __init__(self, incarnation: str):
         self._incarnation = incarnation
         self._number = 0
-        # In the order of their last change.
+        # Ordered by last change.
         self._nodes: dict[str, tuple[str, int]] = {}
 
     def __len__(self) -> int:
@@ -329,11 +329,11 @@ class NodeIdentities:
 
     @property
     def version(self) -> list[Any]:
-        """What `changed_since` takes, as plain Python."""
+        """The current version, as plain Python, for `changed_since`."""
         return [self._incarnation, self._number]
 
     def update(self, name: str, identity: str) -> None:
-        """A node has reported."""
+        """Records a node's report."""
         known = self._nodes.get(name)
         if known is None or known[0] != identity:
             self._number += 1
@@ -341,7 +341,7 @@ class NodeIdentities:
             self._nodes[name] = identity, self._number
 
     def changed_since(self, version: list[Any] | None) -> dict[str, str]:
-        """The identities that are new since a version."""
+        """Returns the ids that are new since a version."""
         incarnation, number = version or ("", 0)
         if incarnation != self._incarnation:
             number = 0

@@ -9,20 +9,20 @@ from ..run_directory.checkpoints import Checkpoints
 from ..run_directory.layout import RunDirectory
 
 _PAST = "past"
-"""The source that holds what earlier incarnations have counted."""
+"""The source that holds the counts of earlier incarnations."""
 _INCARNATIONS = 2
 
 
 class Counters:
     """Counts by source, and their totals.
 
-    A source, `actor/0#<identity>`, is one incarnation of a node.  It reports totals since it began, so a report that
-    arrives twice changes nothing, and a coordinator that was restarted gets the same totals again from every node that
-    is alive.  The two newest incarnations of each node are kept apart, because a report may be late; older ones are
-    added up in one source, so that size and cost do not grow with restarts.
+    A source, `actor/0#<identity>`, is one incarnation of a node.  It reports totals since its start, so a report that
+    arrives twice changes nothing, and a restarted coordinator receives the same totals again from every running node.
+    The two newest incarnations of each node are kept apart, because a report may be late.  Older ones are summed into
+    one source, so size and cost do not grow with restarts.
 
     Args:
-      sources: what `sources` gave, the oldest incarnation of a node first.
+      sources: an earlier value of `sources`, the oldest incarnation of a node first.
     """
 
     def __init__(self, sources: dict[str, dict[str, int]] | None = None):
@@ -38,7 +38,7 @@ class Counters:
         return {source: dict(counts) for source, counts in self._sources.items()}
 
     def update(self, source: str, counts: dict[str, int]) -> bool:
-        """Takes the totals of a source; False if a newer incarnation of its node has reported already."""
+        """Takes the totals of a source; returns False if a newer incarnation of its node has already reported."""
         known = self._sources.get(source)
         if known is None:
             known = self._sources[source] = {}
@@ -58,7 +58,7 @@ class Counters:
         return dict(self._totals)
 
     def add_past(self, name: str, count: int) -> None:
-        """Adds what was counted before there were sources for it."""
+        """Adds a count that belongs to no known source, such as steps of an older checkpoint."""
         past = self._sources.setdefault(_PAST, {})
         past[name] = past.get(name, 0) + count
         self._totals[name] = self._totals.get(name, 0) + count
@@ -75,13 +75,13 @@ class Counters:
 
 
 class CounterFile:
-    """Keeps the counters in the run directory, beside those in the learner's checkpoints.
+    """Keeps the counters in the run directory, in addition to those in the learner's checkpoints.
 
-    It is written every second or so: what is lost with a coordinator is at most what nodes that died before it had
-    reported since the last writing.
+    The file is written about once a second.  What is lost with a coordinator is at most what nodes that died before it
+    had reported since the last write.
 
     Args:
-      run_directory: of the run.
+      run_directory: the run directory.
     """
 
     def __init__(self, run_directory: RunDirectory):
@@ -90,7 +90,7 @@ class CounterFile:
         self._written: dict[str, int] | None = None
 
     def load(self) -> Counters:
-        """The newer of the counters in the file and in the newest checkpoint."""
+        """Returns the newer of the counters in the file and in the newest checkpoint."""
         found = [Counters(_read(self._path)), Counters(self._checkpoints.counter_sources())]
         counters = max(found, key=lambda one: (one.total("environment_steps"), one.total("learner_steps")))
         if not counters.total("learner_steps"):
@@ -101,7 +101,7 @@ class CounterFile:
         """Replaces the file if a count has changed.
 
         Raises:
-          OSError: it could not be written; the file is as it was.
+          OSError: the file could not be written; its old content is kept.
         """
         if counters.totals == self._written:
             return
@@ -110,7 +110,7 @@ class CounterFile:
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
-    """The sources in a file; empty where there is none, or where it is damaged."""
+    """Reads the sources in a file; empty if it is missing or damaged."""
     try:
         sources = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

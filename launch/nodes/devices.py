@@ -1,6 +1,7 @@
-"""The devices that learners train on, and the strategy over them.
+"""The devices that learners train on, and the distribution strategy over them.
 
-TensorFlow is imported by the functions that need it: settings are read and refused before it is.
+TensorFlow is imported only by the functions that need it, because settings are read and checked before TensorFlow is
+loaded.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def device_names(setting: int | str) -> list[str]:
-    """The devices of one learner, for example `["GPU:0", "GPU:1"]`.
+    """Returns the devices of one learner, for example `["GPU:0", "GPU:1"]`.
 
     Args:
-      setting: a number of GPUs (1 takes the CPU where there is no GPU), `all` GPUs, or devices by name with commas
-        between them; of CPU devices there are as many as are named.
+      setting: a number of GPUs (1 means the CPU on a machine without a GPU), `all` GPUs, or comma-separated device
+        names.  Any number of CPU devices may be named.
 
     Raises:
-      CallboardError: there are not so many.
+      CallboardError: the machine has fewer devices.
     """
     import tensorflow as tf
 
@@ -50,10 +51,10 @@ def device_names(setting: int | str) -> list[str]:
 
 
 def device_count(setting: int | str) -> int:
-    """The number of a learner's devices; of `all` on this machine, of others wherever they are.
+    """Returns the number of a learner's devices; only `all` depends on the machine that this runs on.
 
     Raises:
-      CallboardError: the setting is not one that `device_names` takes.
+      CallboardError: the setting is not one that `device_names` accepts.
     """
     if setting == "all":
         return len(device_names(setting))
@@ -64,10 +65,10 @@ def device_count(setting: int | str) -> int:
 
 
 def prepare_devices(names: Sequence[str]) -> None:
-    """Makes those devices of this process ready; must come before any other TensorFlow operation in it.
+    """Initializes those devices in this process; must come before any other TensorFlow operation in it.
 
     Raises:
-      CallboardError: TensorFlow has been used already, with fewer devices.
+      CallboardError: TensorFlow is already initialized, with fewer devices.
     """
     import tensorflow as tf
 
@@ -89,26 +90,26 @@ def prepare_devices(names: Sequence[str]) -> None:
 
 
 def hide_gpus() -> None:
-    """Keeps TensorFlow in this process from taking memory of GPUs; must come before any TensorFlow operation."""
+    """Keeps TensorFlow in this process from allocating GPU memory; must come before any TensorFlow operation."""
     import tensorflow as tf
 
     tf.config.set_visible_devices([], "GPU")
 
 
 def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int = 0) -> tf.distribute.Strategy:
-    """The strategy of a learner over its devices; must come before any other TensorFlow operation in the process.
+    """Makes a learner's strategy over its devices; must come before any other TensorFlow operation in the process.
 
     Args:
       names: the learner's devices, see `device_names`.
-      workers: `host:port` of all learners, reserved for what they tell each other, if there are several.
+      workers: `host:port` of every learner, reserved for the collectives between them, if there are several.
       rank: this learner's index among them.
     """
     import tensorflow as tf
 
     prepare_devices(names)
     if len(names) > 1 or len(workers) > 1:
-        # Where a function runs on several devices this pass of TensorFlow 2.12 drops control edges from reads of
-        # variables to their updates: at times SAC's policy learned from critics of which one was updated already.
+        # For a function on several devices, this pass of TensorFlow 2.12 drops control edges from reads of variables to
+        # their updates: at times SAC's policy learned from a pair of critics of which one was already updated.
         tf.config.optimizer.set_experimental_options({"dependency_optimization": False})
     if len(workers) > 1:
         cluster = {"cluster": {"worker": list(workers)}, "task": {"type": "worker", "index": rank}}
@@ -125,25 +126,25 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
 
 
 def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modules: Mapping[str, tf.Module]) -> None:
-    """Gives every learner all that the first would write to a checkpoint; all of them must call it.
+    """Copies the first learner's whole checkpointed state to every learner; all learners must call it.
 
     Args:
-      strategy: over the learners.
-      rank: of this one.
-      modules: built alike by all.
+      strategy: strategy over the learners.
+      rank: index of this learner.
+      modules: built alike by all learners.
     """
     import tensorflow as tf
 
-    checkpoint = tf.train.Checkpoint(**modules)  # A view alone would not keep it.
+    checkpoint = tf.train.Checkpoint(**modules)  # The view alone would not keep it alive.
     parts = tf.train.TrackableView(checkpoint).descendants()
     variables = [part for part in parts if isinstance(part, tf.Variable)]
 
     def own_values() -> list[tf.Tensor]:
-        # No sum is made of flags.
+        # Booleans cannot be summed.
         values = [tf.cast(one, tf.int32) if one.dtype.is_bool else tf.identity(one) for one in variables]
         if rank > 0:
             return [tf.zeros(value.shape, value.dtype) for value in values]
-        # Of the first learner's replicas one is enough.
+        # Only one replica of the first learner contributes.
         is_first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
         return [tf.where(is_first, value, tf.zeros(value.shape, value.dtype)) for value in values]
 
@@ -156,7 +157,7 @@ def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modu
 
 
 def _named(setting: int | str) -> list[str]:
-    """Devices that are given by name."""
+    """Parses devices given by name."""
     names = [name.strip().upper() for name in str(setting).split(",")]
     if not all(re.fullmatch(r"(CPU|GPU):[0-9]+", name) for name in names):
         raise CallboardError(

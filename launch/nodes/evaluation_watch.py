@@ -1,4 +1,4 @@
-"""A time limit for evaluations, and a warning where episodes do not seem to end."""
+"""A time limit for evaluations, and a warning if episodes do not seem to end."""
 
 import time
 from collections.abc import Callable
@@ -7,14 +7,14 @@ _WARN_SECONDS = 60.0
 
 
 class EvaluationWatch:
-    """Watches one evaluation: its `stopped` and `episode_ended` are those of `agents.acting.evaluate`.
+    """Watches one evaluation; `stopped` and `episode_ended` are passed to `agents.acting.evaluate`.
 
     Args:
-      episodes: of the evaluation.
-      timeout: seconds after which it is given up.
-      stopped: whether it is given up for another reason.
-      say: takes a line for the user.
-      clock: seconds.
+      episodes: number of episodes of the evaluation.
+      timeout: seconds after which the evaluation is abandoned.
+      stopped: whether it is to be abandoned for another reason.
+      say: receives a line for the user.
+      clock: returns seconds.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class EvaluationWatch:
         self._ended = 0
         self._warned = False
         self.timed_out = False
-        """Whether the time was over before the last episode ended."""
+        """Whether the time ran out before the last episode ended."""
 
     def stopped(self) -> bool:
-        """Whether the evaluation is to be given up; called before every timestep."""
+        """Returns whether to abandon the evaluation; called before every timestep."""
         seconds = self._clock() - self._begun
         if seconds > self._timeout:
             self.timed_out = True
@@ -51,7 +51,7 @@ class EvaluationWatch:
 
     @property
     def problem(self) -> str:
-        """Why the evaluation has timed out, in one line."""
+        """Why the evaluation timed out, in one line."""
         return (
             f"the evaluation was given up: {self._ended} of its {self._episodes} episodes ended within "
             f"{self._timeout:g} s (evaluation_timeout); {self._advice}"

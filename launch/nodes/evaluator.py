@@ -1,4 +1,4 @@
-"""The evaluator node: plays whole episodes with the policy as it is, at last with the final one, and keeps the best."""
+"""The evaluator node: plays whole episodes with the newest policy, at last the final one, and keeps the best."""
 
 import functools
 import statistics
@@ -22,14 +22,14 @@ from .reporting import Report, ReportingNode
 _CALL_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 5.0
-"""Between two reports of the final evaluation."""
+"""Interval between reports of the final evaluation."""
 
 
 class EvaluatorNode(ReportingNode):
-    """Evaluates the newest weights every `evaluate_every` environment steps of the actors, and those at the end.
+    """Evaluates the newest weights every `evaluate_every` environment steps of the actors, and the final weights.
 
-    Once the limit of environment steps is reached an evaluation that is going on is given up: the weights that the
-    learner ends with are evaluated instead.
+    When the limit of environment steps is reached, a running evaluation is abandoned, and the learner's final weights
+    are evaluated instead.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EvaluatorNode(ReportingNode):
                 self.link.beat()
 
     def _evaluate_final(self) -> None:
-        """Evaluates the weights that the run ends with, and reports once in a while that this is done."""
+        """Evaluates the final weights, and then keeps reporting the result."""
         if self._final is None:
             final = self._final_version()
             if final is None or not fetch_weights(self._weights, self._learner):
@@ -96,11 +96,11 @@ class EvaluatorNode(ReportingNode):
             self._final = {**(self._evaluated or {}), "evaluator/final": 1.0}
         self._evaluation = self._final
         self.link.beat()
-        # A coordinator that was restarted has not got the report.
+        # A restarted coordinator has not received the report.
         self._wait(_REPORT_SECONDS)
 
     def _final_version(self) -> Version | None:
-        """The learner's last version; None while it learns, or does not answer."""
+        """Returns the learner's final version; None while it is still learning, or if it does not answer."""
         self.context.progress.waits(f"weights of {self._learner.name}")
         try:
             final = self._learner.client(_CALL_SECONDS).final_version()
@@ -113,7 +113,7 @@ class EvaluatorNode(ReportingNode):
             self.context.stop.wait(seconds)
 
     def _evaluate(self, abandoned: Callable[[], bool]) -> dict[str, float] | None:
-        """Evaluates the weights at hand; None if that was given up."""
+        """Evaluates the current weights; returns None if the evaluation was abandoned."""
         steps = self.link.state.environment_steps
         self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
         begun = time.monotonic()
@@ -153,7 +153,7 @@ class EvaluatorNode(ReportingNode):
         return self._evaluated
 
     def _save_best(self, mean: float, learner_step: int) -> None:
-        """Keeps the weights at hand as the best; where the disk does not take them, the next best ones are tried."""
+        """Saves the current weights as the best; if the write fails, the next better weights are saved instead."""
         try:
             self._best_policy.save(self._policy.policy.variables, mean, learner_step)
         except OSError as error:

@@ -1,7 +1,7 @@
 """The inference node: acts for actors that hold no network (SEED, Espeholt et al. 2020, arXiv:1910.06591).
 
-Actors send what their environments show and get actions back.  One forward pass serves all actors that ask at about
-the same time.  Recurrent states stay here, and from here the trajectories go to replay.
+Actors send their timesteps and receive actions.  One forward pass serves all actors whose requests arrive at about the
+same time.  Recurrent states stay on this node, and this node writes the trajectories to replay.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from .timestep_codec import TimestepCodec
 _CALL_SECONDS = 5.0
 _DEADLINE_SECONDS = 0.005
 _ANSWER_SECONDS = 1.0
-"""After which an actor is told to ask again: a call must end soon when the run does."""
+"""Time after which an actor has to repeat its call: calls must be short so that the run can end quickly."""
 
 Answer = tuple[bool, list[np.ndarray] | None]
 
@@ -64,7 +64,7 @@ class InferenceNode(ReportingNode):
         self._shard_names = [replay[shard].name for shard in self._shards]
         self._replay_handle = self.replay_handle(replay)
         self._timesteps = TimestepCodec(run.layout)
-        # Where roles share a thread, those that a batch would wait for cannot ask meanwhile.
+        # With one thread for all nodes, the actors that a batch would wait for cannot call meanwhile.
         self._batcher = RequestBatcher(0.0 if context.cooperative else _DEADLINE_SECONDS)
         self._set_up = threading.Event()
         self._failure: Exception | None = None
@@ -72,21 +72,20 @@ class InferenceNode(ReportingNode):
         self._turns = 0
 
     def act(self, actor: int, life: str, seed: int, number: int, timestep: bytes) -> Answer:
-        """Takes an actor's timestep, and gives the leaves of the action that follows it.
+        """Takes an actor's timestep and returns the leaves of the action that follows it.
 
-        A call may come twice: what it tells is taken once.
+        A call may arrive twice: its timestep is recorded once.
 
         Args:
-          actor: its index.
-          life: different at every start of the actor.
-          seed: together with the number of the timestep it seeds every action of that life.
-          number: of the timestep in that life, from 0 on.
-          timestep: as `TimestepCodec` packs it.
+          actor: index of the actor.
+          life: id of the actor's incarnation.
+          seed: together with the number of the timestep, seeds every action of that incarnation.
+          number: number of the timestep in that incarnation, from 0 on.
+          timestep: packed by `TimestepCodec`.
 
         Returns:
-          Whether the timestep belongs to a life that is known here: if it does not, the actor must begin a new one,
-          since the state that belongs to its observations is lost.  And the action, or None if the actor must ask
-          again.
+          Whether this node knows the incarnation: if not, the actor must begin a new one, since the recurrent state for
+          its observations is lost.  And the action, or None if the actor must repeat the call.
         """
         if not self._set_up.wait(_ANSWER_SECONDS):
             return True, None
@@ -99,23 +98,23 @@ class InferenceNode(ReportingNode):
             assert seat.life is not None
             return True, self._answer(actor, seat.life)
         except Exception as error:
-            # The actor only sees that there is no answer: it is this node that has failed.
+            # The actor only sees a failed call, so the error is raised in this node's main loop.
             self._failure = error
             raise
         finally:
             seat.lock.release()
 
     def observe(self, actor: int, life: str, seed: int, number: int, timestep: bytes) -> bool:
-        """Takes a timestep as `act` does, and leaves the action for later; for roles that share a thread."""
+        """Takes a timestep as `act` does, but computes no action yet; for nodes that share a thread."""
         return self._observe(actor, life, seed, number, timestep)
 
     def items_written(self, actor: int) -> int:
-        """Items of an actor's present life that replay has been given."""
+        """Returns the number of items written to replay for an actor's current incarnation."""
         life = self._seats[actor].life
         return life.writer.items_written if life else 0
 
     def setup(self) -> None:
-        prepare_devices(["CPU:0"])  # Of GPUs no more memory is taken than is used: the learner may be on the same.
+        prepare_devices(["CPU:0"])  # Also makes GPU memory grow on demand: the learner may use the same GPU.
         agent = self._experiment.agent
         networks = agent.make_networks(self._layout)
         policy = agent.make_policy(networks, "train")
@@ -134,14 +133,14 @@ class InferenceNode(ReportingNode):
         logging.info("ready to act for actors %s", ", ".join(map(str, self._seats)))
 
     def step(self) -> None:
-        """One batch, if anybody asks."""
+        """Processes one batch of requests, if there are any."""
         progress = self.context.progress
         progress.works("serving")
         waiting = self._batcher.take(HOLD_SECONDS)
-        # Also while nobody may act: actors may be waiting for newer weights.
+        # Also when no requests arrive: actors may be waiting for newer weights.
         self._weights.apply()
         if waiting:
-            # Compiled once for every size of a batch.
+            # Each new batch size is compiled.
             progress.works_slowly("in forward pass")
             version = self._version()
             moves = self._policy([one.request for one in waiting])
@@ -163,7 +162,7 @@ class InferenceNode(ReportingNode):
         return Report(values={f"inference/actors_per_batch_{self._rank}": turns / batches})
 
     def _version(self) -> Version:
-        """Of the weights at hand; where roles share a thread they are asked for now."""
+        """Returns the version of the current weights; if nodes share a thread, fetches the newest first."""
         if self.context.cooperative:
             self._weights.fetch()
             self._weights.apply()
@@ -205,7 +204,7 @@ class InferenceNode(ReportingNode):
         return life.act(functools.partial(self._play, actor))
 
     def _play(self, actor: int, turn: Turn) -> "Future[tuple[Move, Version]]":
-        """Has a turn played in the next batch; where roles share a thread, that is now, and the turn is alone in it."""
+        """Submits a request to the next batch.  If nodes share a thread it runs at once, as a batch of one."""
         result = self._batcher.submit(actor, turn)
         if self.context.cooperative:
             self.step()
@@ -214,22 +213,22 @@ class InferenceNode(ReportingNode):
 
 @dataclasses.dataclass
 class _Seat:
-    """An actor's place at its node."""
+    """What the node keeps for each actor, over all its incarnations."""
 
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    """One call at a time."""
+    """Held during a call: one call of an actor at a time."""
     life: "_ActorLife | None" = None
 
 
 class _ActorLife:
-    """What the node knows of one life of an actor, from its first timestep to the newest.
+    """The state of one incarnation of an actor, from its first timestep to the newest.
 
     Args:
-      identity: of the life.
-      writer: of its own, so that no sequence spans two lives.
-      state: the recurrent state at the beginning.
-      slots: of the environments.
-      seed: together with the number of the timestep it seeds every action.
+      identity: id of the incarnation.
+      writer: belongs to this incarnation alone, so that no sequence spans two incarnations.
+      state: the initial recurrent state.
+      slots: slots of the environments.
+      seed: together with the number of the timestep, seeds every action.
     """
 
     def __init__(self, identity: str, writer: ActorWriter, state: Nest, slots: np.ndarray, seed: int):
@@ -244,7 +243,7 @@ class _ActorLife:
         self._acted: tuple[Move, Version] | None = None
 
     def observe(self, number: int, timestep: Timestep) -> bool:
-        """Takes the next timestep, and writes the record of the one before; False if it is not the next."""
+        """Takes the next timestep and writes the record of the previous one; returns False if it is not the next."""
         if number == self._number:
             return True
         if number != self._number + 1 or (number > 0 and self._acted is None):
@@ -261,11 +260,11 @@ class _ActorLife:
         return True
 
     def may_act(self, version: Version) -> bool:
-        """Whether nothing holds the actor back; waits a moment for replay."""
+        """Returns whether the actor may act; waits briefly for replay."""
         return self._result is not None or (self.writer.caught_up() and self.writer.may_act(version))
 
     def act(self, play: Callable[[Turn], "Future[tuple[Move, Version]]"]) -> list[np.ndarray] | None:
-        """The leaves of the action that follows the newest timestep; None if it takes longer."""
+        """Returns the leaves of the action that follows the newest timestep; None if it takes too long."""
         if self._result is None:
             seed = np.array([self._seed, self._number], np.int32)
             self._result = play(Turn(self._timestep, self._state, self._slots, seed))

@@ -1,4 +1,4 @@
-"""The learner node: learns from replay, serves weights, writes checkpoints."""
+"""The learner node: learns from replay, serves weights and writes checkpoints."""
 
 import contextlib
 import functools
@@ -31,23 +31,23 @@ from .weight_publisher import WeightPublisher
 
 _METRICS_SECONDS = 0.5
 _HOLD_SECONDS = 0.1
-"""For which a question for weights may wait for its answer: short, since the node ends after the last one."""
+"""Long-poll timeout of `get_variables`.  Short, because shutdown waits for pending calls."""
 _PRIORITIES_SECONDS = 5.0
 _RETRY_SECONDS = 10.0
-"""Between tries to write a checkpoint, where the last one could not be written."""
+"""Interval between attempts to write a checkpoint after a failure."""
 _INLINE_PATIENCE_SECONDS = 10.0
 _LAST_STEPS_SECONDS = 2.0
-"""For which a learner learns on after the limit of environment steps, from what the actors wrote last."""
+"""How long a learner continues after the limit of environment steps, to learn from the last data of the actors."""
 _LAST_BATCH_SECONDS = 0.5
-"""For which it then waits for another batch."""
+"""How long it then waits for another batch."""
 _PEER_SECONDS = 20.0
 
 
 class LearnerNode(ReportingNode):
-    """Runs the agent's learner on what actors have written.
+    """Runs the agent's learner on data from replay.
 
-    Where there are several learners each has a part of every batch, and all hold the same weights.  The first serves
-    them, writes checkpoints and reports; the others do nothing but take part in its steps.
+    With several learners, each processes a part of every batch, and all hold the same weights.  The first one serves
+    the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
     served = ("get_variables", "seconds_short_of_data", "final_version")
@@ -87,20 +87,20 @@ class LearnerNode(ReportingNode):
         self.dataset: ReplayDataset | None = None
 
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
-        """The newest weights, or None if `have` is their version or there are none yet, and no others come soon.
+        """Returns the newest weights, or None if there are none other than version `have` within a short wait.
 
-        Who acts has them as soon as they are there, and not when it asks the next time.
+        The long-poll delivers new weights as soon as they exist, not only at the caller's next request.
         """
         patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
         return self._weights.get(None if have is None else Version(*have), patience)
 
     def seconds_short_of_data(self) -> float:
-        """How long the learner has been waiting for a batch by now; 0 while it learns."""
+        """Returns how long the learner has been waiting for a batch; 0 while it learns."""
         reader = self._reader
         return 0.0 if reader is None else reader.seconds_waited
 
     def final_version(self) -> tuple[int, int] | None:
-        """The version of the weights that the run ends with; None while the learner learns."""
+        """Returns the version of the final weights; None while the learner is still learning."""
         version = self._final_version
         return None if version is None else (version.incarnation, version.step)
 
@@ -114,7 +114,7 @@ class LearnerNode(ReportingNode):
         tf.keras.utils.set_random_seed(self._experiment.seed)
         with strategy.scope():
             networks = agent.make_networks(self._layout)
-            # The weights come first: actors wait for them.
+            # Publish weights before the learner is built: actors wait for them.
             policy = agent.make_policy(networks, "train")
             latest = self._checkpoints.latest()
             if latest is None:
@@ -129,7 +129,7 @@ class LearnerNode(ReportingNode):
             if self._rank == 0:
                 self.context.tell("say", f"goes on from learner step {self._steps:,}")
         if len(self._peers) > 1:
-            # On another host there may be no checkpoint.
+            # Other hosts may not have the checkpoint.
             share_first_learners_state(strategy, self._rank, self._modules)
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
@@ -144,7 +144,7 @@ class LearnerNode(ReportingNode):
             return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
 
         if self.context.cooperative:
-            # The launcher asks for no batch that replay would not give out; if one never came, all would wait for it.
+            # The launcher calls for a batch only when replay can supply one; a missing batch would block all nodes.
             batches = make_batches()
             self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
@@ -165,14 +165,14 @@ class LearnerNode(ReportingNode):
             self.end_learning()
 
     def end_learning(self) -> None:
-        """Publishes the weights that the run ends with: the evaluator waits for them."""
+        """Publishes the final weights, for which the evaluator waits."""
         if self._final_version is not None or self._rank > 0:
             return
         with self._finite():
             self._final_version = self._weights.publish(self._steps, self._policy_variables)
 
     def learn(self) -> bool:
-        """One call of the learner, which makes a learner step or several; waits for data.  False if none was made.
+        """Calls the learner once, for one or more learner steps; waits for data.  Returns False if none was made.
 
         Raises:
           CallboardError: a loss, a gradient or a weight is not finite.
@@ -191,7 +191,7 @@ class LearnerNode(ReportingNode):
             return False
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
             if len(self._peers) > 1:
-                # Another learner has ended: the launcher is about to end this one too, and to say why.
+                # Another learner has ended: the launcher is about to end this one too, and to report why.
                 if self.context.stop.wait(_PEER_SECONDS):
                     return False
             raise
@@ -234,20 +234,20 @@ class LearnerNode(ReportingNode):
         super().beat()
 
     def take_metrics(self, metrics: dict[str, Any]) -> None:
-        """Turns a step's metrics into plain numbers; waits for the step's computation to end."""
+        """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
         values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behavior_step"}
         if "behavior_step" in metrics:
             values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behavior_step"]))
         self._values = values
 
     def save_checkpoint(self) -> None:
-        """Writes a checkpoint of everything as it is now.
+        """Writes a checkpoint of the current state.
 
         Raises:
           NotWritten: with the reason.
-          CallboardError: something in it is not finite; the checkpoints before are kept.
+          CallboardError: a value in it is not finite; earlier checkpoints are kept.
         """
-        # With the step of these weights among the counters.
+        # Report first, so that the counters include the step of these weights.
         self.link.beat()
         try:
             sources = self._coordinator.client(self.link.call_seconds).counter_sources()
@@ -260,7 +260,7 @@ class LearnerNode(ReportingNode):
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
-        """Checks that all losses were finite, and explains an error about these or about weights."""
+        """Checks that all losses were finite, and adds advice to errors about non-finite losses or weights."""
         try:
             self._losses.check()
             yield
@@ -270,7 +270,7 @@ class LearnerNode(ReportingNode):
             raise error.advised(agent_name(self._experiment.agent), self._steps, kept) from error
 
     def _try_to_save(self) -> None:
-        """Writes a checkpoint; where the disk does not take it, training continues and it is tried again."""
+        """Writes a checkpoint; if that fails, training continues and the write is retried later."""
         every = self._experiment.checkpoint_every
         try:
             self.save_checkpoint()
@@ -289,7 +289,7 @@ class LearnerNode(ReportingNode):
         self._next_checkpoint = time.monotonic() + every
 
     def _has_learned_all(self) -> bool:
-        """Whether the learner has learned from what came until the run's limit, or as much as there is time for."""
+        """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""
         if self.context.stop.is_set():
             return True
         if not self.link.state.stopping or self._rank > 0:
@@ -311,8 +311,10 @@ class LearnerNode(ReportingNode):
         self.dataset = dataset
 
     def _leave_when_told(self) -> None:
-        """Ends the process of a learner that is not the first; it may be in a step that will never end, and has nothing
-        to keep."""
+        """Ends the process of a learner other than the first.
+
+        Such a learner has nothing to save, and may be blocked forever in a step.
+        """
         self.context.stop.wait()
         os._exit(0)
 
@@ -341,5 +343,5 @@ class LearnerNode(ReportingNode):
             self._priorities.wait(_PRIORITIES_SECONDS)
 
     def _replay_life(self) -> object:
-        # A dataset over several shards finds each of them again by itself, and goes on with the others meanwhile.
+        # A dataset over several shards reconnects to each of them by itself, and continues with the others meanwhile.
         return self._replay_handle.life(0) if self._layout.shards == 1 else None

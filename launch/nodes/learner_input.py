@@ -1,4 +1,4 @@
-"""From an agent's dataset to the batches of a learner, under its strategy."""
+"""Turns an agent's dataset into a learner's batches, under its distribution strategy."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,9 +17,9 @@ def distributed_batches(
     strategy: tf.distribute.Strategy,
     made: Callable[[ReplayDataset], None],
 ) -> Iterable[Any]:
-    """An iterable of batches, each shared by the replicas; `made` is called with the dataset that it reads."""
+    """Returns an iterable of batches, each split over the replicas; `made` is called with the underlying dataset."""
     if strategy is tf.distribute.get_strategy() and not tf.config.list_logical_devices("GPU"):
-        # The processor alone: what shares batches out, and brings them to other devices, takes four times as long.
+        # CPU only: distributing batches and copying them to devices would take four times as long.
         dataset = agent.make_replay(layout).dataset(replay, tf.distribute.InputContext())
         made(dataset)
         return Elements(dataset.dataset)
@@ -29,7 +29,7 @@ def distributed_batches(
         made(dataset)
         if input_context.num_input_pipelines == 1:
             return dataset.dataset
-        # An end of the data would be agreed on by all learners before each batch; there is none.
+        # For a finite dataset all learners would agree before each batch whether the data has ended; it is infinite.
         endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         return dataset.dataset.apply(endless)
 

@@ -1,4 +1,4 @@
-"""What a node of the program graph is: a role, its context, and its place in a Launchpad program."""
+"""The base class of nodes, the context a launcher gives them, and their place in a Launchpad program."""
 
 import dataclasses
 import threading
@@ -15,36 +15,36 @@ from .progress import Progress
 from .proxy_bypass import bypass_proxies
 
 Unreachable = StatusNotOk
-"""What a call over Courier raises when the other side does not answer in time, or its method raised."""
+"""Raised by a call over Courier if the other side does not answer in time, or its method raised."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeContext:
-    """What a launcher gives to a role when it starts it."""
+    """What a launcher passes to a node when it starts it."""
 
     name: str
     """For example `actor/0`."""
     identity: str
-    """Different at every start of the node, over all runs: tells a node that was restarted from the one before."""
+    """Id of this incarnation, unique over all runs: it distinguishes a restarted node from its predecessor."""
     stop: threading.Event
-    """Set when the node shall end."""
+    """Set when the node has to end."""
     tell: Callable[[str, Any], None]
     """Sends `(kind, content)` to the launcher; see `launchers.supervisor`."""
     port: int | None
-    """The port that this node may bind, on all interfaces; None where it shall bind none."""
+    """The port that this node binds, on all interfaces; None if it must not bind one."""
     cooperative: bool = False
-    """Whether all roles share one thread (the inline launcher): no role may then wait for another."""
+    """Whether all nodes share one thread (the inline launcher): no node may then wait for another."""
     one_process: bool = False
-    """Whether all roles share one process."""
+    """Whether all nodes share one process."""
     progress: Progress = dataclasses.field(default_factory=Progress)
-    """Where the role marks what it is doing, so that a launcher notices a role that hangs."""
+    """Where the node marks what it is doing, so that the launcher can detect a node that hangs."""
 
 
 class Node:
-    """One kind of node: set up, then one bounded step after another until it is told to stop.
+    """A kind of node: one setup, then one bounded step after another until `context.stop` is set.
 
-    `run` is what launchers with a thread or a process for each node call; the inline launcher calls `setup`, `step` and
-    `finish` itself.
+    Launchers with a thread or a process per node call `run`; the inline launcher calls `setup`, `step` and `finish`
+    itself.
     """
 
     served: ClassVar[tuple[str, ...]] = ()
@@ -54,16 +54,16 @@ class Node:
         self.context = context
 
     def setup(self) -> None:
-        """Builds what `step` needs; may wait for other nodes, while it looks at `context.stop`."""
+        """Builds what `step` needs; may wait for other nodes as long as it checks `context.stop`."""
 
     def step(self) -> None:
-        """One unit of work, of at most about a second.
+        """Does one unit of work, of at most about a second.
 
-        Where it may hang, or waits for other nodes, it marks that in `context.progress`.
+        Marks in `context.progress` work that may hang, and waiting for other nodes.
         """
 
     def finish(self) -> None:
-        """Ends in good order.  Runs only where neither `setup` nor `step` has failed."""
+        """Shuts down cleanly.  Called only if neither `setup` nor `step` has failed."""
 
     def run(self) -> None:
         self.setup()
@@ -79,15 +79,15 @@ class NodePolicy:
     """How a launcher treats a node.
 
     Attributes:
-      stop_order: nodes with a low number are told to stop first, and the others once those have ended.
-      keeps: whether it has something to keep when it ends, so that an error then fails the run.
-      restart_group: nodes with the same name here are ended, and started again together, when one of them dies.
-      grace: seconds that a node has to end after it was told to stop.
-      restarts: times that a node may die within `restart_window` seconds before the run fails.
+      stop_order: nodes with lower numbers are stopped first; the next ones are stopped once those have ended.
+      keeps: whether the node saves something when it ends, so that an error then fails the run.
+      restart_group: nodes of the same group are ended and restarted together when one of them dies.
+      grace: seconds a node has to end after it was told to stop.
+      restarts: number of times a node may die within `restart_window` seconds before the run fails.
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.
-      tensorflow_threads: threads that TensorFlow works with; 0 leaves it to TensorFlow.
-      timeout: seconds without progress, or without a heartbeat, after which it is treated like one that has died.
+      tensorflow_threads: number of TensorFlow threads; 0 leaves the choice to TensorFlow.
+      timeout: seconds without progress, or without a heartbeat, after which the node is treated as dead.
     """
 
     stop_order: int
@@ -102,7 +102,7 @@ class NodePolicy:
 
 
 class NodeHandle(lp_base.Handle[Any]):
-    """Reaches another node.  Clients are made anew when needed: an address is good only until its node moves."""
+    """Reaches another node.  Create clients anew when needed: an address is valid only until its node moves."""
 
     def __init__(self, name: str, address: lp.Address):
         self.name = name
@@ -110,19 +110,19 @@ class NodeHandle(lp_base.Handle[Any]):
         self._local: Node | None = None
 
     def bind_local(self, role: Node) -> None:
-        """Makes `client` return the role itself, for nodes that share a thread."""
+        """Makes `client` return the node object itself, for nodes that share a thread."""
         self._local = role
 
     def address(self) -> str:
-        """The node's present `host:port`."""
+        """Returns the node's current `host:port`."""
         address = self._address.resolve()
         bypass_proxies(address.rpartition(":")[0])
         return address
 
     def client(self, timeout: float) -> Any:
-        """A Courier client whose calls raise `Unreachable` after `timeout` seconds.
+        """Returns a Courier client whose calls raise `Unreachable` after `timeout` seconds.
 
-        Arguments must be plain Python (no NumPy: such a call hangs); results may hold NumPy arrays.
+        Arguments must be plain Python values, because a call with NumPy arguments hangs; results may hold NumPy arrays.
         """
         if self._local is not None:
             return self._local
@@ -139,10 +139,10 @@ class ProgramNode(lp.PyClassNode):
     """A node of a Launchpad program that runs a `Node`.
 
     Args:
-      name: of the node, for example `actor/0`.
-      role: the class, called with `context` and `arguments`.
-      policy: how launchers treat it.
-      further_addresses: where it is reached by other means than its methods.
+      name: name of the node, for example `actor/0`.
+      role: the `Node` class, called with `context` and `arguments`.
+      policy: how launchers treat the node.
+      further_addresses: addresses it serves other than the one of its methods.
       arguments: keyword arguments; handles among them are the edges of the graph.
     """
 
@@ -169,14 +169,14 @@ class ProgramNode(lp.PyClassNode):
         return self._track_handle(NodeHandle(self.name, self.port_address))
 
     def move_to(self, directory: RunDirectory) -> None:
-        """Lets the role write elsewhere; before it is made."""
+        """Makes the node write to another run directory; must be called before `make_node`."""
         self._arguments["run"] = self._arguments["run"]._replace(directory=directory)
 
     def make_node(self, context: NodeContext) -> Node:
         return self._role(context=context, **self._arguments)
 
     def run_node(self, context: NodeContext) -> None:
-        """Runs the role to its end, with its methods served where it has any."""
+        """Runs the node to its end, and serves its methods if it has any."""
         role = self.make_node(context)
         if not role.served:
             role.run()

@@ -1,4 +1,4 @@
-"""Holding actors back, so that the weights that they act with are not too old when the learner comes to it."""
+"""Limits how far actors run ahead of the learner, so that the weights behind its data are not too old."""
 
 import time
 
@@ -9,18 +9,19 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Pacer:
-    """Says when an actor may begin another sequence.
+    """Decides when an actor may begin another sequence.
 
-    An actor may have `items_per_actor * (max_policy_lag + 1)` items on their way that no learner step has had its share
-    of yet: all actors together have never more than `max_policy_lag + 1` learner steps take.  How many there are is
-    worked out from the steps of the weights that the actor gets: actors do not know of each other.
+    An actor may have `items_per_actor * (max_policy_lag + 1)` items in flight, that is, items of which no learner step
+    has consumed this actor's share: together, actors never have more than `max_policy_lag + 1` learner steps' worth of
+    items in flight.  The number in flight follows from the learner step of the weights that the actor receives, so
+    actors need no knowledge of each other.
 
-    Where the learner is short of data although this actor has given its share, another one is dead or slow.  After
-    `patience` this one gives one item more.
+    If the learner is short of data although this actor has delivered its share, another actor is dead or slow.  After
+    `patience` seconds this actor then contributes one extra item.
 
     Args:
-      pace: what the agent asks for.
-      index: of the actor.
+      pace: the agent's pacing.
+      index: index of the actor.
     """
 
     def __init__(self, pace: Pace, index: int):
@@ -40,26 +41,26 @@ class Pacer:
 
     @property
     def waits_to_begin(self) -> bool:
-        """Whether the next timestep needs a `begin` before it."""
+        """Whether the next timestep requires a call of `begin`."""
         return self._timesteps == 0 and not self._may_timestep
 
     @property
     def patience(self) -> float:
-        """Seconds to wait before helping out: a second and what the last sequence took, times the actor's number.
+        """Seconds to wait before contributing an extra item: (1 s + duration of the last sequence) * (index + 1).
 
-        The others wait longer than the first, so that not all of them help out where one item is missing.
+        Later actors wait longer, so that not all of them contribute when one item is missing.
         """
         return (1 + self._index) * (_PATIENCE_SECONDS + self._ended - self._begun)
 
     @property
     def seconds_waited(self) -> float:
-        """Since the last sequence was complete."""
+        """Seconds since the last sequence was complete."""
         return time.monotonic() - self._ended
 
     def may_begin(self, version: Version) -> bool:
-        """Whether weights of this version are new enough to begin another sequence with."""
+        """Returns whether weights of this version are new enough to begin another sequence."""
         if self._version is None or version.incarnation != self._version.incarnation:
-            # A learner that was restarted asks for new data, whatever the one before it was given.
+            # A restarted learner needs new data, whatever its predecessor received.
             self._on_their_way = 0
         else:
             had_their_share = self._pace.items_per_actor * (version.step - self._version.step)
@@ -68,13 +69,13 @@ class Pacer:
         return self._on_their_way < self._limit
 
     def begin(self) -> None:
-        """A sequence begins."""
+        """Begins a sequence."""
         self._on_their_way = min(self._on_their_way + 1, self._limit)
         self._may_timestep = True
         self._begun = time.monotonic()
 
     def timestep(self) -> bool:
-        """Counts a timestep; True if the sequence is complete with it."""
+        """Counts a timestep; returns True if it completes the sequence."""
         self._may_timestep = False
         self._timesteps = (self._timesteps + 1) % self._pace.unroll_length
         if self.between_sequences:

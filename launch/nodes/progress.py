@@ -1,4 +1,4 @@
-"""What a node is doing right now: marks that its main loop sets, and heartbeats that carry them to the launcher."""
+"""What a node is doing now: marks set by its main loop, and the heartbeats that carry them to the launcher."""
 
 import threading
 from collections.abc import Callable
@@ -11,19 +11,19 @@ from ...environments import BatchedEnvironment
 from ...specs import EnvironmentSpec
 
 HEARTBEAT = "heartbeat"
-"""The kind of a message to the launcher that holds a `Heartbeat`."""
+"""Kind of the message to the launcher that holds a `Heartbeat`."""
 HEARTBEAT_SECONDS = 1.0
 
 Kind = Literal["work", "slow", "wait"]
-"""Work of its own that ends soon; work that may take minutes, such as compilation; waiting for another node, which is
-no fault of the one that waits."""
+"""Kinds of activity: `work` of the node itself that ends soon; `slow` work that may take minutes, such as compilation;
+`wait` for another node, which is not the fault of the waiting one."""
 
 
 class Heartbeat(NamedTuple):
-    """A sign of life, and what the node was doing then."""
+    """A heartbeat of a node, with what it was doing at that time."""
 
     marks: int
-    """Of work so far."""
+    """Number of marks of work so far."""
     activity: str
     """For example `in environment step`, `waiting for data`."""
     kind: Kind
@@ -36,43 +36,43 @@ _UNMARKED: tuple[str, Kind] = ("in its step", "work")
 class Progress:
     """What a node's main loop is doing.
 
-    The main loop stores a mark before everything that may hang; a thread of the launcher's reads it now and then.
+    The main loop stores a mark before everything that may hang; a thread of the launcher reads it periodically.
     """
 
     def __init__(self) -> None:
         self._count = 0
         self._activity = _STARTING
         self.waits_for: Callable[[], str] = lambda: ""
-        """Gives what the present work waits for, empty where it does not; called with every heartbeat."""
+        """Returns what the current work waits for, empty if nothing; called for every heartbeat."""
 
     def works(self, activity: str) -> None:
-        """Work of the node's own begins, which ends soon unless it hangs."""
+        """Marks the start of the node's own work, which ends soon unless it hangs."""
         self._activity = (activity, "work")
         self._count += 1
 
     def works_slowly(self, activity: str) -> None:
-        """Work of the node's own begins that may take minutes."""
+        """Marks the start of the node's own work that may take minutes."""
         self._activity = (activity, "slow")
         self._count += 1
 
     def works_with_others(self, activity: str) -> None:
-        """Work begins that other nodes take part in: it waits for whatever those wait for."""
+        """Marks the start of work shared with other nodes: it waits for whatever they wait for."""
         self._activity = (activity, "wait")
         self._count += 1
 
     def waits(self, name: str) -> None:
-        """The node waits for another one, or for data."""
+        """Marks that the node waits for another one, or for data."""
         self._activity = (f"waiting for {name}", "wait")
 
     def begins_step(self) -> None:
-        """The main loop turns.  That is progress, unless the role says itself what it is doing."""
+        """Marks an iteration of the main loop; counts as progress only if the node sets no marks itself."""
         if self._activity is _STARTING:
             self._activity = _UNMARKED
         if self._activity is _UNMARKED:
             self._count += 1
 
     def heartbeat(self) -> Heartbeat:
-        """The newest mark."""
+        """Returns the newest mark."""
         awaited = self.waits_for()
         if awaited:
             return Heartbeat(self._count, f"waiting for {awaited}", "wait")
@@ -80,12 +80,12 @@ class Progress:
 
 
 class HeartbeatSender:
-    """Sends heartbeats from a thread of its own, until `close`.
+    """Sends heartbeats from a background thread until `close`.
 
     Args:
-      progress: of the node.
+      progress: progress of the node.
       tell: sends `(kind, content)` to the launcher.
-      seconds: between two heartbeats.
+      seconds: interval between heartbeats.
     """
 
     def __init__(self, progress: Progress, tell: Callable[[str, Any], None], seconds: float = HEARTBEAT_SECONDS):
@@ -105,11 +105,11 @@ class HeartbeatSender:
 
 
 class MarkedEnvironment(BatchedEnvironment):
-    """Passes everything on to another environment, and marks when it is stepped and reset.
+    """Forwards all calls to another environment, and marks its steps and resets.
 
     Args:
-      environment: the other one.
-      progress: of the node that it is stepped by.
+      environment: the other environment.
+      progress: progress of the node that steps it.
     """
 
     def __init__(self, environment: BatchedEnvironment, progress: Progress):
@@ -127,7 +127,7 @@ class MarkedEnvironment(BatchedEnvironment):
     def reset(self) -> Timestep:
         self._progress.works_slowly("in environment reset")
         timestep = self._environment.reset()
-        # The first forward pass is compiled.
+        # The first forward pass compiles the policy.
         self._progress.works_slowly("in first forward pass (compiling)")
         return timestep
 

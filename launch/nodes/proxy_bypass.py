@@ -1,7 +1,7 @@
-"""Direct connections between the nodes of a run, on machines whose environment names an HTTP proxy.
+"""Direct connections between the nodes of a run, on machines whose environment variables name an HTTP proxy.
 
-gRPC sends its calls through the proxy of `grpc_proxy`, `https_proxy` or `http_proxy`, even those to this machine,
-unless `no_grpc_proxy` (or else `no_proxy`) names the host.  It reads the variables when it opens a channel.
+gRPC sends its calls through the proxy of `grpc_proxy`, `https_proxy` or `http_proxy`, even calls to this machine,
+unless `no_grpc_proxy` (or else `no_proxy`) lists the host.  It reads the variables when it opens a channel.
 """
 
 import os

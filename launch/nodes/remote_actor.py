@@ -1,4 +1,4 @@
-"""The actor node of central inference: steps its environments and asks an inference node what to do."""
+"""The actor node of central inference: steps its environments and gets actions from an inference node."""
 
 import logging
 from typing import Any
@@ -16,7 +16,7 @@ _RETRY_SECONDS = 0.1
 
 
 class RemoteActorNode(EnvironmentNode):
-    """Holds no network: sends what its environments show to an inference node, which also writes it to replay."""
+    """Holds no network: sends its timesteps to an inference node, which chooses actions and writes to replay."""
 
     def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle, inference: NodeHandle):
         super().__init__(context, run, index, coordinator)
@@ -44,7 +44,7 @@ class RemoteActorNode(EnvironmentNode):
         self._packed = self._timesteps.pack(self._stepper.timestep)
 
     def step(self) -> None:
-        """One timestep, once the inference node has an action."""
+        """Takes one timestep if the inference node has an action for it."""
         stepper = self._stepper
         if stepper is None:
             return
@@ -57,7 +57,7 @@ class RemoteActorNode(EnvironmentNode):
             self.context.stop.wait(_RETRY_SECONDS)
             return
         if not known:
-            # Another node has taken the place of the one that knew what came before the newest observations.
+            # The inference node was restarted and has lost the state before the newest observations.
             stepper.begin()
             self._begin_episodes(self._restarts + 1)
             self._packed = self._timesteps.pack(stepper.timestep)
@@ -67,14 +67,14 @@ class RemoteActorNode(EnvironmentNode):
             self._packed = self._timesteps.pack(stepper.timestep)
             self.tell_episodes(episodes)
             if self.context.cooperative:
-                # The record is written before the others take their turn.
+                # Write the record before the other nodes take their turns.
                 self._client.observe(*self._newest())
 
     def _newest(self) -> tuple[int, str, int, int, bytes]:
-        """The newest timestep, as `InferenceNode.act` takes it."""
+        """Returns the newest timestep as arguments of `InferenceNode.act`."""
         return self._index, f"{self.context.identity}.{self._restarts}", self._seed, self._number, self._packed
 
     def _begin_episodes(self, restarts: int) -> None:
-        """Begins to count timesteps at 0, with actions of their own."""
+        """Restarts the numbering of timesteps at 0, with a new seed for the actions."""
         self._restarts, self._number = restarts, 0
         self._seed = policy_seed(self._experiment.seed, self.first_slot, self._incarnation, restarts)

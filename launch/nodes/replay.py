@@ -1,4 +1,4 @@
-"""The replay node: one shard of the Reverb server."""
+"""The replay node: one shard of replay, a Reverb server."""
 
 import functools
 import time
@@ -17,14 +17,14 @@ from .reporting import Report, ReportingNode
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0
-"""Without any progress, until a checkpoint is given up."""
+"""Time without any progress after which a checkpoint is abandoned."""
 _RETRY_SECONDS = 30.0
-"""Between tries to write a checkpoint, where the last one could not be written."""
+"""Interval between attempts to write a checkpoint after a failure."""
 _START_SECONDS = 60.0
 
 
 class ReplayNode(ReportingNode):
-    """Serves the agent's tables, and keeps them where the experiment says so."""
+    """Serves the agent's tables, and saves them if the experiment is configured to."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class ReplayNode(ReportingNode):
         self._layout = run.layout
         self._directory = run.directory.replay(shard)
         self._shard = shard
-        # What must be learned from while it is new is worth nothing later.
+        # Data that must be learned from while it is fresh is of no use after a restart.
         self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.make_replay(run.layout).pace is None
         self._server: reverb.Server | None = None
         self.tables_at_start: dict[str, Any] = {}
-        """What `tables` gave before anybody else came."""
+        """The result of `tables` before any other node connected."""
         self._next_checkpoint = 0.0
         self._unwritten = False
 
@@ -96,8 +96,8 @@ class ReplayNode(ReportingNode):
         self.context.progress.works("waiting for its server to answer")
 
     def tables(self) -> dict[str, Any]:
-        """Reverb's `TableInfo` of every table, by name."""
-        # From the server, because the tables that it restores are others than those that it was given.
+        """Returns Reverb's `TableInfo` of every table, by name."""
+        # Read from the server, because tables restored from a checkpoint are not the objects it was created with.
         return self._client.server_info(timeout=_INFO_SECONDS)
 
     def _first_tables(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class ReplayNode(ReportingNode):
             self._saver.save(_SAVE_SECONDS)
 
     def _try_to_save(self) -> None:
-        """Writes a checkpoint; where the disk does not take it, the run continues and it is tried again."""
+        """Writes a checkpoint; if that fails, the run continues and the write is retried later."""
         every = self._experiment.replay_checkpoint_every
         try:
             self._save()

@@ -1,4 +1,4 @@
-"""The link of a node to the coordinator: counts and values go up, the state of the run comes down."""
+"""A node's reports to the coordinator: counts and values go up, the state of the run comes back."""
 
 import logging
 import threading
@@ -16,10 +16,10 @@ _CUT_OFF_SECONDS = 3.0
 
 
 class Report(NamedTuple):
-    """What a node tells the coordinator.  Plain Python values only: Courier hangs on NumPy ones."""
+    """What a node reports to the coordinator.  Plain Python values only: Courier hangs on NumPy values."""
 
     counts: dict[str, int] = {}
-    """Added up since the node started: a report that arrives twice, or not at all, does no harm."""
+    """Totals since the node started, so a report that arrives twice, or not at all, does no harm."""
     values: dict[str, float] = {}
     """The newest values of metrics."""
     episodes: list[tuple[float, int]] = []
@@ -27,32 +27,32 @@ class Report(NamedTuple):
     evaluation: dict[str, float] | None = None
     """The result of an evaluation."""
     lease: LeaseRequest | None = None
-    """What an actor says about its lease of environment steps."""
+    """An actor's request for environment steps."""
 
 
 class RunState(NamedTuple):
-    """What the coordinator answers."""
+    """The coordinator's answer to a report."""
 
     stopping: bool
     environment_steps: int
     identities: dict[str, str]
-    """The identity of every node that has reported, by name; in an answer those that are new to the node."""
+    """Incarnation id of every node that has reported, by name; an answer holds only those that have changed."""
     identities_known: list[Any] | None
-    """The version of those identities, which goes back to the coordinator with the next report."""
+    """The version of those ids, which goes back to the coordinator with the next report."""
     report_seconds: float
-    """Seconds between two reports."""
+    """Interval between reports."""
     step_limit: int | None = None
-    """The renewed limit of the lease, where the report had one."""
+    """The new limit of the lease, if the report requested one."""
 
 
 class Reporter:
-    """Reports to the coordinator, from a thread of its own or by hand.
+    """Reports to the coordinator, from a background thread or through explicit calls.
 
     Args:
-      context: of the node.
-      coordinator: its handle.
-      collect: makes the next report; what it hands out is not handed out again.
-      renew_lease: takes the renewed limit of the lease, where reports have one.
+      context: context of the node.
+      coordinator: handle of the coordinator.
+      collect: makes the next report; nothing it returns is reported twice.
+      renew_lease: receives the new limit of the lease, if reports request one.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Reporter:
         self._context = context
         self._coordinator = coordinator
         self.coordinator = coordinator.name
-        """Its name."""
+        """Name of the coordinator."""
         self._client = coordinator.client(_CALL_SECONDS)
         self._collect = collect
         self._renew_lease = renew_lease
@@ -78,11 +78,11 @@ class Reporter:
         self._answered = time.monotonic()
 
     def start(self) -> None:
-        """Reports about twice a second until `close`, less often where there are many nodes."""
+        """Reports about twice a second until `close`, less often if there are many nodes."""
         threading.Thread(target=self._beat_for_ever, name="link", daemon=True).start()
 
     def beat(self) -> bool:
-        """Reports once; False if the coordinator did not answer (the same report is then sent again next time)."""
+        """Reports once; returns False if the coordinator did not answer, and the next call then resends the report."""
         with self._lock:
             if self._unsent is None:
                 self._unsent = self._collect()
@@ -107,17 +107,17 @@ class Reporter:
             state = RunState(*answer)
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
-            # A coordinator that was restarted does not know yet who is there.
+            # A restarted coordinator has not yet heard from all nodes, so keep the known ids.
             self.state = state._replace(identities={**self.state.identities, **state.identities})
         return True
 
     def report_now(self) -> None:
-        """Has the thread of `start` report at once."""
+        """Makes the background thread report at once."""
         self._wake.set()
 
     @property
     def call_seconds(self) -> float:
-        """How long a call of the coordinator may take; short once it is known to be away."""
+        """Timeout of a call to the coordinator; short once it is known not to answer."""
         return _SHORT_CALL_SECONDS if self.is_cut_off else _CALL_SECONDS
 
     @property
@@ -126,7 +126,7 @@ class Reporter:
         return time.monotonic() - self._answered > _CUT_OFF_SECONDS + self.state.report_seconds
 
     def incarnation(self) -> int | None:
-        """The number of earlier incarnations of this node in the run; None if the run stops before it is known."""
+        """Returns the number of earlier incarnations of this node in the run; None if the run stops first."""
         self._context.progress.waits(f"{self.coordinator} to answer")
         while not self._context.stop.is_set():
             try:
@@ -137,7 +137,7 @@ class Reporter:
         return None
 
     def wait_for(self, *names: str) -> bool:
-        """Waits until those nodes have reported; False if the run stops before."""
+        """Waits until those nodes have reported; returns False if the run stops first."""
         self._context.progress.waits(f"{', '.join(names)} to start")
         while not all(name in self.state.identities for name in names):
             if self._context.stop.is_set():
@@ -147,13 +147,13 @@ class Reporter:
         return True
 
     def close(self) -> None:
-        """Sends the last report."""
+        """Stops reporting, after a last report."""
         self.abandon()
         if not self.beat() and not self.is_cut_off:
             self.beat()
 
     def abandon(self) -> None:
-        """Ends the reports without a last one."""
+        """Stops reporting, without a last report."""
         self._closed = True
         self._wake.set()
 
@@ -166,21 +166,21 @@ class Reporter:
 
 
 class ReportingNode(Node):
-    """A role that reports to the coordinator."""
+    """A node that reports to the coordinator."""
 
     def __init__(self, context: NodeContext, coordinator: NodeHandle):
         super().__init__(context)
         self.link = Reporter(context, coordinator, self.collect, self.renew_lease)
 
     def collect(self) -> Report:
-        """What there is to report; called from the link's thread."""
+        """Returns the next report; called from the reporting thread."""
         return Report()
 
     def renew_lease(self, limit: int) -> None:
-        """Takes the renewed limit of a lease of environment steps; called from the link's thread."""
+        """Takes the new limit of the lease of environment steps; called from the reporting thread."""
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
-        """The shards as this node knows them from the coordinator's last answer."""
+        """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
             lives=lambda: [self.link.state.identities.get(shard.name, "") for shard in replay],
@@ -195,19 +195,19 @@ class ReportingNode(Node):
             raise
 
     def begin_reports(self) -> None:
-        """Reports once now, and then again and again; in the inline launcher only when `beat` is called."""
+        """Starts reporting in the background; in the inline launcher reports once, and then only on `beat`."""
         if self.context.cooperative:
             self.link.beat()
         else:
             self.link.start()
 
     def beat(self) -> None:
-        """Reports by hand, for the inline launcher."""
+        """Reports once, for the inline launcher."""
         self.link.beat()
 
 
 def _plain(value: Any) -> Any:
-    """A part of a report as Courier can send it."""
+    """Converts a field of a report to what Courier can send."""
     if isinstance(value, LeaseRequest):
         return list(value)
     return [list(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Putting together what several callers want at about the same time."""
+"""Dynamic batching of concurrent requests."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Waiting(NamedTuple):
-    """A request that waits for its batch."""
+    """A request that waits for its batch, and the future of its result."""
 
     caller: int
     request: Any
@@ -15,10 +15,10 @@ class Waiting(NamedTuple):
 
 
 class RequestBatcher:
-    """Collects requests, and hands them out together.
+    """Collects requests and returns them in batches.
 
-    Who was in a batch is expected back.  A batch waits for those that are expected, and for no longer than the deadline
-    after its first request; who misses that is not waited for again before its next request.
+    The callers of a batch are expected in the next one.  A batch waits for all expected callers, but at most until the
+    deadline after its first request.  A caller that misses the deadline is not expected again until its next request.
 
     Args:
       deadline: seconds.
@@ -32,7 +32,7 @@ class RequestBatcher:
         self._changed = threading.Condition()
 
     def forget(self, caller: int) -> None:
-        """No batch shall wait for this caller."""
+        """Stops batches from waiting for this caller."""
         with self._changed:
             self._expected.discard(caller)
             if not self._expected:
@@ -46,13 +46,13 @@ class RequestBatcher:
                 self._since = time.monotonic()
             self._waiting.append(waiting)
             self._expected.discard(caller)
-            # The others would wake the taker for nothing.
+            # Other requests would wake the consumer for nothing.
             if len(self._waiting) == 1 or not self._expected:
                 self._changed.notify()
         return waiting.result
 
     def take(self, timeout: float) -> list[Waiting]:
-        """The next batch; empty if there is no request within `timeout` seconds."""
+        """Returns the next batch; empty if no request arrives within `timeout` seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._waiting, timeout):
                 return []

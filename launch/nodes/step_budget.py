@@ -1,31 +1,31 @@
-"""The environment steps of a run, shared out among its actors so that together they keep to the limit.
+"""Distributes the environment steps of a run over its actors so that together they keep to the limit.
 
-The coordinator holds the `StepBudget`; every actor holds a `StepLease`, which each report to the coordinator renews.
-Far from the limit a lease is long, so that no actor ever waits for one.  Towards the limit leases become short, and the
-last steps are given out timestep by timestep.
+The coordinator holds the `StepBudget`.  Every actor holds a `StepLease`, which is renewed with each report to the
+coordinator.  Far from the limit leases are long, so that no actor ever waits for one.  Near the limit they become
+short, and the last steps are granted one timestep at a time.
 """
 
 import threading
 from typing import NamedTuple
 
 _SILENT_SECONDS = 30.0
-"""After which the lease of an actor that does not report is given to others."""
+"""Time without a report after which an actor's lease is given to others."""
 
 
 class LeaseRequest(NamedTuple):
-    """What an actor says about its lease.  Plain Python only, since it travels in a report."""
+    """An actor's request for its lease.  Plain Python values only, since it is part of a report."""
 
     limit: int
-    """Environment steps that it may do, all in all since it started."""
+    """Environment steps the actor may do, in total since it started."""
     wants: bool
-    """Whether it waits for more."""
+    """Whether the actor waits for more."""
 
 
 class StepLease:
-    """How many environment steps an actor may do, all in all since it started.
+    """How many environment steps an actor may do, in total since it started.
 
-    One thread takes timesteps, and another one renews the lease.  A timestep may begin below the limit: its batch of
-    environments may exceed it.
+    One thread takes timesteps, another renews the lease.  A timestep may begin whenever the limit is not yet reached,
+    even if its batch of environments then exceeds it.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class StepLease:
         self._wants = False
 
     def take(self, done: int) -> bool:
-        """Whether another timestep may begin after `done` steps; where it may, it must."""
+        """Returns whether another timestep may begin after `done` steps; if True, the actor must take it."""
         with self._lock:
             self._wants = done >= self._limit
             if not self._wants:
@@ -43,72 +43,72 @@ class StepLease:
             return not self._wants
 
     def request(self) -> LeaseRequest:
-        """What the next report says."""
+        """Returns the request for the next report."""
         with self._lock:
             return LeaseRequest(self._limit, self._wants)
 
     def renew(self, limit: int) -> None:
-        """Takes the coordinator's new limit, which may be lower: what was begun meanwhile is not given back."""
+        """Takes the coordinator's new limit, which may be lower, but never below the timesteps already begun."""
         with self._lock:
             self._limit = max(limit, self._used)
 
 
 class _Lease:
-    """What the coordinator knows of the lease of one incarnation of an actor."""
+    """The coordinator's record of the lease of one incarnation of an actor."""
 
     def __init__(self, incarnation: str):
         self.incarnation = incarnation
         self.sequence = 0
         self.granted = 0
         self.outstanding = 0
-        """Steps that it may have done since its last report, or may still do."""
+        """Steps the actor may have done since its last report, or may still do."""
         self.heard = 0.0
 
 
 class StepBudget:
-    """Shares out what is left of a run's environment steps.
+    """Distributes the remaining environment steps of a run.
 
-    The steps that are done and those that are leased never exceed the limit.  An actor may begin a timestep with the
-    last step of its lease: the run exceeds its limit by less than one timestep of every actor's batch.  Two cases are
-    left: an actor that is cut off from the coordinator for half a minute, and acts on, has lost its lease; what an
-    actor did after its last report before it was killed is done again.
+    The steps done and the steps leased never exceed the limit together.  An actor may begin a timestep with the last
+    step of its lease, so the run exceeds its limit by less than one timestep of every actor's batch.  There are two
+    exceptions: an actor that is cut off from the coordinator for half a minute but continues to act has lost its lease,
+      and the steps of a killed actor since its last report are done again.
 
-    A lease is a share of half of what is left, so that one that was cut off or has become slow does not hold up the
-    others.  It is shortened with every report; what is taken back is given to others once the actor has confirmed it
-    with its next report.
+    A lease is an equal share of half of the remaining steps, so that an actor that is cut off or slow does not hold up
+    the others.  It shrinks with every report; what is taken back is leased to others once the actor has confirmed the
+    lower limit with its next report.
 
     Args:
       limit: environment steps of the run.
       actors: number of actors.
-      restarted: whether another coordinator may have given out leases.  New ones then wait until all actors have
-        reported, or half a minute.
-      now: seconds, of a clock that never goes back.
+      restarted: whether a previous coordinator may have granted leases.  New leases then wait until all actors have
+        reported, or for half a minute.
+      now: seconds, of a monotonic clock.
     """
 
     def __init__(self, limit: int, actors: int, restarted: bool, now: float):
         self._limit = limit
         self._actors = actors
         self._waits_until = now + _SILENT_SECONDS if restarted else now
-        # In the order in which the actors were last heard, so that a report costs the same however many there are.
+        # Ordered by last report, so that the cost of a report does not depend on the number of actors.
         self._leases: dict[str, _Lease] = {}
         self._leased = 0
-        """The steps that are outstanding in those leases."""
+        """Sum of the outstanding steps in those leases."""
         self._silent: dict[str, _Lease] = {}
-        """Leases that were given to others."""
+        """Leases given to others because their actors stopped reporting."""
 
     def renew(
         self, actor: str, incarnation: str, sequence: int, done: int, request: LeaseRequest, all_done: int, now: float
     ) -> int:
-        """The new limit of an actor's lease.
+        """Returns the new limit of an actor's lease.
 
         Args:
-          actor: its name.
-          incarnation: different at every start of it.
+          actor: name of the actor.
+          incarnation: id of its incarnation.
           sequence: number of the report; one that arrives late or twice changes nothing.
           done: environment steps of this incarnation.
-          request: what the report says about its lease.
-          all_done: environment steps of the run, those of this report included.
-          now: seconds, of the clock that the budget began with.
+          request: the lease request in the report.
+          all_done: environment steps of the run, including those of this report.
+          now: seconds, of the same clock as in the constructor.
         """
         self._take_from_silent(now)
         lease = self._silent.pop(actor, None)

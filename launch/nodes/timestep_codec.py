@@ -1,4 +1,4 @@
-"""Timesteps as bytes: a call over Courier hangs where it is given arrays."""
+"""Packs timesteps into bytes, because a call over Courier hangs if its arguments are arrays."""
 
 import math
 
@@ -10,10 +10,10 @@ from ...data import Layout, Timestep, rebuilt
 
 
 class TimestepCodec:
-    """Turns the timesteps of one actor into bytes and back.
+    """Converts the timesteps of one actor to bytes and back.
 
     Args:
-      layout: names the environment's spec and the size of the batch.
+      layout: provides the environment's spec and the batch size.
     """
 
     def __init__(self, layout: Layout):
@@ -24,10 +24,10 @@ class TimestepCodec:
         self._dtypes = [np.dtype(leaf.dtype.as_numpy_dtype) for leaf in leaves]
 
     def pack(self, timestep: Timestep) -> bytes:
-        """The arrays of a timestep, one after the other.
+        """Concatenates the arrays of a timestep.
 
         Raises:
-          ValueError: an array has another shape or dtype than the spec says.
+          ValueError: the shape or dtype of an array differs from the spec.
         """
         arrays = [np.asarray(leaf) for leaf in tree.flatten(timestep)]
         for array, shape, dtype in zip(arrays, self._shapes, self._dtypes, strict=True):
@@ -36,7 +36,7 @@ class TimestepCodec:
         return b"".join(array.tobytes() for array in arrays)
 
     def unpack(self, content: bytes) -> Timestep:
-        """The timestep, whose arrays are views of the bytes and cannot be written to."""
+        """Returns the timestep; its arrays are read-only views of the bytes."""
         arrays, offset = [], 0
         for shape, dtype, count in zip(self._shapes, self._dtypes, self._counts, strict=True):
             arrays.append(np.frombuffer(content, dtype, count, offset).reshape(shape))

@@ -1,4 +1,4 @@
-"""The learner's weights, as those who act are given them."""
+"""Snapshots of the learner's weights, served to actors."""
 
 import threading
 import time
@@ -11,11 +11,11 @@ from ...agents.weights import Snapshot, Unpacking, pack_weights
 from ...data import Version
 
 _SECONDS = 0.01
-"""Between two copies of the weights while steps follow each other at once: nobody asks more often."""
+"""Minimum time between snapshots while learner steps run back to back.  Actors do not poll faster."""
 
 
 class WeightPublisher:
-    """A consistent copy of the weights for those who ask, made between two steps and only when somebody has asked."""
+    """Serves a consistent snapshot of the weights, taken between learner steps, and only after a request."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -30,14 +30,14 @@ class WeightPublisher:
         self._incarnation = incarnation
 
     def due(self, soon_again: bool = False) -> bool:
-        """Whether weights are wanted; if the next are on their way, then only after some milliseconds."""
+        """Returns whether a snapshot was requested; if `soon_again`, at most once every few milliseconds."""
         return self._wanted and not (soon_again and time.monotonic() < self._next)
 
     def offer(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
-        """Copies the weights if they are `due`.
+        """Takes a snapshot if one is `due`.
 
         Raises:
-          NotFiniteError: one of them is not finite; who asks gets those before.
+          NotFiniteError: a weight is not finite; the previous snapshot continues to be served.
         """
         if not self.due(soon_again):
             return
@@ -45,10 +45,10 @@ class WeightPublisher:
         self.publish(step, variables)
 
     def publish(self, step: int, variables: Sequence[tf.Variable]) -> Version:
-        """Copies the weights, whether they are wanted or not; gives their version.
+        """Takes a snapshot, requested or not, and returns its version.
 
         Raises:
-          NotFiniteError: one of them is not finite; who asks gets those before.
+          NotFiniteError: a weight is not finite; the previous snapshot continues to be served.
         """
         packed = pack_weights(variable.numpy() for variable in variables)
         if self._parts is None:
@@ -62,12 +62,12 @@ class WeightPublisher:
             return self._version
 
     def get(self, have: Version | None, patience: float) -> Snapshot | None:
-        """Waits for up to `patience` seconds for weights other than those at hand."""
+        """Waits up to `patience` seconds for weights of a version other than `have`; returns None if there are none."""
         with self._changed:
             self._wanted = True
             if not self._changed.wait_for(lambda: self._version not in (None, have), patience):
                 return None
             assert self._version is not None
-            # Who has got these will want the next.
+            # The caller will request the next version too.
             self._wanted = True
             return (self._version.incarnation, self._version.step), self._packed
