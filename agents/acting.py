@@ -1,4 +1,4 @@
-"""Acting: one forward pass for a whole batch of environments, and a record of every timestep."""
+"""Acting: one forward pass per timestep for a whole batch of environments, and a record of every timestep."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class Episode(NamedTuple):
 
 
 class EpisodeTracker:
-    """Adds up returns and lengths of a batch of episodes, timestep by timestep, for every kind of reset."""
+    """Accumulates the returns and lengths of a batch of episodes, whichever way the environments reset."""
 
     def __init__(self, batch_size: int):
         self._returns = np.zeros(batch_size)
@@ -35,11 +35,11 @@ class EpisodeTracker:
         self._was_last = np.zeros(batch_size, bool)
 
     def observe(self, timestep: Timestep) -> list[Episode]:
-        """Takes the timestep after an action and gives the episodes that it ended."""
+        """Takes the timestep that followed an action and returns the episodes that ended with it."""
         acted = ~self._was_last
         self._returns += timestep.reward * acted
         self._lengths += acted
-        # An episode that was reset in the same step is over without ever having shown a last observation.
+        # An episode that is reset in the same step ends without a last observation.
         ended = timestep.last | (timestep.first & acted)
         self._was_last = np.asarray(timestep.last)
         if not ended.any():
@@ -52,14 +52,14 @@ class EpisodeTracker:
 
 
 class CompiledPolicy:
-    """A policy as one `tf.function` over batches of one size, with its state and random seeds kept for it.
+    """A policy compiled for one batch size, which keeps its recurrent state and derives its random seeds.
 
     Args:
       policy: the policy.
-      layout: names the environment's spec.
-      slots: int `[B]`, the global index of each environment of the batch.
-      seed: of the run; together with the first slot, the incarnation and the timestep it seeds every action.
-      incarnation: number of earlier starts of the node that acts.
+      layout: contains the environment's spec.
+      slots: int `[B]`, the slot of each environment of the batch.
+      seed: the run's seed; with the first slot, the incarnation and the timestep it seeds every action.
+      incarnation: number of earlier starts of the acting node.
     """
 
     def __init__(self, policy: Policy, layout: Layout, slots: np.ndarray, seed: int, incarnation: int = 0):
@@ -76,10 +76,10 @@ class CompiledPolicy:
         )
 
     def __call__(self, timestep: Timestep) -> tuple[Nest, Nest]:
-        """Actions and extras for a timestep, as NumPy arrays `[B, ...]`; the state moves on.
+        """Returns actions and extras for a timestep, as NumPy arrays `[B, ...]`, and updates the state.
 
         Raises:
-          CallboardError: they are not finite.
+          CallboardError: an action or an extra is not finite.
         """
         seed = np.array([self._seed, self._timesteps], np.int32)
         self._timesteps += 1
@@ -93,7 +93,7 @@ class CompiledPolicy:
 
 
 class Stepper:
-    """Steps a batch of environments, and counts.
+    """Steps a batch of environments and counts environment steps and ignored actions.
 
     Args:
       environment: the batch of environments.
@@ -106,14 +106,14 @@ class Stepper:
         self.begin()
 
     def begin(self) -> None:
-        """Begins new episodes; those that were going on are given up."""
+        """Resets all environments; unfinished episodes are discarded."""
         self._tracker = EpisodeTracker(self._environment.batch_size)
         self.timestep = self._environment.reset()
-        """The newest."""
+        """The newest timestep."""
         check_finite(self.timestep)
 
     def step(self, action: Nest) -> list[Episode]:
-        """Acts once in all environments; gives the episodes that ended."""
+        """Acts once in all environments and returns the episodes that ended."""
         ignored = int(np.count_nonzero(self.timestep.last))
         self.timestep = self._environment.step(action)
         check_finite(self.timestep)
@@ -145,11 +145,11 @@ class Actor:
 
     @property
     def ignored_timesteps(self) -> int:
-        """Actions that only led from the end of an episode to the beginning of the next."""
+        """Actions that the environment ignored because they followed the last timestep of an episode."""
         return self.stepper.ignored_timesteps
 
     def step(self) -> list[Episode]:
-        """Acts once in all environments; gives the episodes that ended."""
+        """Acts once in all environments and returns the episodes that ended."""
         timestep, state = self.stepper.timestep, self._policy.state
         action, extras = self._policy(timestep)
         episodes = self.stepper.step(action)
@@ -158,18 +158,16 @@ class Actor:
         return episodes
 
     def end_sequence(self) -> None:
-        """Writes the present observation before it is acted on, so that it can end a sequence.
+        """Writes the current observation before it is acted on, so that it can end a sequence.
 
-        It will be written once more, with its action.
+        The next `step` writes it again, with its action.
         """
         assert self._record is not None
         self.writer.append(end_record(self._record, self.stepper.timestep), self._policy.state)
 
 
 def make_record(timestep: Timestep, action: Nest, extras: Nest, version: Version, following: Timestep) -> Record:
-    """The record of a timestep that was acted on with weights of that version, once the timestep that followed is
-    known.
-    """
+    """Returns the record of a timestep, made from its action, extras, weight version and the timestep that followed."""
     return Record(
         observation=timestep.observation,
         first=timestep.first,
@@ -183,9 +181,9 @@ def make_record(timestep: Timestep, action: Nest, extras: Nest, version: Version
 
 
 def end_record(before: Record, timestep: Timestep) -> Record:
-    """The record of a timestep that ends a sequence and was not acted on yet.
+    """Returns the record of a timestep that ends a sequence and has not been acted on yet.
 
-    What else stands in it is of the record before, and means nothing.
+    Its other columns are copied from the previous record and are not used.
     """
     return before._replace(observation=timestep.observation, first=timestep.first, last=timestep.last)
 
@@ -197,16 +195,19 @@ def evaluate(
     stopped: Callable[[], bool],
     episode_ended: Callable[[], None] = lambda: None,
 ) -> list[Episode]:
-    """Plays `episodes` whole episodes, the same number in every environment.
+    """Plays `episodes` complete episodes, the same number in every environment.
 
-    With a fixed quota to each environment, and not the first episodes to finish, short ones are not favored.
+    A fixed quota per environment avoids the bias towards short episodes that taking the first ones to finish has.
 
     Args:
-      environment: a batch of environments, freshly made or between two evaluations.
+      environment: a batch of environments; it is reset first.
       policy: the compiled policy for it.
       episodes: a multiple of the batch size.
-      stopped: called before every timestep; True to give up, and the result is then empty.
+      stopped: called before every timestep; returns True to abandon the evaluation, which then returns an empty list.
       episode_ended: called at the end of every episode that is part of the result.
+
+    Returns:
+      The episodes, ordered by environment.
     """
     quota = episodes // environment.batch_size
     done: list[list[Episode]] = [[] for _ in range(environment.batch_size)]
@@ -226,7 +227,7 @@ def evaluate(
 
 
 def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
-    """Completes a layout with the spec of the records that the agent's policy makes."""
+    """Completes a layout with the specs of the policy's state and of the records that its actors write."""
     policy = agent.make_policy(networks, "train")
     state_spec = tree.map_structure(tf.type_spec_from_value, policy.initial_state(1))
     act = CompiledFunction(
@@ -251,19 +252,19 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
 
 
 def policy_seed(run_seed: int, first_slot: int, incarnation: int = 0, restart: int = 0) -> int:
-    """What seeds, together with the timestep, the actions of the batch of environments that begins with that slot.
+    """Returns the seed of a batch's actions, which is combined with the number of the timestep.
 
     Args:
-      run_seed: 0 or more.
-      first_slot: of the batch.
+      run_seed: the run's seed, 0 or more.
+      first_slot: the first slot of the batch.
       incarnation: number of earlier starts of the node that steps the environments.
-      restart: number of times that timesteps have begun at 0 again in this incarnation.
+      restart: how often the numbering of timesteps has restarted at 0 in this incarnation.
     """
     return int(np.random.SeedSequence([run_seed, first_slot, incarnation, restart]).generate_state(1)[0] >> 1)
 
 
 def timestep_spec(layout: Layout, batch_size: int | None) -> Timestep:
-    """`tf.TensorSpec` of a timestep of `batch_size` environments; None for any number."""
+    """Returns the `tf.TensorSpec`s of a timestep of `batch_size` environments; None stands for any number."""
     flag, number = tf.TensorSpec((batch_size,), tf.bool), tf.TensorSpec((batch_size,), tf.float32)
     return Timestep(
         observation=specs.tensor_spec(layout.spec.observation, (batch_size,)),

@@ -1,4 +1,4 @@
-"""The agent protocol: what an agent provides so that any launcher can train it."""
+"""The agent protocol: what an agent implements so that any launcher can train it."""
 
 from __future__ import annotations
 
@@ -9,80 +9,85 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ..data import Layout, Nest, Timestep, Update
 
 if TYPE_CHECKING:
-    # Settings are read and refused before TensorFlow is imported.
+    # Settings are parsed and validated before TensorFlow is imported.
     import tensorflow as tf
 
     from ..replay import Replay
 
 Mode = Literal["train", "evaluate", "sample"]
-"""How a policy acts: with exploration, by its best actions, or by actions sampled as in training but without what else
-explores."""
+"""How a policy acts: `train` explores, `evaluate` takes the best action, and `sample` samples actions as in training
+but without additional exploration."""
 
 
 class Policy(Protocol):
-    """Chooses actions for a batch of environments.  A `tf.Module`: its variables are what actors fetch."""
+    """Chooses actions for a batch of environments.  A `tf.Module` whose variables are the weights that actors fetch."""
 
     @property
     def variables(self) -> Sequence[tf.Variable]: ...
 
     def initial_state(self, batch_size: int) -> Nest:
-        """The recurrent state at the beginning, leaves `[B, ...]`; `()` without one."""
+        """Returns the initial recurrent state, leaves `[B, ...]`; `()` for a policy without one."""
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         """Acts on one timestep.
 
-        Compiled without AutoGraph: what depends on the value of a tensor needs `tf.where` or `tf.cond`.
+        Compiled without AutoGraph: control flow that depends on tensor values needs `tf.where` or `tf.cond`.
 
         Args:
-          timestep: what the environments showed, leaves `[B, ...]`.
-          state: the recurrent state that belongs to the timestep's observations, `[B, ...]`.
-          slot: int32 `[B]`, the global index of each environment.
-          seed: int32 `[2]`, different at every timestep and in every actor: the only source of randomness.  In central
-            inference `[K, 2]` for the batches of K actors, one after the other; `networks.noise` and the distributions
-            take both, and draw the same for an actor whether its batch comes alone or among others.
+          timestep: the environments' timestep, leaves `[B, ...]`.
+          state: the recurrent state before the timestep's observations, `[B, ...]`.
+          slot: int32 `[B]`, the slot of each environment.
+          seed: int32 `[2]`, different at every timestep and in every actor; the only source of randomness.  In central
+            inference it is `[K, 2]` for the concatenated batches of K actors.  `networks.stateless_random` and the
+            distributions accept both, and an actor gets the same samples whether its batch is alone or among others.
 
         Returns:
-          action `[B, ...]` in the environment's dtype, extras `[B, ...]` for the record, and the next state `[B, ...]`.
+          The action `[B, ...]` in the environment's dtype, extras `[B, ...]` for the record, and the next state
+          `[B, ...]`.
         """
 
 
 class Learner(Protocol):
-    """Improves the networks.  A `tf.Module`: all of its variables are in the checkpoint."""
+    """Trains the networks.  A `tf.Module` whose variables are all saved in the checkpoint."""
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Takes what it needs from `iterator`, and makes one step, or as many as it says in the `Update`."""
+        """Takes the batches that it needs from `iterator` and makes one learner step, or several: see `Update`."""
 
 
 class Agent(abc.ABC):
     """An agent.  Subclasses are frozen dataclasses whose fields are the hyperparameters.
 
-    Every node of a run builds its part from the same agent: actors from `make_networks`, `make_policy` and the writers
-    of `make_replay`, replay servers from its tables, and learners from its dataset, `make_networks` and `make_learner`.
+    Every node of a run builds its part from the same agent.  Actors use `make_networks`, `make_policy` and the writer
+    of `make_replay`; replay servers use its tables; learners use its dataset, `make_networks` and `make_learner`.
     """
 
     @abc.abstractmethod
     def check(self, layout: Layout) -> None:
-        """Raises `CallboardError` for what this agent cannot do.
+        """Checks that the agent can train with this layout and these hyperparameters.
 
-        Runs before anything starts: `layout.record` and `layout.state` are not known yet.  No TensorFlow operations.
+        Runs before anything starts, so `layout.record` and `layout.state` are not set yet.  It must not run TensorFlow
+        operations.
+
+        Raises:
+          CallboardError: the agent does not support the environment, or a hyperparameter is invalid.
         """
 
     @abc.abstractmethod
     def make_networks(self, layout: Layout) -> tf.Module:
-        """All networks, with all variables built.  The learner calls it in its strategy's scope."""
+        """Creates all networks, with all variables built.  The learner calls it in its strategy's scope."""
 
     @abc.abstractmethod
     def make_policy(self, networks: Any, mode: Mode) -> Policy:
-        """The policy that acts with `networks`, in one of `modes`."""
+        """Creates the policy that acts with `networks`, in one of `modes`."""
 
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that `make_policy` takes; `sample` is for agents that learn a distribution over actions."""
+        """Returns the modes that `make_policy` accepts; `sample` is for agents that learn a distribution of actions."""
         return ("train", "evaluate")
 
     @abc.abstractmethod
     def make_replay(self, layout: Layout) -> Replay:
-        """The replay kind: `SequenceQueue`, `TransitionReplay`, `SequenceReplay`, or one of your own."""
+        """Creates the replay kind: `SequenceQueue`, `TransitionReplay`, `SequenceReplay`, or a custom one."""
 
     @abc.abstractmethod
     def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> Learner:
-        """The learner of `networks`; called in the strategy's scope."""
+        """Creates the learner that trains `networks`; called in the strategy's scope."""

@@ -25,18 +25,18 @@ from .ranges import check_ranges
 
 
 class ApexExtras(NamedTuple):
-    """What the behavior policy leaves for the first priorities."""
+    """What the behavior policy records for the initial priorities."""
 
     value: Any
-    """`[B]`: Q(x, a) of the action taken."""
+    """`[B]`, Q(x, a) of the action taken."""
     best: Any
-    """`[B]`: the largest Q(x, .)."""
+    """`[B]`, the largest Q(x, .)."""
 
 
 class ApexPolicy(tf.Module):
-    """Epsilon-greedy, each environment with a rate of its own to train, and one for all to evaluate.
+    """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation.
 
-    Its recurrent state are the frames that it stacks.
+    Its recurrent state consists of the stacked frames.
     """
 
     def __init__(self, networks: QNetworks, agent: "Apex", mode: Mode):
@@ -63,44 +63,45 @@ class ApexPolicy(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Apex(Agent):
-    """The agent Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
+    """The Ape-X DQN agent.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
 
-    The paper's, for 360 actors and billions of frames, learn nothing within a million steps.  Batches are smaller
-    here, each transition is learned from more often, by Adam with a larger learning rate, and the target network is
-    renewed more often.  What the paper says of returns, priorities, discount and exploration stays.  docs/defaults.md
-    shows all defaults beside the papers'.
+    With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million
+    steps.  Here batches are smaller, each transition is learned from more often, the optimizer is Adam with a larger
+    learning rate, and the target network is updated more often.  Returns, priorities, discount and exploration are
+    the paper's.  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
       n_step: transitions in a window (n).
       batch_size: windows in a learner step, over all replicas.
-      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
-      replay_size: windows that replay holds, over all shards; the oldest make room.
-      min_replay_size: windows that must be there before learning begins.
-      samples_per_insert: times that a window is learned from, on average; in the paper actors and learner run freely.
-      error_buffer: windows that may be learned from too often or too seldom; None for what fits.
-      priority_exponent: α, windows are drawn in proportion to priority^α; 0 draws them evenly.
-      importance_exponent: β, how much of the bias of the priorities is undone.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      replay_size: maximum number of windows in replay, over all shards; the oldest are evicted.
+      min_replay_size: windows in replay before learning begins.
+      samples_per_insert: average number of times that a window is learned from; in the paper actors and learner run
+        freely.
+      error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a suitable number.
+      priority_exponent: α, windows are sampled in proportion to priority^α; 0 samples uniformly.
+      importance_exponent: β, how far importance weights correct the bias of prioritized sampling.
       discount: γ.
-      epsilon: rate of exploration of the first environment, for good.  One environment alone explores at this rate, so
-        that it needs a lower one.
-      epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
-      evaluation_epsilon: rate of random actions in evaluations; on Atari 0.001 or 0.01 is usual, since a policy without
-        any may repeat an action that does nothing until the time limit.
-      target_update_period: learner steps after which the target network is renewed.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.  The paper clips
-        those of Atari to [-1, 1].
-      huber: TD error beyond which the loss is linear; None for squares everywhere, as in the paper.
-      optimizer: rmsprop, which is not centered as the paper's is, or adam.
-      learning_rate: at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run's environment steps.
-      rmsprop_decay: of the moving average of squared gradients, which begins at 1, as in TensorFlow 1.
-      optimizer_epsilon: added to the denominator of the update by Adam, and under its root by RMSProp.
-      max_gradient_norm: global norm to which gradients of the loss, a mean over the batch, are clipped.
-      frame_stack: newest images that the network sees at a time; replay holds each of them once.  The paper's is 4.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      epsilon: exploration rate of the first environment, constant over the run.  A single environment explores at this
+        rate and needs a lower one.
+      epsilon_alpha: the last environment explores at rate epsilon^(1 + epsilon_alpha), the others in between.
+      evaluation_epsilon: rate of random actions in evaluation; 0.001 or 0.01 is usual on Atari, where a policy without
+        random actions may repeat an action without effect until the time limit.
+      target_update_period: learner steps between updates of the target network.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
+        clips Atari rewards to [-1, 1].
+      huber: absolute TD error beyond which the loss is linear; None for a squared loss everywhere, as in the paper.
+      optimizer: rmsprop (not centered, unlike the paper's) or adam.
+      learning_rate: initial learning rate.
+      learning_rate_decay: whether the learning rate decays linearly to 0 over the run's environment steps.
+      rmsprop_decay: decay of the moving average of squared gradients, which starts at 1, as in TensorFlow 1.
+      optimizer_epsilon: added to the denominator of the update by Adam, and under its square root by RMSProp.
+      max_gradient_norm: global norm to which gradients are clipped; the loss is a mean over the batch.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.
       hidden_sizes: layers of the MLP for vector observations.
-      dueling: whether value and advantages have streams of their own.
-      stream_size: units of a hidden layer in each stream; 0 for none, with which dueling is without effect.
+      dueling: whether value and advantages have separate streams.
+      stream_size: units of the hidden layer in each stream; 0 for no hidden layer, where dueling has no effect.
     """
 
     n_step: int = 3
@@ -196,10 +197,10 @@ class Apex(Agent):
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
-        """The size of the TD errors of windows (section 3), by the values that the policy acted on.
+        """Returns the initial priorities of windows: their absolute TD errors (section 3) under the acting policy.
 
         Args:
-          record: arrays, as `replay.items.Priority` says; extras are `ApexExtras`.
+          record: arrays of W windows, as in `replay.item_writer.Priority`; extras are `ApexExtras`.
 
         Returns:
           `[W]`.
@@ -215,11 +216,15 @@ class Apex(Agent):
         return np.abs(target - record.extras.value[0]) + SMALLEST_PRIORITY
 
     def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """A replica's part of the loss of a batch (section 3.1), and of the metrics; `priority` is `[B]`, its own.
+        """Returns a replica's part of a batch's loss (section 3.1) and metrics.
 
         Args:
-          networks: as by `make_networks`.
-          sample: windows `[n + 1, B, ...]`, as by `replay.read_windows`.
+          networks: the networks of `make_networks`.
+          sample: windows `[n + 1, B, ...]`, as `replay.read_windows` returns them.
+
+        Returns:
+          The loss, and metrics by name.  Both add up over the replicas, except `priority` `[B]`, the new priorities of
+          the replica's windows.
         """
         record, info = sample.record, sample.info
         valid_t = counts(record.first, record.last, record.discount)
@@ -231,12 +236,12 @@ class Apex(Agent):
             return network.step(Inputs(observation), (), record.first[0], training)[0]
 
         q_0 = values(networks.online, x_0, training=True)
-        # Keras forgets what layers add to the loss when they are called again.
+        # Keras discards the losses that layers add when they are called again.
         regularization = networks.online.regularization_loss()
         target = double_q_target(steps, values(networks.online, x_n), values(networks.target, x_n))
         delta = td_error(q_0, record.action[0], target, steps.counts)
         weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
-        # Divided by the global batch, so that the sum over the replicas is the loss of the whole batch.
+        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
 
         def mean(per_element: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Acting for several actors at once: their batches in one forward pass."""
+"""Acting for several actors with one forward pass over their concatenated batches."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,35 +15,35 @@ from .finite_checks import check_policy
 
 
 class Turn(NamedTuple):
-    """What a policy needs to act for one actor.  Leaves are arrays `[B, ...]`."""
+    """The policy's inputs for one actor.  Leaves are arrays `[B, ...]`."""
 
     timestep: Timestep
     state: Nest
-    """The recurrent state that belongs to the timestep's observations."""
+    """The recurrent state before the timestep's observations."""
     slots: np.ndarray
-    """int32 `[B]`, the global index of each environment."""
+    """int32 `[B]`, the slot of each environment."""
     seed: np.ndarray
     """int32 `[2]`."""
 
 
 class Move(NamedTuple):
-    """What a policy gives for one actor.  Leaves are arrays `[B, ...]`."""
+    """The policy's outputs for one actor.  Leaves are arrays `[B, ...]`."""
 
     action: Nest
     extras: Nest
     state: Nest
-    """That belongs to the next observations."""
+    """The recurrent state before the next observations."""
 
 
 class BatchedPolicy:
-    """A policy as one `tf.function` over the batches of any number of actors, which are equally large.
+    """A policy compiled for the concatenated batches of any number of actors, all of the same size.
 
     Args:
       policy: the policy.
-      layout: names the environment's spec.
+      layout: contains the environment's spec.
 
     Raises:
-      CallboardError: the policy takes only batches of a known size, or one seed for all of them.
+      CallboardError: the policy supports only batches of a static size, or only a single seed.
     """
 
     def __init__(self, policy: Policy, layout: Layout):
@@ -56,7 +56,7 @@ class BatchedPolicy:
                 tf.TensorSpec((None,), tf.int32),
                 tf.TensorSpec((None, 2), tf.int32),
             )
-        except Exception as error:  # Whatever the policy's operations raise.
+        except Exception as error:  # The policy's operations may raise anything.
             reason = (str(error).strip().splitlines() or [""])[-1].strip()
             raise CallboardError(
                 "central inference gives the policy batches of any size, with a row of seeds for each actor, and this "
@@ -65,14 +65,14 @@ class BatchedPolicy:
             ) from error
 
     def initial_state(self, batch_size: int) -> Nest:
-        """The recurrent state of one actor at the beginning, as arrays."""
+        """Returns the initial recurrent state of one actor, as arrays."""
         return as_arrays(self._policy.initial_state(batch_size))
 
     def __call__(self, turns: Sequence[Turn]) -> list[Move]:
-        """The move of each turn, by one forward pass.
+        """Returns the move of each turn, computed in one forward pass.
 
         Raises:
-          CallboardError: an action, or what comes with it, is not finite.
+          CallboardError: an action or an extra is not finite.
         """
         turns = [turn._replace(seed=turn.seed[np.newaxis]) for turn in turns]
         if len(turns) == 1:

@@ -1,4 +1,4 @@
-"""The settings of an agent that ships, read from its source: TensorFlow, which its module imports, is not imported."""
+"""Settings of the built-in agents, read from their source without importing TensorFlow."""
 
 import ast
 import dataclasses
@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# What annotations and defaults of fields may be made of.
+# Names that annotations and defaults of fields may use.
 _KNOWN = {
     "Any": Any,
     "Literal": typing.Literal,
@@ -23,10 +23,10 @@ _KNOWN = {
 
 @functools.cache
 def declared_settings(path: str) -> type | None:
-    """A dataclass with the fields, defaults and docstring of the one at `package.module:Class`.
+    """Returns a dataclass with the fields, defaults and docstring of the agent at `package.module:Class`.
 
-    None where the source does not say it all: a class that inherits fields, or whose annotations or defaults need what
-    its module imports.
+    Returns None where the source alone is not enough: for a class that inherits fields, or whose annotations or
+    defaults use other imports of its module.
     """
     module_name, _, class_name = path.partition(":")
     spec = importlib.util.find_spec(module_name)
@@ -48,7 +48,7 @@ def _dataclass_of(node: ast.ClassDef) -> type | None:
             try:
                 hint = _evaluated(statement.annotation)
                 default = () if statement.value is None else (_evaluated(statement.value),)
-            except Exception:  # A name that is not among the known ones, or what it would have been used for.
+            except Exception:  # An unknown name, or an expression that cannot be evaluated without it.
                 return None
             fields.append((statement.target.id, hint, *default))
     made = dataclasses.make_dataclass(node.name, fields, frozen=True)

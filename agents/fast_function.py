@@ -1,4 +1,4 @@
-"""Functions that are called thousands of times a second with small arguments."""
+"""Low-overhead calls of compiled functions, for thousands of calls a second with small arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,26 +9,26 @@ import tree
 
 from ..data import Nest, rebuilt
 
-# Where no kernel is for the device that holds a variable (a GPU), the operation runs on the processor.
+# Operations without a kernel for the device of their variable (a GPU) run on the CPU.
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
 
 
 class CompiledFunction:
-    """A function of tensors, traced once, for calls that cost little.
+    """A function of tensors that is traced once and has little overhead per call.
 
     A `tf.function` binds, checks and converts its arguments in Python at every call, and a concrete function still does
-    half of that: on a small network this takes several times as long as the network.  Here a call hands the traced
-    graph to the runtime as the operation that it is.  What the graph does not use is not converted.  No gradient flows
+    half of that; for a small network this takes several times as long as the network itself.  This class calls the
+    traced graph directly as one operation.  Inputs that the graph does not use are not converted.  No gradients flow
     through a call.
 
     Args:
-      function: takes tensors in the structure of `signature`, and gives a nest of tensors.
+      function: takes tensors in the structure of `signature` and returns a nest of tensors.
       *signature: a nest of `tf.TensorSpec` for each argument.
     """
 
     def __init__(self, function: Callable[..., Nest], *signature: Nest):
         self.outputs: Nest = None
-        """`tf.TensorSpec` of what a call gives."""
+        """`tf.TensorSpec`s of the outputs of a call."""
 
         def traced(*leaves: tf.Tensor) -> list[tf.Tensor]:
             outputs = function(*tree.unflatten_as(signature, leaves))
@@ -43,10 +43,10 @@ class CompiledFunction:
         self._inputs = [_Input(leaf, used=bool(node.consumers())) for leaf, node in zip(leaves, inputs, strict=True)]
 
     def __call__(self, *arguments: Nest) -> Nest:
-        """The function's outputs, as tensors.
+        """Calls the function and returns its outputs, as tensors.
 
         Args:
-          *arguments: nests of tensors, or of arrays, which are copied: whoever made one may write over it.
+          *arguments: nests of tensors or arrays.  Arrays are copied, so the caller may overwrite them.
 
         Raises:
           ValueError: an array has another shape or dtype than its signature.
@@ -65,18 +65,18 @@ class CompiledFunction:
 
 
 def as_arrays(nest: Nest) -> Nest:
-    """The tensors of a nest as NumPy arrays."""
+    """Returns the nest with its tensors converted to NumPy arrays."""
     return rebuilt(nest, (leaf.numpy() for leaf in tree.flatten(nest)))
 
 
 class _Input:
-    """What one input of a graph is given."""
+    """Conversion of an argument to one input of a graph."""
 
     def __init__(self, spec: tf.TensorSpec, used: bool):
         self._spec = spec
         self._shape = tuple(spec.shape)
         self._dtype = np.dtype(spec.dtype.as_numpy_dtype)
-        # Of a size that is not known a stand-in may have any.
+        # Unknown dimensions of a placeholder may have any size.
         self._stand_in = None if used else tf.zeros([size or 0 for size in self._shape], spec.dtype)
 
     def __call__(self, leaf: Any) -> Any:

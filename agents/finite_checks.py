@@ -1,8 +1,8 @@
-"""Numbers that are not finite are found where they arise, and named as what they are.
+"""Checks that detect NaN and infinity where they first appear, and name the value that is not finite.
 
-NaN and infinity spread: from a reward to the loss, from there to every weight, and from the weights to the actions,
-which the environment then refuses.  Each check stands where its numbers are in this process's memory anyway, so that
-none waits for a device.
+Non-finite values spread from a reward to the loss, from there to every weight, and from the weights to the actions,
+which the environment then rejects.  Each check runs where its values are in host memory anyway, so no check waits for
+a device.
 """
 
 import collections
@@ -22,43 +22,43 @@ ADVICE = "lower the learning rate, and check that rewards and observations are n
 
 
 class NotFiniteError(CallboardError):
-    """A number is NaN or infinite.  The message says which, and not yet what to do."""
+    """A value is NaN or infinite.  The message names the value but does not say yet how to fix the cause."""
 
     def __init__(self, message: str, step: int | None = None):
         super().__init__(message)
         self._step = step
 
     def advised(self, agent: str, step: int, kept: str = "") -> CallboardError:
-        """The error that a user should read.
+        """Returns the error to show to the user, with the learner step and advice.
 
         Args:
-          agent: its name.
-          step: the newest learner step.
-          kept: what is kept of the run.
+          agent: the agent's name.
+          step: the newest learner step, used if the error does not have a step itself.
+          kept: which state of the run is kept, for the end of the message.
         """
         step = step if self._step is None else self._step
         return CallboardError(f"{self} at learner step {step:,} (agent {agent}): {ADVICE}" + (kept and f"; {kept}"))
 
 
 class LossCheck:
-    """Looks at the losses of updates, some time after these were started.
+    """Checks the losses of updates some time after the updates were started.
 
-    An update that was not finite leaves weights that are not, and losses that are not: the newest update tells of all
-    before it, and only where it is not finite they are gone through for the first one.
+    A non-finite update makes the weights non-finite, and with them all later losses.  So only the newest update is
+    checked, and if it is not finite, the earlier ones are searched for the first.
     """
 
     def __init__(self) -> None:
         self._updates: collections.deque[tuple[int, Mapping[str, Any]]] = collections.deque(maxlen=_UPDATES)
 
     def add(self, step: int, update: Update) -> None:
-        """Takes an update; `step` is the learner step that it ended with.  Does not wait for it to be computed."""
+        """Adds an update that ended with learner step `step`, without waiting for it to be computed."""
         self._updates.append((step, {name: update.metrics[name] for name in update.finite}))
 
     def check(self) -> None:
-        """Waits for the newest update.
+        """Waits for the newest update and checks all updates added since the last check.
 
         Raises:
-          NotFiniteError: it, or one before it, has a loss or gradient that is not finite.
+          NotFiniteError: the loss or gradient of an update is not finite.
         """
         if not self._updates:
             return
@@ -77,10 +77,10 @@ def _first_bad(values: Mapping[str, Any]) -> str | None:
 
 
 def check_weights(names: Iterable[str], values: Iterable[np.ndarray]) -> None:
-    """Looks at weights.
+    """Checks that weights are finite.
 
     Raises:
-      NotFiniteError: names the first that is not finite.
+      NotFiniteError: a weight is not finite; the message names the first such weight.
     """
     for name, value in zip(names, values, strict=True):
         if not all_finite(value):
@@ -88,10 +88,10 @@ def check_weights(names: Iterable[str], values: Iterable[np.ndarray]) -> None:
 
 
 def check_saved_weights(prefix: str) -> None:
-    """Looks at all that a `tf.train.Checkpoint` has written.
+    """Checks that all variables in a file written by `tf.train.Checkpoint` are finite.
 
     Raises:
-      NotFiniteError: names the first variable that is not finite.
+      NotFiniteError: a variable is not finite; the message names the first such variable.
     """
     reader = tf.train.load_checkpoint(prefix)
     for name, dtype in sorted(reader.get_variable_to_dtype_map().items()):
@@ -100,15 +100,15 @@ def check_saved_weights(prefix: str) -> None:
 
 
 def check_policy(action: Nest, extras: Nest, slots: np.ndarray) -> None:
-    """Looks at what a policy gave, before an environment is given its actions.
+    """Checks that a policy's outputs are finite, before the environments receive its actions.
 
     Args:
       action: arrays `[B, ...]`.
-      extras: arrays `[B, ...]`, in named tuples or dictionaries that name them.
-      slots: integers `[B]`, the index over the whole run of each environment.
+      extras: arrays `[B, ...]`, in named tuples or dictionaries, whose names appear in the message.
+      slots: integers `[B]`, the slot of each environment.
 
     Raises:
-      CallboardError: names what is not finite: the policy is to blame, and not the environment.
+      CallboardError: an output is not finite; the message names it.  The policy is the cause, not the environment.
     """
     if _leaves_finite(action) and _leaves_finite(extras):
         return
@@ -122,11 +122,11 @@ def check_policy(action: Nest, extras: Nest, slots: np.ndarray) -> None:
 
 
 def check_finite(timestep: Timestep) -> None:
-    """Looks at what environments showed.
+    """Checks that a timestep is finite.
 
     Raises:
-      CallboardError: an observation, a reward or a discount is not finite.  The environment is to blame: the actions
-        that it was given were.
+      CallboardError: an observation, a reward or a discount is not finite.  The environment is the cause, since the
+        actions that it received were finite.
     """
     if _leaves_finite(timestep.observation) and all_finite(timestep.reward) and all_finite(timestep.discount):
         return
@@ -140,7 +140,7 @@ def check_finite(timestep: Timestep) -> None:
 
 
 def all_finite(array: np.ndarray) -> bool:
-    """Whether an array has no NaN and no infinity; one that is not of floats has none."""
+    """Returns whether an array contains no NaN or infinity; always True for arrays that are not of floats."""
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 

@@ -1,4 +1,4 @@
-"""Learning by gradient, on any number of replicas as on one."""
+"""Learning by gradient descent; the update does not depend on the number of replicas."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -15,17 +15,17 @@ FINITE = ("loss", "gradient_norm")
 
 
 class GradientLearner(tf.Module):
-    """A learner whose step is one gradient of one batch.
+    """A learner whose step applies one gradient of one batch.
 
-    An update does not depend on the number of replicas: the loss of a replica is a *sum* over its share, divided by
-    nothing or by the size of the *global* batch; gradients are summed over the replicas, and clipped after that.
+    An update does not depend on the number of replicas: the loss of a replica is a *sum* over its share of the batch,
+    divided by the size of the *global* batch or not at all; gradients are summed over the replicas and then clipped.
 
     Args:
-      loss: takes one replica's share of a batch and returns its part of the loss, and of metrics: both add up over the
-        replicas to those of the global batch.
-      variables: what is trained.
+      loss: takes one replica's share of a batch and returns its part of the loss and of the metrics.  Both add up over
+        the replicas to those of the global batch.
+      variables: the variables to train.
       optimizer: applies the gradients.
-      strategy: whose scope the networks and the optimizer were made in.
+      strategy: the strategy in whose scope the networks and the optimizer were created.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
       updates_per_call: batches that `step` learns from in one call, see `MultiUpdate`.
     """
@@ -49,7 +49,7 @@ class GradientLearner(tf.Module):
         self._compiled = MultiUpdate(self._update, strategy, updates_per_call, finite=FINITE)
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next of `iterator`: a batch, or as many of them as are learned from in a call."""
+        """Learns from the next element of `iterator`, which holds `updates_per_call` batches."""
         return self._compiled(next(iterator))
 
     def _update(self, batch: Any) -> dict[str, tf.Tensor]:
@@ -59,7 +59,7 @@ class GradientLearner(tf.Module):
             for name, value in metrics.items()
             if name != "gradient_norm"
         }
-        # Every replica has worked out the same norm, of the summed gradient.
+        # The same in every replica: the norm of the summed gradient.
         summed["gradient_norm"] = self._strategy.experimental_local_results(metrics["gradient_norm"])[0]
         return summed
 
@@ -78,10 +78,10 @@ class GradientLearner(tf.Module):
 
 
 class RMSProp(tf.keras.optimizers.RMSprop):
-    """RMSProp as in TensorFlow 1, whose moving averages of squared gradients begin at 1.
+    """RMSProp as in TensorFlow 1, with moving averages of squared gradients that start at 1.
 
-    Keras begins them at 0, and its first step is `1 / sqrt(1 - rho)` learning rates long for every parameter, however
-    small its gradient.
+    Keras starts them at 0, so its first step is `1 / sqrt(1 - rho)` times the learning rate for every parameter,
+    however small its gradient.
     """
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
@@ -95,17 +95,17 @@ class RMSProp(tf.keras.optimizers.RMSprop):
 def make_optimizer(
     name: Literal["rmsprop", "adam"], learning_rate: float, decay_steps: int | None, decay: float, epsilon: float
 ) -> tf.keras.optimizers.Optimizer:
-    """An optimizer by name, `rmsprop` or `adam`.
+    """Creates an optimizer by name.
 
     Args:
-      name: which.
-      learning_rate: at the beginning.
-      decay_steps: learner steps over which the learning rate falls linearly to 0; None keeps it constant.
-      decay: of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
-      epsilon: added to the denominator by Adam, and under its root by RMSProp, as in TensorFlow 1.
+      name: `rmsprop` or `adam`.
+      learning_rate: initial learning rate.
+      decay_steps: learner steps over which the learning rate decays linearly to 0; None keeps it constant.
+      decay: decay of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
+      epsilon: added to the denominator by Adam, and under its square root by RMSProp, as in TensorFlow 1.
     """
-    # A schedule even where it is constant: a learning rate that is a variable would come back from a checkpoint, and a
-    # run that is resumed with another one would go on with the old.
+    # A schedule even for a constant rate: a learning rate in a variable would be restored from the checkpoint, and a
+    # run resumed with another learning rate would continue with the old one.
     last = learning_rate if decay_steps is None else 0.0
     rate = tf.keras.optimizers.schedules.PolynomialDecay(
         learning_rate, max(1, decay_steps or 1), end_learning_rate=last

@@ -22,14 +22,14 @@ from .ranges import check_ranges
 
 
 class ImpalaExtras(NamedTuple):
-    """What the behavior policy leaves in the record."""
+    """What the behavior policy adds to the record."""
 
     logits: Any
     """`[B, A]`."""
 
 
 class ImpalaPolicy(tf.Module):
-    """Samples from the policy head, or takes the most likely action to evaluate."""
+    """Samples actions from the policy head, or takes the most likely action in evaluation."""
 
     def __init__(self, network: Network, mode: Mode):
         super().__init__()
@@ -48,41 +48,41 @@ class ImpalaPolicy(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Impala(Agent):
-    """The agent IMPALA.  Defaults are the paper's for Atari (table G.1) where it names one, except for `reward_clip`.
+    """The IMPALA agent.  Defaults are the paper's for Atari (table G.1) where it states one, except for `reward_clip`.
 
-    The loss is a sum over time and batch, as in the paper, and so are the gradients that `max_gradient_norm` and
-    `optimizer_epsilon` belong to: with another `unroll_length` or `batch_size` they weigh differently.  The recipe
-    `impala-atari` adds what the paper has for Atari only.  docs/defaults.md shows all defaults beside the papers'.
+    The loss is a sum over time and batch, as in the paper.  `max_gradient_norm` and `optimizer_epsilon` apply to
+    gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` adds
+    the paper's settings that are specific to Atari.  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
       unroll_length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
-      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
-      queue_batches: batches that may wait in the queue; more of them means older behavior policies.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      queue_batches: maximum number of batches in the queue; a longer queue means older behavior policies.
       discount: γ.
       entropy_cost: weight of the entropy bonus.
       baseline_cost: weight of the value loss.
-      clip_rho: ρ-bar, the clip of importance weights in the V-trace targets.
-      clip_c: c-bar, the clip of the trace coefficients.
-      clip_policy_gradient_rho: the clip of importance weights in the policy gradient.
+      clip_rho: ρ-bar, upper bound of the importance weights in the V-trace targets.
+      clip_c: c-bar, upper bound of the trace coefficients.
+      clip_policy_gradient_rho: upper bound of the importance weights in the policy gradient.
       lambda_: λ of the trace coefficients; 1 in the paper.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.  The paper clips
-        those of Atari to [-1, 1], which would change other tasks.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
+        clips Atari rewards to [-1, 1], which would change other tasks.
       optimizer: rmsprop or adam.
-      learning_rate: at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by timesteps of full batches.
-        Those include the last timesteps of episodes, which are no environment steps: where episodes are short, it is 0
-        a little before the run's last environment step.
-      rmsprop_decay: of the moving average of squared gradients, which begins at 1, as in TensorFlow 1.
-      optimizer_epsilon: added to that average, under the root, by RMSProp, and to the denominator by Adam.  0.01 is
-        the paper's for Atari; its authors' code, which is for DMLab, has 0.1.
+      learning_rate: initial learning rate.
+      learning_rate_decay: whether the learning rate decays linearly to 0 over the run, counted in timesteps of full
+        batches.  These include the last timesteps of episodes, which are not environment steps, so with short episodes
+        it reaches 0 slightly before the run's last environment step.
+      rmsprop_decay: decay of the moving average of squared gradients, which starts at 1, as in TensorFlow 1.
+      optimizer_epsilon: added under the square root of that average by RMSProp, and to the denominator by Adam.  0.01
+        is the paper's for Atari; the authors' code, for DMLab, uses 0.1.
       max_gradient_norm: global norm to which gradients are clipped.
-      normalize_observations: whether the network sees observations of zero mean and unit variance, by running
-        statistics of what the learner has seen.  Images of bytes are left as they are.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.  It
-        sees one frame at a time; the paper stacks 4 of Atari.
-      core: none or lstm.  The LSTM sees the features alone; the paper's also sees the previous action and reward.
-      hidden_sizes: layers of the MLP for vector observations, of which the paper has none.
+      normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
+        of the observations in the learner's batches.  Byte images are not normalized.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.  The
+        torso sees a single frame; the paper stacks 4 Atari frames.
+      core: none or lstm.  The LSTM sees only the features; the paper's also sees the previous action and reward.
+      hidden_sizes: layers of the MLP for vector observations, which the paper does not have.
       lstm_size: units of the LSTM core.
     """
 
@@ -179,11 +179,14 @@ class Impala(Agent):
         )
 
     def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """A replica's part of the loss of a batch (section 4.2), and of the metrics.
+        """Returns a replica's part of a batch's loss (section 4.2) and metrics.
 
         Args:
-          network: gives logits and values.
-          sample: `[T + 1, B, ...]`, as `Sample` says.
+          network: computes logits and values.
+          sample: sequences of T transitions, time-major as described in `Sample`.
+
+        Returns:
+          The loss, and metrics by name; both add up over the replicas.
         """
         record = sample.record
         if network.normalizer is not None:
@@ -213,7 +216,7 @@ class Impala(Agent):
         def total(per_element: tf.Tensor) -> tf.Tensor:
             return tf.reduce_sum(tf.cast(per_element, dtype))
 
-        # Sums over time and batch, as in the paper.  What the torso adds is for one transition.
+        # Sums over time and batch, as in the paper.  The regularization loss is per transition.
         policy_part = total(policy_gradient_loss(log_prob_t, targets.advantages, valid_t))
         baseline_part = total(value_loss(outputs.value[:-1], targets.vs, valid_t))
         entropy_part = total(entropy_loss(target_policy.entropy(), valid_t))
@@ -221,8 +224,8 @@ class Impala(Agent):
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
         loss += transitions * network.regularization_loss()
 
-        # Divided by T times the global B, not by the valid transitions of this replica: so that the sum over the
-        # replicas is the mean of the whole batch.
+        # Dividing by T times the global B, not by this replica's valid transitions, makes the sum over the replicas
+        # the mean of the whole batch.
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return total(per_element) / transitions
 

@@ -1,8 +1,8 @@
-"""A learner's updates as one compiled function, which makes one or several of them in a call.
+"""A compiled function that makes one or several learner updates per call.
 
-A call into TensorFlow costs the same whatever it does: some tenths of a millisecond of Python, as long as a small
-network takes to learn.  So where batches wait, several are taken at once and learned from one after the other, by a
-loop inside the function.
+Every call into TensorFlow has an overhead of some tenths of a millisecond of Python, as long as an update of a small
+network takes.  To amortize it, one call can learn from several batches, one after the other, in a loop inside the
+function.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ UpdateOnce = Callable[[Any], dict[str, Any]]
 
 
 class MultiUpdate:
-    """`updates_per_call` updates by one batch each.
+    """Makes `updates_per_call` updates per call, each from one batch.
 
     Args:
-      update: takes a batch, as the replicas share it, makes one update and returns metrics: scalars by name, added up
-        over the replicas.  One that is called `priority` is `[B]`, the new priorities of the items of all replicas,
-        those of the first replica first.
-      strategy: whose replicas share the batch.
-      updates_per_call: batches in what it is called with: a `Sample` in which they lie side by side along B, the same
-        number of sequences in each.  A single batch may be any nest.
+      update: takes a batch distributed over the replicas, makes one update and returns metrics: scalars by name, summed
+        over the replicas.  A metric called `priority` is `[B]`, the new priorities of the items of all replicas in
+        order.
+      strategy: the strategy whose replicas share the batch.
+      updates_per_call: batches per call.  If more than one, the argument is a `Sample` in which the batches, all of the
+        same size, are concatenated along B.  A single batch may be any nest.
       finite: names of the metrics that must be finite.
     """
 
@@ -44,13 +44,13 @@ class MultiUpdate:
         self._concrete: Any = None
 
     def __call__(self, batches: Any) -> Update:
-        """Makes the updates.  Metrics are those of the last one, priorities those of all in their order.
+        """Makes the updates and returns the metrics of the last one and the priorities of all, in order.
 
-        All calls must be with nests of the same structure, shapes and dtypes.
+        The structure, shapes and dtypes of `batches` must be the same in all calls.
         """
         if self._concrete is None:
             self._concrete = self._function.get_concrete_function(batches)
-        # Calling the `tf.function` would look for this one again, by all leaves: a quarter of a millisecond.
+        # Calling the `tf.function` would look up the concrete function by all leaves again, which takes 0.25 ms.
         metrics, priorities = self._concrete(batches)
         return Update(metrics, priorities, self._updates_per_call, self._finite)
 
@@ -63,7 +63,7 @@ class MultiUpdate:
         return metrics, Priorities(key, shard, tf.reshape(priority, [-1]))
 
     def _update_each(self, batches: Sample) -> dict[str, tf.Tensor]:
-        """One update after the other; `priority` is `[updates_per_call, B]`."""
+        """Makes one update after the other; the returned `priority` is `[updates_per_call, B]`."""
         floats = tf.as_dtype(tf.keras.backend.floatx())
         names: list[str] = []
         with_priorities = False
@@ -82,15 +82,15 @@ class MultiUpdate:
             lambda number, *_: number < self._updates_per_call,
             body,
             start,
-            # How many metrics there are shows when the body is traced, once.
+            # The number of metrics is only known when the body is traced.
             shape_invariants=(tf.TensorShape(()), tf.TensorShape((None,)), tf.TensorShape(None)),
-            parallel_iterations=1,  # Each begins with the weights that the one before has left.
+            parallel_iterations=1,  # Each update starts from the weights of the previous one.
         )
         metrics = dict(zip(names, tf.unstack(last, len(names)), strict=True))
         return {**metrics, "priority": priorities.stack()} if with_priorities else metrics
 
     def _cut(self, batches: Sample, number: tf.Tensor) -> Sample:
-        """A replica's share of one of the batches."""
+        """Returns a replica's share of one of the batches."""
 
         def along(axis: int) -> Callable[[tf.Tensor], tf.Tensor]:
             def cut(leaf: tf.Tensor) -> tf.Tensor:
@@ -108,7 +108,7 @@ class MultiUpdate:
         )
 
     def _in_order(self, leaf: Any) -> tf.Tensor:
-        """What belongs to the items, `[updates_per_call * B]`: batch after batch, and replica after replica in it."""
+        """Concatenates a leaf of all replicas to `[updates_per_call * B]`, ordered by batch, then by replica."""
         shares = self._strategy.experimental_local_results(leaf)
         of_each = [tf.reshape(share, (self._updates_per_call, -1)) for share in shares]
         return tf.reshape(tf.concat(of_each, axis=1), [-1])

@@ -31,9 +31,9 @@ _REWARD_CLIP = 10.0
 
 
 class Rollout(NamedTuple):
-    """What an iteration learns from: a replica's share, B sequences of T transitions.
+    """A replica's share of an iteration's data: B sequences of T transitions.
 
-    Where the network has no memory every transition is a sequence of its own: T is 1.
+    For a network without memory every transition is a separate sequence, so T is 1.
     """
 
     observation: Nest
@@ -43,76 +43,76 @@ class Rollout(NamedTuple):
     action: tf.Tensor
     """`[T, B]` if discrete, else `[T, B, D]` before scaling and clipping."""
     log_prob: tf.Tensor
-    """`[T, B]`, of the policy that acted."""
+    """`[T, B]`, log-probability of the action under the behavior policy."""
     counts: tf.Tensor
-    """bool `[T, B]`, as by `transitions.counts`."""
+    """bool `[T, B]`, the valid transitions, as returned by `transitions.counts`."""
     value: tf.Tensor
-    """`[T, B]`, before the iteration."""
+    """`[T, B]`, value estimates before the iteration."""
     advantage: tf.Tensor
     """`[T, B]`, standardized over the global batch."""
     target: tf.Tensor
-    """`[T, B]`, of the value."""
+    """`[T, B]`, targets of the value."""
     behavior_step: tf.Tensor
-    """`[T, B]`, learner step of the weights that acted."""
+    """`[T, B]`, learner step of the behavior policy's weights."""
     state: Nest
-    """`[B, ...]`, the network's at the first observation."""
+    """`[B, ...]`, the network's recurrent state at the first observation."""
 
 
 class Minibatch(NamedTuple):
-    """Which part of a rollout one gradient is of."""
+    """Selects the part of a rollout for one gradient step."""
 
     seed: tf.Tensor
-    """int64 `[2]`, of the order into which the epoch brings the sequences."""
+    """int64 `[2]`, seed of the epoch's order of sequences."""
     number: tf.Tensor
-    """int32 scalar, from 0 on."""
+    """int32 scalar, index of the minibatch in its epoch."""
     clip: tf.Tensor
-    """float32 scalar: epsilon."""
+    """float32 scalar, epsilon of the probability ratio."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ppo(Agent):
-    """The agent PPO.  Defaults are the paper's for MuJoCo (table 3) where it names one.
+    """The PPO agent.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
-    Normalized observations and rewards, the falling learning rate and the clipped gradient are those of its authors'
-    code (OpenAI Baselines).  docs/defaults.md shows all defaults beside the papers'.
+    The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
+    (OpenAI Baselines).  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
       unroll_length: transitions in a sequence (T).
-      batch_size: sequences in an iteration, over all replicas: a multiple of the environments of all actors.
-      epochs: times that an iteration goes through its batch.
-      minibatches: gradients in an epoch.
-      max_policy_lag: learner steps (iterations) by which the weights that acted may be older than those that begin to
-        learn from it.  With 0 actors and learner take turns, as in the paper; more of it trades staleness for speed.
+      batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
+      epochs: passes over the batch per iteration.
+      minibatches: gradient steps per epoch.
+      max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their
+        data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
       discount: γ.
       gae_lambda: λ of the advantages.
       clip: ε of the probability ratio.
-      clip_decay: whether ε falls linearly to 0 as the learning rate does.
-      clip_value: whether the value may move no further than ε, too, before its loss stops to pull.
+      clip_decay: whether ε decays linearly to 0, as the learning rate does.
+      clip_value: whether the value loss is clipped too, so that it has no gradient once the value has moved by ε.
       entropy_cost: weight of the entropy bonus.
       value_cost: weight of the value loss.
-      normalize_advantages: whether advantages are brought to zero mean and unit variance over the whole batch.  Other
-        implementations do it in each minibatch.
-      normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, and clipped to
-        ten of them.
-      normalize_observations: whether the network sees observations of zero mean and unit variance, by running
-        statistics of what the learner has seen.
-      target_kl: KL divergence from the policy that acted, a mean over an epoch, after which no further epoch follows;
-        None for no limit.  The mean holds the epoch's first minibatches, whose divergence is small: the same number
-        is a looser limit here than where each minibatch is looked at (Stable-Baselines3).
-      learning_rate: of Adam, at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by timesteps of full batches.
-        Those include the last timesteps of episodes, which are no environment steps: where episodes are short, it is 0
-        a little before the run's last environment step.
+      normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
+        them in each minibatch.
+      normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
+        [-10, 10].
+      normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
+        of the observations in the learner's batches.
+      target_kl: mean KL divergence from the behavior policy over an epoch above which the iteration stops; None for no
+        limit.  The mean includes the epoch's first minibatches, whose divergence is small, so the same number is a
+        looser limit than where each minibatch is checked (Stable-Baselines3).
+      learning_rate: initial learning rate of Adam.
+      learning_rate_decay: whether the learning rate decays linearly to 0 over the run, counted in timesteps of full
+        batches.  These include the last timesteps of episodes, which are not environment steps, so with short episodes
+        it reaches 0 slightly before the run's last environment step.
       optimizer_epsilon: added to the denominator of the update.
       max_gradient_norm: global norm to which gradients are clipped.
-      initial_log_std: logarithm of the Gaussian policy's standard deviation at the beginning, in units of half the
-        range of an action.  It stays between -10 and 2.
+      initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
+        action.  It is kept between -10 and 2.
       std_from_observation: whether that standard deviation depends on the observation.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.  It
-        sees one frame at a time; the paper stacks 4 of Atari.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.  The
+        torso sees a single frame; the paper stacks 4 Atari frames.
       core: none or lstm.
-      hidden_sizes: layers of the MLP for vector observations, which policy and value share.
-      head_sizes: layers after torso and core that policy and value have of their own.
+      hidden_sizes: layers of the MLP for vector observations, shared by policy and value.
+      head_sizes: separate layers of policy and value after torso and core.
       lstm_size: units of the LSTM core.
     """
 
@@ -213,7 +213,7 @@ class Ppo(Agent):
             )
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
-        """The networks; an agent of your own may put any `Network` into its `PpoNetworks`, with any core."""
+        """Creates the networks; a subclass may put any `Network` with any core into its `PpoNetworks`."""
         settings: dict[str, Any] = dict(
             torso=self.torso,
             core=self.core,
@@ -260,18 +260,18 @@ class Ppo(Agent):
         )
 
     def values(self, networks: PpoNetworks, sample: Sample) -> tf.Tensor:
-        """The values `[T + 1, B]` of a sample's observations."""
+        """Returns the values `[T + 1, B]` of a sample's observations."""
         record = sample.record
         outputs, _ = networks.network.unroll(Inputs(record.observation), sample.state.network, record.first)
         return outputs.value
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
-        """A replica's share of what an iteration learns from; takes its returns into their statistics.
+        """Returns a replica's share of an iteration's data, and updates the statistics of returns.
 
         Args:
-          networks: what learns.
+          networks: the networks to train.
           samples: a replica's share of a batch, in parts.
-          values: `[T + 1, B]`, of each part.
+          values: the values of each part, `[T + 1, B]`.
         """
         record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
         state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
@@ -308,11 +308,14 @@ class Ppo(Agent):
         return tree.map_structure(as_sequences, rollout)
 
     def loss(self, networks: PpoNetworks, part: tuple[Rollout, Minibatch]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """A replica's part of the loss of a minibatch (equation (9)), and of the metrics.
+        """Returns a replica's part of a minibatch's loss (equation (9)) and metrics.
 
         Args:
-          networks: what learns.
-          part: a rollout, and which part of it the minibatch is.
+          networks: the networks to train.
+          part: a rollout, and the selection of the minibatch from it.
+
+        Returns:
+          The loss, and metrics by name; both add up over the replicas.
         """
         rollout, minibatch = part
         columns = rollout.counts.shape[1] // self.minibatches
@@ -327,8 +330,8 @@ class Ppo(Agent):
         outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
         policy, valid_t, dtype = networks.policy(outputs), rollout.counts, outputs.value.dtype
         log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, valid_t)
-        # Divided by the global minibatch, not by the transitions that count in this replica: so that the sum over the
-        # replicas is the loss of the whole.
+        # Dividing by the size of the global minibatch, not by this replica's valid transitions, makes the sum over the
+        # replicas the loss of the whole minibatch.
         scale = self.minibatches / (self.unroll_length * self.batch_size)
 
         def mean(per_element: tf.Tensor) -> tf.Tensor:
@@ -358,24 +361,24 @@ class Ppo(Agent):
     def _normalized_reward(self, networks: PpoNetworks, record: Record, reset: tf.Tensor) -> tf.Tensor:
         if networks.returns is None:
             return record.reward
-        # What an episode begins with is no return, unless it came with the reward of an episode that ended with it.
+        # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
         resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
         networks.returns.update(record.extras.discounted_return, mask=~resets)
         return tf.clip_by_value(networks.returns.divide_by_deviation(record.reward), -_REWARD_CLIP, _REWARD_CLIP)
 
 
 class PpoLearner(GradientLearner):
-    """A learner whose step is a whole iteration: advantages of a batch, and then epochs of minibatches (algorithm 1).
+    """A learner whose step is a whole iteration: advantages of a batch, then epochs of minibatches (algorithm 1).
 
-    What is older than `max_policy_lag` is not learned from: actors that were restarted, or that helped out while
-    another one was slow, may have given more than the iteration that it was meant for had room for.
+    Data older than `max_policy_lag` is dropped.  It occurs when actors restart, or write additional sequences because
+    another actor is slow: then more data may arrive than fits into the iteration that it was meant for.
 
     Args:
-      agent: the recipe.
-      networks: what is trained.
-      strategy: whose scope the networks were made in.
-      layout: of the run.
-      parts: elements of the dataset, one to each replica, that make a batch.
+      agent: the agent.
+      networks: the networks to train.
+      strategy: the strategy in whose scope the networks were created.
+      layout: the run's layout.
+      parts: number of dataset elements per replica that make up a batch.
     """
 
     def __init__(self, agent: Ppo, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout, parts: int):
@@ -419,25 +422,25 @@ class PpoLearner(GradientLearner):
             metrics = {
                 name: sum(each[name] for each in of_minibatches) / agent.minibatches for name in of_minibatches[0]
             }
-            # A sum over all replicas: they all come to the same decision.
+            # The KL divergence is summed over all replicas, so all make the same decision.
             if agent.target_kl is not None and float(metrics["kl"]) > agent.target_kl:
                 break
         if self._normalizer_update is not None:
-            # Not before: the first epoch begins with the network that acted.
+            # Not earlier, since the first epoch must start from the network that acted.
             self._normalizer_update(rollout.observation)
         self._steps.assign_add(1)
         metrics = {**metrics, "epochs": epoch + 1, "learning_rate": rate, "clip": clip, "stale": stale}
         return Update(metrics, finite=FINITE)
 
     def _take_batch(self, iterator: Iterator[Any], step: int) -> tuple[list[Sample], int]:
-        """The parts of the next batch, and how many were left out because their weights are too old."""
+        """Returns the parts of the next batch, and the number of parts dropped because their weights are too old."""
         samples: list[Sample] = []
         stale = 0
         while len(samples) < self._parts:
             sample = next(iterator)
             steps = [version[..., 1] for version in self._strategy.experimental_local_results(sample.record.version)]
             oldest, newest = min(map(np.min, steps)), max(map(np.max, steps))
-            # Those from the future were made by a learner that has gone back to its checkpoint since.
+            # Newer steps come from before the learner was restored from an older checkpoint.
             if step - self._agent.max_policy_lag <= oldest and newest <= step:
                 samples.append(sample)
             else:

@@ -1,4 +1,4 @@
-"""How PPO acts: its networks, the distributions that their outputs mean, and its policy."""
+"""PPO's networks, the action distributions that they parametrize, and its policy."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from .agent import Mode
 
 
 class PpoNetworks(tf.Module):
-    """The network that learns and acts, and what rewards are divided by."""
+    """The network for policy and value, and the statistics that normalize rewards."""
 
     def __init__(self, network: Network, spec: specs.EnvironmentSpec, normalize_rewards: bool):
         super().__init__()
@@ -26,7 +26,7 @@ class PpoNetworks(tf.Module):
         self.action_spec = spec.action
         discrete = isinstance(spec.action, dm_specs.DiscreteArray)
         self.bounds = None if discrete else ActionBounds(spec.action, unbounded=True)
-        """From Gaussian actions to the environment's; None where actions are discrete."""
+        """Maps Gaussian actions to the environment's; None for discrete actions."""
         self.returns = RunningNormalizer(dm_specs.Array((), np.float32)) if normalize_rewards else None
         """Statistics of discounted returns."""
 
@@ -36,35 +36,35 @@ class PpoNetworks(tf.Module):
         return bool(tree.flatten(self.network.state_spec))
 
     def policy(self, outputs: Any) -> Categorical | DiagonalGaussian:
-        """The distribution over actions that the network's outputs mean."""
+        """Returns the action distribution parametrized by the network's outputs."""
         if self.bounds is None:
             return Categorical(outputs.logits)
         return DiagonalGaussian(outputs.mean, outputs.log_std)
 
 
 class PpoExtras(NamedTuple):
-    """What the behavior policy leaves in the record."""
+    """What the behavior policy adds to the record."""
 
     log_prob: Any
-    """`[B]`, of the action."""
+    """`[B]`, log-probability of the action."""
     gaussian: Any
-    """`[B, D]`, the action before it was scaled and clipped to the environment's bounds; `()` for discrete actions."""
+    """`[B, D]`, the action before scaling and clipping to the environment's bounds; `()` for discrete actions."""
     discounted_return: Any
-    """`[B]`, of the rewards of the episode up to the observation."""
+    """`[B]`, discounted sum of the episode's rewards up to the observation."""
 
 
 class PpoState(NamedTuple):
-    """The recurrent state of the policy in training; otherwise it is the network's alone."""
+    """Recurrent state of the policy in training; in other modes it is the network's state alone."""
 
     network: Nest
     discounted_return: Any
-    """`[B]`, of the rewards of the episode before the observation."""
+    """`[B]`, discounted sum of the episode's rewards before the observation."""
     reset: Any
-    """bool `[B]`, no transition leads to the observation: it follows the last one of an episode, or none at all."""
+    """bool `[B]`, True if no transition leads to the observation: it follows the end of an episode, or is the first."""
 
 
 class PpoPolicy(tf.Module):
-    """Samples from the policy, or takes the most likely action to evaluate."""
+    """Samples actions from the policy, or takes the most likely action in evaluation."""
 
     def __init__(self, networks: PpoNetworks, discount: float, mode: Mode):
         super().__init__()
@@ -86,12 +86,12 @@ class PpoPolicy(tf.Module):
             outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
             policy = self._distribution(outputs)
             chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
-            # The most likely of actions whose probabilities are NaN looks like any other: this shows it.
+            # The mode of a distribution with NaN probabilities looks valid; its log-probability reveals it.
             return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
         outputs, network_state = self.network.step(Inputs(timestep.observation), state.network, timestep.first)
         policy = self._distribution(outputs)
         chosen = self._sample(policy, slot, seed)
-        # The reward of a timestep belongs to the episode before it where episodes are reset in the same step.
+        # Where episodes are reset in the same step, the reward of the first timestep belongs to the previous episode.
         discounted_return = self._discount * state.discounted_return + timestep.reward
         extras = PpoExtras(
             log_prob=policy.log_prob(chosen),

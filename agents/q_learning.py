@@ -1,4 +1,4 @@
-"""What agents that learn action values from prioritized replay share: two networks, a learner, checks."""
+"""Shared parts of agents that learn action values from prioritized replay: networks, learner and checks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from ..networks.target_update import copy_weights, copy_weights_every
 from .gradient_learner import GradientLearner
 
 SMALLEST_PRIORITY = 1e-6
-"""Added to every priority: what is learned by heart may be drawn again."""
+"""Added to every priority so that items with zero TD error can still be sampled."""
 
 
 class QNetworks(tf.Module):
-    """The network that learns and acts, and the one that says what its targets are worth."""
+    """The online network, which is trained and acts, and the target network, which evaluates its targets."""
 
     def __init__(self, make_network: Callable[[], Network], layout: Layout):
         super().__init__()
@@ -25,17 +25,17 @@ class QNetworks(tf.Module):
         self.target = make_network()
         self.spec = layout.spec
         self.slots = layout.actors * layout.envs_per_actor
-        """Environments of all actors: steps of the ladder of exploration."""
+        """Number of environments of all actors, each with its own exploration rate."""
 
 
 class QLearner(GradientLearner):
-    """Learns by gradient, gives each item a new priority, and copies the network to the target network at times.
+    """A gradient learner that returns new priorities and periodically copies the online to the target network.
 
     Args:
-      networks: the online network is trained; the target network begins as a copy of it.
-      target_update_period: learner steps after which the target network is renewed.
-      **gradient: as of `GradientLearner`, but for the variables.  The metrics of the loss hold one, `priority` `[B]`,
-        that is not added up: the new priorities of the replica's items.
+      networks: the online network is trained; the target network is initialized as a copy of it.
+      target_update_period: learner steps between updates of the target network.
+      **gradient: arguments of `GradientLearner` except `variables`.  The loss must also return a metric `priority`
+        `[B]`, the new priorities of the replica's items, which is not summed over the replicas.
     """
 
     def __init__(self, networks: QNetworks, target_update_period: int, **gradient: Any):
@@ -52,10 +52,10 @@ class QLearner(GradientLearner):
         summed = {
             name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
         }
-        # Every replica has worked out the same norm, of the summed gradient.
+        # The same in every replica: the norm of the summed gradient.
         summed["gradient_norm"] = self._strategy.experimental_local_results(norm)[0]
         self._steps.assign_add(1)
-        # Not before all replicas have used the target.
+        # Only after all replicas have used the target network.
         with tf.control_dependencies([*summed.values(), priority]):
             copy_weights_every(
                 self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
@@ -64,7 +64,7 @@ class QLearner(GradientLearner):
 
 
 def check_action(name: str, layout: Layout) -> None:
-    """Raises `CallboardError` where the agent with that name cannot act: it needs one discrete action."""
+    """Raises `CallboardError` unless the environment has one discrete action; `name` is the agent's name."""
     if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
         raise CallboardError(
             f"{name} compares the values of actions and needs one discrete action, but the environment's action is "

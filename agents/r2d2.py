@@ -25,27 +25,27 @@ from .ranges import check_ranges
 
 
 class R2D2State(NamedTuple):
-    """What the policy knows of the past; the previous reward comes with the timestep."""
+    """Recurrent state of the policy; the previous reward is part of the timestep."""
 
     core: Nest
-    """Of the network's core, leaves `[B, ...]`."""
+    """State of the network's core, leaves `[B, ...]`."""
     previous_action: Any
     """`[B]`, the action that led to the observation."""
     frames: Nest
-    """Those that are stacked with the observation's.  Replay has them already and does not keep these."""
+    """Frames to stack with those of the observation.  Not written to replay, which already stores them."""
 
 
 class R2D2Extras(NamedTuple):
-    """What the behavior policy leaves in the record."""
+    """What the behavior policy adds to the record."""
 
     q: Any
-    """`[B, A]`, for the first priorities."""
+    """`[B, A]`, action values for the initial priorities."""
     previous_reward: Any
-    """`[B]`, the reward that came with the observation: a sequence holds only those that followed."""
+    """`[B]`, the reward that came with the observation; a sequence holds only the rewards that followed."""
 
 
 class R2D2Policy(tf.Module):
-    """Epsilon-greedy, each environment with a rate of its own to train, and one for all to evaluate."""
+    """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation."""
 
     def __init__(self, networks: QNetworks, agent: "R2D2", mode: Mode):
         super().__init__()
@@ -79,58 +79,58 @@ class R2D2Policy(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class R2D2(Agent):
-    """The agent R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (section 2.3, table 2).
+    """The R2D2 agent.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (section 2.3, table 2).
 
-    The paper's, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and learn nothing
-    within a million steps: their target network is renewed for the first time after millions.  Sequences, batches and
-    layers are smaller here, the learning rate is larger, the target network is renewed more often, and the discount is
-    smaller.  What the paper says of returns, priorities, exploration and value rescaling stays.  docs/defaults.md shows
-    all defaults beside the papers'.
+    The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them
+    nothing is learned within a million steps, since the target network is first updated after millions.  Here
+    sequences, batches, layers and the discount are smaller, the learning rate is larger, and the target network is
+    updated more often.  Returns, priorities, exploration and value rescaling are the paper's.  docs/defaults.md
+    compares all defaults with the papers'.
 
-    A sequence holds `burn_in + trace_length` transitions of one environment, and may reach over the end of an episode:
-    there the network forgets, and nothing is learned from the step to the next one.  In the paper sequences end with
-    their episode.
+    A sequence holds `burn_in + trace_length` transitions of one environment and may cross the end of an episode: there
+    the recurrent state is reset, and the transition to the next episode is not valid.  In the paper a sequence ends
+    with its episode.
 
     Attributes:
-      burn_in: transitions over which the network only renews the recurrent state that replay has kept.
-      trace_length: transitions after those, which are learned from.
-      period: steps of an environment from the start of a sequence to that of the next.
+      burn_in: transitions at the start of a sequence that only refresh the stored recurrent state.
+      trace_length: transitions after the burn-in, which are learned from.
+      period: steps of an environment from the start of one sequence to the start of the next.
       n_step: transitions in a return (n); fewer at the end of a sequence.
       batch_size: sequences in a learner step, over all replicas.
-      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
-      replay_size: sequences that replay holds, over all shards; the oldest make room.
-      min_replay_size: sequences that must be there before learning begins.
-      samples_per_insert: times that a sequence is learned from, on average; in the paper actors and learner run freely.
-      error_buffer: sequences that may be learned from too often or too seldom; None for what fits.
-      priority_exponent: α, sequences are drawn in proportion to priority^α; 0 draws them evenly.
-      priority_eta: η, the part of the largest TD error in a priority, against that of their mean.
-      importance_exponent: β, how much of the bias of the priorities is undone.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      replay_size: maximum number of sequences in replay, over all shards; the oldest are evicted.
+      min_replay_size: sequences in replay before learning begins.
+      samples_per_insert: average number of times that a sequence is learned from; in the paper actors and learner run
+        freely.
+      error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a suitable number.
+      priority_exponent: α, sequences are sampled in proportion to priority^α; 0 samples uniformly.
+      priority_eta: η, weight of the largest TD error in a priority; the mean TD error has weight 1 - η.
+      importance_exponent: β, how far importance weights correct the bias of prioritized sampling.
       discount: γ.
-      epsilon: rate of exploration of the first environment, for good.  One environment alone explores at this rate, so
-        that it needs a lower one.
-      epsilon_alpha: the last environment explores at the rate epsilon^(1 + epsilon_alpha), the others between.
-      evaluation_epsilon: rate of random actions in evaluations; on Atari 0.001 or 0.01 is usual, since a policy without
-        any may repeat an action that does nothing until the time limit.
-      target_update_period: learner steps after which the target network is renewed.
-      rescale_values: whether the network learns h(Q), squashed values, in place of Q.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None leaves them.
-      learning_rate: of Adam, at the beginning.
-      learning_rate_decay: whether the learning rate falls linearly to 0 over the run, by timesteps of full batches.
-        Those include the last timesteps of episodes, which are no environment steps: where episodes are short, it is 0
-        a little before the run's last environment step.
-      optimizer_epsilon: added to the denominator of the update.  Like `max_gradient_norm` it belongs to gradients of a
+      epsilon: exploration rate of the first environment, constant over the run.  A single environment explores at this
+        rate and needs a lower one.
+      epsilon_alpha: the last environment explores at rate epsilon^(1 + epsilon_alpha), the others in between.
+      evaluation_epsilon: rate of random actions in evaluation; 0.001 or 0.01 is usual on Atari, where a policy without
+        random actions may repeat an action without effect until the time limit.
+      target_update_period: learner steps between updates of the target network.
+      rescale_values: whether the network learns rescaled values h(Q) instead of Q.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.
+      learning_rate: initial learning rate of Adam.
+      learning_rate_decay: whether the learning rate decays linearly to 0 over the run, counted in timesteps of full
+        batches.  These include the last timesteps of episodes, which are not environment steps, so with short episodes
+        it reaches 0 slightly before the run's last environment step.
+      optimizer_epsilon: added to the denominator of the update.  Like `max_gradient_norm`, it applies to gradients of a
         loss that is a sum over the `trace_length` steps of a sequence and a mean over sequences, as in the authors'
         published code (SEED RL).
       max_gradient_norm: global norm to which gradients are clipped.
-      frame_stack: newest images that the network sees at a time; replay holds each of them once.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.
       core: lstm, or none for a network without memory.
       hidden_sizes: layers of the MLP for vector observations.
       lstm_size: units of the LSTM core.
-      previous_inputs: whether the core also sees the previous action and reward, the reward as the environment gives
-        it, without `reward_clip`.
-      dueling: whether value and advantages have streams of their own.
-      stream_size: units of a hidden layer in each stream; 0 for none.
+      previous_inputs: whether the core also sees the previous action and the previous reward, which is not clipped.
+      dueling: whether value and advantages have separate streams.
+      stream_size: units of the hidden layer in each stream; 0 for no hidden layer.
     """
 
     burn_in: int = 20
@@ -261,10 +261,10 @@ class R2D2(Agent):
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
-        """The priorities of new sequences, by the values that the policy acted on.
+        """Returns the initial priorities of sequences, from the values that the policy acted on.
 
         Args:
-          record: arrays, as `replay.items.Priority` says; extras are `R2D2Extras`.
+          record: arrays of W sequences, as in `replay.item_writer.Priority`; extras are `R2D2Extras`.
 
         Returns:
           `[W]`.
@@ -274,11 +274,16 @@ class R2D2(Agent):
         return self._priority(delta_t, valid_t).numpy()
 
     def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """A replica's part of the loss of a batch (section 2.3), and of the metrics; `priority` is `[B]`, its own.
+        """Returns a replica's part of a batch's loss (section 2.3) and metrics.
 
         Args:
-          networks: as by `make_networks`.
-          sample: sequences `[burn_in + trace_length + 1, B, ...]`, as by `replay.read_sequences`, with `R2D2State`.
+          networks: the networks of `make_networks`.
+          sample: sequences `[burn_in + trace_length + 1, B, ...]` with an `R2D2State`, as `replay.read_sequences`
+            returns them.
+
+        Returns:
+          The loss, and metrics by name.  Both add up over the replicas, except `priority` `[B]`, the new priorities of
+          the replica's sequences.
         """
         trace, info = self._trace(sample.record), sample.info
         q_online = self._values(networks.online, sample, training=True)
@@ -286,11 +291,11 @@ class R2D2(Agent):
         weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
 
         def mean(per_element: tf.Tensor) -> tf.Tensor:
-            # Divided by the global batch, so that the sum over the replicas is the loss of the whole batch.
+            # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
             size = self.batch_size * (self.trace_length if per_element.shape.rank == 2 else 1)
             return tf.reduce_sum(tf.cast(per_element, delta_t.dtype)) / size
 
-        # A mean over sequences of sums over time.  What the torso adds is for one transition.
+        # A mean over sequences of sums over time.  The regularization loss is per transition.
         loss = self.trace_length * (mean(td_loss(delta_t, weight)) + networks.online.regularization_loss())
         value_t = tf.reduce_max(q_online[:-1], axis=-1)
         metrics = {
@@ -304,7 +309,7 @@ class R2D2(Agent):
         return loss, metrics
 
     def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
-        """The values `[trace_length + 1, B, A]`, from the state that burn-in leaves; no gradients flow into burn-in."""
+        """Returns the values `[trace_length + 1, B, A]` after the burn-in, through which no gradients flow."""
         record, state, burn_in = sample.record, sample.state, self.burn_in
         inputs = Inputs(
             record.observation,
@@ -324,7 +329,7 @@ class R2D2(Agent):
         return tree.map_structure(lambda leaf: leaf[self.burn_in :], record)
 
     def _td_errors(self, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """TD errors, and which transitions count, `[trace_length, B]`."""
+        """Returns TD errors and the mask of valid transitions, `[trace_length, B]`."""
         valid_t = counts(trace.first, trace.last, trace.discount)
         reward_t = tf.convert_to_tensor(trace.reward)
         if self.reward_clip is not None:

@@ -1,4 +1,4 @@
-"""Refusing hyperparameters that are out of their range."""
+"""Range checks of hyperparameters."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,12 @@ def check_ranges(
     from_zero_to_one: Sequence[str],
     more_than_zero: Sequence[str],
 ) -> None:
-    """Raises `CallboardError` for the first of the agent's fields that is out of its range.
+    """Checks that the agent's fields are within their ranges.
 
-    A field may be None, which is fine, or hold several numbers.
+    A field may be None, which is always accepted, or hold several numbers.
+
+    Raises:
+      CallboardError: a field is out of its range; the message names the first such field.
     """
 
     def refuse(name: str, must: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Agents by name: those that ship, and the user's own as `package.module:Class`."""
+"""Lookup of agents by name: built-in names, or `package.module:Class` for user-defined agents."""
 
 import dataclasses
 import difflib
@@ -19,16 +19,16 @@ AGENTS = {
 
 
 def agent_class(name: str) -> type[Agent]:
-    """The recipe with that name.
+    """Returns the `Agent` subclass with that name.
 
     Raises:
-      CallboardError: if there is none, with the nearest name that there is.
+      CallboardError: the name is unknown (the message suggests the closest one), or is not that of an `Agent`.
     """
     module_name, _, class_name = _path(name).partition(":")
     refuse_standard_library(f"agent {name!r}", module_name)
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:  # The last two: no module's name, such as ":A" or ".a:B".
+    except (ImportError, ValueError, TypeError) as error:  # The last two for invalid module names: ":A" or ".a:B".
         raise CallboardError(f"agent {name!r} cannot be imported: {error}") from error
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Agent)):
@@ -37,12 +37,12 @@ def agent_class(name: str) -> type[Agent]:
 
 
 def agent_settings(name: str) -> type:
-    """A dataclass with the fields of the agent of that name, and their defaults.
+    """Returns a dataclass with the fields and defaults of the agent with that name.
 
-    For agents that ship it is not the agent's class itself: nothing is imported that imports TensorFlow.
+    For built-in agents this is not the agent's class itself, so that TensorFlow is not imported.
 
     Raises:
-      CallboardError: as `agent_class`, or the agent is no dataclass.
+      CallboardError: as for `agent_class`, or the agent is not a dataclass.
     """
     declared = declared_settings(_path(name)) if name in AGENTS else None
     settings = declared or agent_class(name)
@@ -52,7 +52,7 @@ def agent_settings(name: str) -> type:
 
 
 def agent_name(agent: Agent) -> str:
-    """The name under which `agent_class` finds the class of `agent`."""
+    """Returns the name under which `agent_class` finds the class of `agent`."""
     path = f"{type(agent).__module__}:{type(agent).__qualname__}"
     return next((name for name, known in AGENTS.items() if known == path), path)
 

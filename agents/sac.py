@@ -31,28 +31,28 @@ from .ranges import check_ranges
 
 
 class SacNetworks(tf.Module):
-    """What learns and acts, and whether it has begun to learn."""
+    """Actor and critics, and whether learning has begun."""
 
     def __init__(self, actor_critic: ActorCritic):
         super().__init__()
         self.actor_critic = actor_critic
         self.learning = tf.Variable(False, trainable=False, name="learning")
-        """Bool: the learner has made its first step.  Until then actors know nothing that is better than chance."""
+        """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
 
 
 class HeldAction(NamedTuple):
-    """The recurrent state of a policy that holds its actions."""
+    """Recurrent state of a policy that repeats its actions."""
 
     unit: Any
-    """`[B, D]`, the action taken last, in [-1, 1]."""
+    """`[B, D]`, the previous action, in [-1, 1]."""
     left: Any
-    """int32 `[B]`, timesteps for which it will be taken again."""
+    """int32 `[B]`, number of timesteps for which it will be repeated."""
 
 
 class SacPolicy(tf.Module):
-    """Samples from the policy to train, and evenly from all actions until learning begins; its median to evaluate.
+    """Samples from the policy in training (uniformly until learning begins); takes its median in evaluation.
 
-    Where actions are held, its recurrent state are those that it took last.
+    Where actions are repeated, the recurrent state is a `HeldAction`.
     """
 
     def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
@@ -93,7 +93,7 @@ def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.T
 
 
 class SacLosses(NamedTuple):
-    """What each part of the networks minimizes: scalars, a replica's part of the loss of a batch."""
+    """The losses of the networks' parts: scalars, a replica's part of a batch's losses."""
 
     critic: tf.Tensor
     actor: tf.Tensor
@@ -104,19 +104,19 @@ Loss = Callable[[Sample, tf.Tensor], tuple[SacLosses, Mapping[str, tf.Tensor]]]
 
 
 class SacLearner(tf.Module):
-    """Learns critics, policy and temperature by gradient, and moves the target critics after the critics.
+    """Trains critics, policy and temperature by gradient descent, and moves the target critics towards the critics.
 
-    All gradients are taken at the same weights.  An update does not depend on the number of replicas: gradients are
-    those of sums divided by the size of the global batch, and are summed over the replicas.
+    All gradients are taken at the same weights.  An update does not depend on the number of replicas: losses are sums
+    divided by the size of the global batch, and gradients are summed over the replicas.
 
     Args:
-      networks: what is trained.
-      loss: takes one replica's share of a batch and a seed `[2]`, and returns its part of the losses, and of metrics
-        that add up over the replicas.
-      optimizers: of critics, policy and temperature.
-      strategy: whose scope networks and optimizers were made in.
-      target_update_rate: tau, of the target critics.
-      seed: of the actions drawn for the losses.
+      networks: the networks to train.
+      loss: takes one replica's share of a batch and a seed `[2]`, and returns its part of the losses and of the
+        metrics, which add up over the replicas.
+      optimizers: the optimizers of critics, policy and temperature.
+      strategy: the strategy in whose scope networks and optimizers were created.
+      target_update_rate: tau, the rate at which the target critics follow the critics.
+      seed: seed of the actions sampled for the losses.
       updates_per_call: batches that `step` learns from in one call, see `MultiUpdate`.
     """
 
@@ -145,7 +145,7 @@ class SacLearner(tf.Module):
         self._compiled = MultiUpdate(self._update, strategy, updates_per_call, finite=("critic_loss", "actor_loss"))
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next of `iterator`: a batch, or as many of them as are learned from in a call."""
+        """Learns from the next element of `iterator`, which holds `updates_per_call` batches."""
         return self._compiled(next(iterator))
 
     def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
@@ -155,7 +155,7 @@ class SacLearner(tf.Module):
             name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
         }
         learned = self._networks.actor_critic
-        # Not before all replicas have used the targets: on two devices one was seen to move sooner.
+        # Only after all replicas have used the targets: on two devices, one was seen to move its target too early.
         with tf.control_dependencies(summed.values()):
             move_weights(learned.critic, learned.target_critic, self._target_update_rate)
         self._networks.learning.assign(True)
@@ -177,30 +177,30 @@ class SacLearner(tf.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Sac(Agent):
-    """The agent SAC.  Defaults are the paper's (appendix D) where it names one.
+    """The SAC agent.  Defaults are the paper's (appendix D) where it states one.
 
     The gradients of critics, policy and temperature are taken at the same weights; other implementations update one
-    after the other.  docs/defaults.md shows all defaults beside the papers'.
+    after the other.  docs/defaults.md compares all defaults with the papers'.
 
     Attributes:
       batch_size: transitions in a learner step, over all replicas.
-      updates_per_call: learner steps that are made at a time, by as many batches (see docs/learners.md).
-      replay_size: transitions that replay holds, over all shards; the oldest make room.
-      min_replay_size: transitions that must be there before learning begins; until then actions are drawn evenly.
-      samples_per_insert: times that a transition is learned from, on average; as many as the batch holds make one
-        learner step for each environment step.
-      error_buffer: transitions that may be learned from too often or too seldom; None for what fits.
-      hold: timesteps for which an exploratory action is taken before another is drawn.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      replay_size: maximum number of transitions in replay, over all shards; the oldest are evicted.
+      min_replay_size: transitions in replay before learning begins; until then actions are uniformly random.
+      samples_per_insert: average number of times that a transition is learned from; if it equals the batch size, there
+        is one learner step per environment step.
+      error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a suitable number.
+      hold: timesteps for which an exploratory action is repeated before the next one is sampled.
       discount: γ.
-      target_update_rate: τ, the part of the way that the target critics move towards the critics at a step.
-      temperature: α at the beginning, the weight of entropy against rewards.
-      target_entropy: nats of entropy to which α drives the policy over actions scaled to [-1, 1]; None for minus the
-        number of their components.
-      actor_learning_rate: of the policy.
-      critic_learning_rate: of the critics.
-      temperature_learning_rate: of the logarithm of α.
-      optimizer_epsilon: added to the denominator of the updates, all of which are Adam's.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and gives a Keras model.
+      target_update_rate: τ, the fraction of the distance to the critics that the target critics move at each step.
+      temperature: initial α, the weight of entropy relative to rewards.
+      target_entropy: entropy, in nats, to which α drives the policy over actions scaled to [-1, 1]; None for minus the
+        number of action components.
+      actor_learning_rate: learning rate of the policy.
+      critic_learning_rate: learning rate of the critics.
+      temperature_learning_rate: learning rate of the logarithm of α.
+      optimizer_epsilon: added to the denominator of the updates, all by Adam.
+      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.
       hidden_sizes: layers of the policy on the torso's features, and of each critic on the features and the action.
     """
 
@@ -292,12 +292,15 @@ class Sac(Agent):
         )
 
     def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tuple[SacLosses, dict[str, tf.Tensor]]:
-        """A replica's part of the losses of a batch (section 5), and of the metrics.
+        """Returns a replica's part of a batch's losses (section 5) and metrics.
 
         Args:
           networks: policy, critics and temperature.
-          sample: transitions `[2, B, ...]`, as by `replay.read_windows`.
-          seed: int64 `[2]`, of the actions that are drawn.
+          sample: transitions `[2, B, ...]`, as `replay.read_windows` returns them.
+          seed: int64 `[2]`, seed of the sampled actions.
+
+        Returns:
+          The losses, and metrics by name; both add up over the replicas.
         """
         record, bounds = sample.record, networks.bounds
         dtype = networks.log_alpha.dtype
@@ -320,7 +323,7 @@ class Sac(Agent):
         taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
         drawn = networks.critic(x_t, actions[0])
         target_entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
-        # Divided by the global batch, so that the sum over the replicas is the loss of the whole batch.
+        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
 
         def mean(per_element: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""How weights travel from the learner to those who act with them: as one piece of bytes."""
+"""Transfer of weights from the learner to acting nodes, as a single array of bytes."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -12,29 +12,29 @@ from .fast_function import CompiledFunction
 from .finite_checks import all_finite, check_weights
 
 Snapshot = tuple[tuple[int, int], np.ndarray]
-"""A version, and what `pack_weights` made of its values in the order of `Policy.variables`."""
+"""A version, and the values of `Policy.variables` packed by `pack_weights`, in their order."""
 
 
 class WeightSource(Protocol):
-    """Where weights come from: a learner, or a client of one."""
+    """A source of weights: a learner, or a client of one."""
 
     def get_variables(self, have: tuple[int, int] | None) -> Snapshot | None:
-        """The newest version and its values; None if it is the one at hand."""
+        """Returns the newest version and its values; None if that version is `have`."""
 
 
 def pack_weights(values: Iterable[np.ndarray]) -> np.ndarray:
-    """The bytes of all values, one after the other, uint8 `[N]`.
+    """Returns the concatenated bytes of all values, uint8 `[N]`.
 
-    What is sent costs time for every array, much more than for every byte.
+    The time to send arrays depends much more on their number than on their size.
     """
     return np.concatenate([np.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in values])
 
 
 class Unpacking:
-    """Takes apart what `pack_weights` has packed.
+    """Unpacks the values that `pack_weights` has packed.
 
     Args:
-      variables: the values are of their shapes and dtypes, in their order.
+      variables: variables with the shapes and dtypes of the values, in the same order.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]):
@@ -51,20 +51,20 @@ class Unpacking:
             self._runs.append((slice(begin, self._bytes), dtype))
 
     def __call__(self, packed: np.ndarray) -> list[np.ndarray]:
-        """The values; views of the bytes.
+        """Returns the values, as views of the bytes.
 
         Raises:
-          ValueError: they are those of other variables.
+          ValueError: the number of bytes does not match the variables.
         """
         if self._bytes != len(packed):
             raise ValueError(f"The policy's weights have {self._bytes} bytes, and those that came have {len(packed)}.")
         return [packed[part].view(dtype).reshape(shape) for part, dtype, shape in self._parts]
 
     def check_finite(self, packed: np.ndarray) -> None:
-        """Looks at all values; at those of one dtype that lie side by side at once.
+        """Checks that all values are finite; adjacent values of the same dtype are checked together.
 
         Raises:
-          NotFiniteError: names the first that is not finite.
+          NotFiniteError: a value is not finite; the message names the first such weight.
         """
         if not all(all_finite(packed[run].view(dtype)) for run, dtype in self._runs):
             check_weights(self._names, self(packed))
@@ -73,32 +73,32 @@ class Unpacking:
 class WeightClient:
     """Keeps a policy's variables up to date.
 
-    `fetch` may run in a thread of its own while the policy acts; `apply` puts what it brought into the variables,
+    `fetch` may run in a separate thread while the policy acts; `apply` assigns the fetched weights to the variables
     between two timesteps.
 
     Args:
-      source: where weights come from.
-      variables: of the policy.
+      source: the source of weights.
+      variables: the policy's variables.
     """
 
     def __init__(self, source: WeightSource, variables: Sequence[tf.Variable]):
         self._source = source
         self._variables = variables
         self._unpack = Unpacking(variables)
-        # One call for all of them: a variable at a time takes five times as long.
+        # One call for all variables: assigning them one by one takes five times as long.
         self._assign = CompiledFunction(self._assign_all, [tf.TensorSpec(one.shape, one.dtype) for one in variables])
         self._lock = threading.Lock()
         self._fetched: Snapshot | None = None
         self._newest: tuple[int, int] | None = None
         self.version: Version | None = None
-        """The version that the variables hold; None before the first."""
+        """The version that the variables hold; None before the first `apply`."""
 
     def reconnect(self, source: WeightSource) -> None:
-        """Fetches from another source from now on."""
+        """Replaces the source for all later fetches."""
         self._source = source
 
     def fetch(self) -> None:
-        """Asks the source for weights newer than those already fetched."""
+        """Requests weights newer than those already fetched from the source."""
         snapshot = self._source.get_variables(self._newest)
         if snapshot is not None:
             with self._lock:
@@ -106,7 +106,7 @@ class WeightClient:
                 self._newest = (snapshot[0][0], snapshot[0][1])
 
     def apply(self) -> bool:
-        """Assigns what was fetched last; False if there is nothing new."""
+        """Assigns the weights that were fetched last; returns False if there are no new ones."""
         with self._lock:
             snapshot, self._fetched = self._fetched, None
         if snapshot is None:
@@ -118,19 +118,19 @@ class WeightClient:
 
     @property
     def waiting(self) -> bool:
-        """Whether weights were fetched that are not applied yet."""
+        """Whether fetched weights have not been applied yet."""
         return self._fetched is not None
 
     def keep_fetching(self, fetch: Callable[[], object], pause: float, stop: threading.Event) -> None:
-        """Fetches again and again, in a thread of its own, until `stop`.
+        """Fetches repeatedly in a background thread until `stop` is set.
 
-        Not while those that came last still wait for the end of a timestep: where timesteps are slow, and actors many,
-        the source would spend its time with answers that nobody needs.
+        Does not fetch while fetched weights have not been applied: with many actors and slow timesteps, the source
+        would spend its time on replies that are never used.
 
         Args:
-          fetch: calls `fetch`, and bears what goes wrong.
+          fetch: calls `self.fetch` and handles its errors.
           pause: seconds between two calls.
-          stop: ends it.
+          stop: ends the thread when set.
         """
 
         def fetch_until_stop() -> None:
