@@ -1,7 +1,7 @@
-"""`callboard cluster check`: who can reach whom, before a run is started.
+"""`callboard cluster check`: which hosts can reach each other, before a run is started.
 
-Each host listens at one of its ports and calls those of the others.  Who is called answers with what it has found out
-itself, so that after a moment every host knows of all of them.  The answers are JSON: nothing that comes is run.
+Each host listens on one of its ports and connects to those of the others.  A host replies to a connection with its own
+results, so that every host soon has the results of all.  Replies are JSON; nothing that is received is executed.
 """
 
 import itertools
@@ -28,7 +28,7 @@ _UNKNOWN = "?"
 
 
 def cluster_command(arguments: list[str]) -> int:
-    """Runs `callboard cluster ...`; gives 0 where every host reaches every other."""
+    """Run `callboard cluster ...`; return 0 if every host reaches every other one."""
     parser = CommandParser("callboard cluster", description="Looks at the hosts of a cluster file.")
     parser.add_argument("what", choices=("check",), help="who can reach whom; start it on all hosts")
     parser.add_argument("file", type=pathlib.Path, help="the cluster file")
@@ -54,12 +54,12 @@ def cluster_command(arguments: list[str]) -> int:
 
 
 def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[str, str]]:
-    """What every host that answers says of every other: `yes`, or why it cannot be reached.
+    """Return the view of every host that replies: for every other host `yes`, or why it cannot be reached.
 
     Args:
       cluster: the hosts.
-      host: the name of this one.
-      seconds: to wait at most until all hosts reach each other.
+      host: the name of this host.
+      seconds: maximum time to wait until all hosts reach each other.
     """
     view = {other: _UNKNOWN for other in cluster.hosts if other != host}
     views = {host: view}
@@ -73,20 +73,20 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
                 dial.join()
             all_reached = all(found == _REACHED for _, _, found in _findings(cluster, views))
             if all_reached or time.monotonic() >= deadline:
-                # The others still want to hear what was found last.
+                # Keep listening, so that the other hosts can fetch the latest results.
                 time.sleep(2 * _POLL_SECONDS)
                 return views
             time.sleep(_POLL_SECONDS)
 
 
 def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """One line for every host that cannot be reached, or that has not told; none if all reach all others."""
+    """Return one line for every host that is unreachable or has not reported; empty if all hosts reach each other."""
     problems = [
         f"{one} has not told whether it reaches {other}"
         if found == _UNKNOWN
         else f"{one} cannot reach {other} at {cluster.hosts[other]}:{_port(cluster, other)}: {found}"
         for one, other, found in _findings(cluster, views)
-        # Whoever cannot be called has told nothing: that it cannot be called says enough.
+        # An unreachable host has reported nothing, and its unreachability is already listed.
         if found != _REACHED and (one in views or views[host][one] == _REACHED)
     ]
     if not _is_local(cluster.hosts[host]):
@@ -95,7 +95,7 @@ def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[s
 
 
 class _Listener:
-    """Answers whoever connects with this host's view."""
+    """Replies to every connection with this host's view."""
 
     def __init__(self, cluster: Cluster, host: str, view: Mapping[str, str]):
         self._host = host
@@ -131,7 +131,7 @@ class _Listener:
 
 
 def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, str]]) -> None:
-    """Calls another host once, and notes what came of it."""
+    """Connect to another host once and record the result."""
     try:
         address = (cluster.hosts[other], _port(cluster, other))
         with socket.create_connection(address, timeout=_DIAL_SECONDS) as connection:
@@ -149,13 +149,13 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
         found = (error.strerror or str(error)).lower()
     except (ValueError, KeyError, TypeError, AttributeError):
         found = "another program answers at that port"
-    # Who has been reached once, and has ended its check since, can be reached all the same.
+    # A host that was reached once counts as reachable, even if its check has ended since.
     if views[host][other] != _REACHED:
         views[host][other] = found
 
 
 def _findings(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
-    """What is known of every host and every other; `?` of what a host has not told."""
+    """Return the result for every ordered pair of hosts; `?` if a host has not reported it."""
     pairs = itertools.permutations(cluster.hosts, 2)
     return [(one, other, views.get(one, {}).get(other, _UNKNOWN)) for one, other in pairs]
 
@@ -171,7 +171,7 @@ def _read_all(connection: socket.socket) -> bytes:
 
 
 def _port(cluster: Cluster, host: str) -> int:
-    # One port to each host, since names may stand for one machine.
+    # A separate port for each host, since several names may refer to one machine.
     return cluster.ports[list(cluster.hosts).index(host) % len(cluster.ports)]
 
 

@@ -1,4 +1,4 @@
-"""The cluster file: which hosts there are, and which of them runs what.
+"""The cluster file: the hosts of a run, and which nodes each of them runs.
 
     hosts:                              # names, and the addresses at which the hosts reach each other
       gpu-0: 10.0.0.1
@@ -8,12 +8,12 @@
     learner: [gpu-0]
     replay: [gpu-0]
     actor: {cpu-0: 16, cpu-1: 16}
-    evaluator: [gpu-0]                  # leave it out for none
+    evaluator: [gpu-0]                  # omit it for none
     inference: [gpu-0]                  # with --inference central
     patience: 600                       # seconds that hosts wait for the first learner's host
 
-The coordinator runs beside the first learner, with whom it shares the checkpoint.  Every host derives the same
-addresses from the file, so that no service has to hand them out.
+The coordinator runs on the host of the first learner, because they share the checkpoint.  Every host derives the same
+addresses from the file, so no service has to assign them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ...setting_types import shown
 from ...yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    # A cluster file is read and refused before TensorFlow is imported.
+    # A cluster file is read and checked before TensorFlow is imported.
     import launchpad as lp
 
 _PLACED = ("learner", "replay", "actor", "evaluator", "inference")
@@ -46,14 +46,14 @@ _MOST_NODES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """What a cluster file says.
+    """The content of a cluster file.
 
     Attributes:
       path: the file.
       hosts: the address of every host, by name.
-      ports: of every host.
+      ports: the ports of every host.
       placement: the hosts of the nodes of each label, in the order of the nodes.
-      patience: seconds that a host waits for the first one: at the start, and when it does not answer any more.
+      patience: seconds that a host waits for the first host, at the start and when it stops responding.
     """
 
     path: pathlib.Path
@@ -69,26 +69,26 @@ class Cluster:
 
     @property
     def used_hosts(self) -> list[str]:
-        """The hosts that run something."""
+        """The hosts that run at least one node."""
         return list(dict.fromkeys(host for hosts in self.placement.values() for host in hosts))
 
     @property
     def meeting_address(self) -> str:
-        """Where the hosts meet: at the first port of the first host."""
+        """Address of the `HostRegistry`: the first port of the first host."""
         return _joined(self.hosts[self.first], self.ports.start)
 
     def host_of(self, node: str) -> str:
-        """The host of a node such as `actor/0`."""
+        """Return the host of a node such as `actor/0`."""
         label, _, number = node.partition("/")
         return self.first if label == "coordinator" else self.placement[label][int(number)]
 
     def check_host(self, host: str) -> None:
-        """Refuses a host that the file does not name."""
+        """Raise `CallboardError` if the file does not contain the host."""
         if host not in self.hosts:
             raise CallboardError(f"{self.path} names no host {host!r}: it has {', '.join(self.hosts)}")
 
     def check_addresses(self) -> None:
-        """Refuses hosts that everybody can reach: their ports run what they are sent."""
+        """Raise `CallboardError` if a host has a public address, because its ports execute what is sent to them."""
         for name, address in self.hosts.items():
             for found in _resolved(address):
                 if ipaddress.ip_address(found).is_global:
@@ -99,11 +99,14 @@ class Cluster:
                     )
 
     def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
-        """The experiment with as many nodes as the file places.
+        """Return the experiment with as many nodes as the file places.
 
         Args:
-          experiment: to fit.
-          given: fields whose numbers the user has chosen for this run, which must agree with the file.
+          experiment: the experiment.
+          given: fields that the user has set for this run; their values must agree with the file.
+
+        Raises:
+          CallboardError: a given field, or the kind of inference, does not agree with the file.
         """
         numbers: dict[str, Any] = {field: len(self.placement[label]) for label, field in _COUNTS.items()}
         numbers["evaluator"] = bool(self.placement["evaluator"])
@@ -124,15 +127,15 @@ class Cluster:
         return dataclasses.replace(experiment, **numbers)
 
     def addresses(self, program: lp.Program) -> dict[str, list[str]]:
-        """The `host:port` of each node's addresses in order, by the name of the node.
+        """Return the `host:port` of each node's addresses in order, by the name of the node.
 
         Raises:
-          CallboardError: a host has not enough ports.
+          CallboardError: a host does not have enough ports.
         """
         from ...program import nodes_of
         from ..addresses import addresses_of
 
-        # Hosts with one address, on one machine, share its ports.
+        # Hosts with the same address are on one machine and share its ports.
         used = {address: 0 for address in self.hosts.values()}
         used[self.hosts[self.first]] = 1
         result = {}
@@ -151,7 +154,7 @@ class Cluster:
         return result
 
     def settings(self) -> dict[str, str]:
-        """What all hosts must agree on, by name."""
+        """Return the settings that must be the same on all hosts, by name."""
         return {
             **{f"the address of {name}": address for name, address in self.hosts.items()},
             "ports": f"{self.ports.start}-{self.ports.stop - 1}",
@@ -160,10 +163,10 @@ class Cluster:
 
 
 def read_cluster(path: pathlib.Path) -> Cluster:
-    """Reads a cluster file.
+    """Read a cluster file.
 
     Raises:
-      CallboardError: what is wrong with it, and what would be right.
+      CallboardError: the file is not valid; the message says how to fix it.
     """
     if "\0" in str(path) or not os.path.lexists(path):
         raise CallboardError(f"there is no cluster file {str(path)!r}")
@@ -209,7 +212,7 @@ def _ports(path: pathlib.Path, setting: Any) -> range:
 
 
 def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, str]) -> list[str]:
-    """The hosts of a label's nodes, from a host, a list of hosts, or numbers of nodes by host."""
+    """Return the hosts of a label's nodes, given as a host, a list of hosts, or numbers of nodes by host."""
     if setting is None:
         return []
     if isinstance(setting, str):
@@ -234,7 +237,7 @@ def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, st
 
 
 def _is_address(text: str) -> bool:
-    """Whether a text may be an IP address, or a name: the last part of a name is not all digits (RFC 3696)."""
+    """Return whether a text may be an IP address or a name; the last label of a name is not all digits (RFC 3696)."""
     try:
         ipaddress.ip_address(text)
         return True
@@ -249,7 +252,7 @@ def _joined(address: str, port: int) -> str:
 
 
 def _resolved(address: str) -> list[str]:
-    """The IP addresses behind a name; none where it is not known yet."""
+    """Return the IP addresses of a name; empty if it cannot be resolved yet."""
     try:
         found = socket.getaddrinfo(address, None, proto=socket.IPPROTO_TCP)
     except OSError:

@@ -1,6 +1,6 @@
-"""The hosts launcher: the nodes of a program spread over hosts, each of which supervises its own.
+"""The hosts launcher: the nodes of a program spread over hosts, each of which supervises its own nodes.
 
-Every host runs the same command with the same cluster file.  What runs where, and at which addresses, follows from the
+Every host runs the same command with the same cluster file.  The placement of nodes and their addresses follow from the
 file alone.
 """
 
@@ -38,12 +38,12 @@ _DIAL_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class HostsOptions:
-    """Where this host stands among others.
+    """The position of this host in a cluster.
 
     Attributes:
-      cluster: the cluster file's content.
+      cluster: the content of the cluster file.
       host: the name of this host in it.
-      allow_public: whether hosts may have addresses that everybody can reach.
+      allow_public: whether hosts may have public addresses.
     """
 
     cluster: Cluster
@@ -52,31 +52,31 @@ class HostsOptions:
 
     @property
     def is_first(self) -> bool:
-        """Whether the first learner, and with it the checkpoints, are here."""
+        """Whether this host runs the first learner, which keeps the checkpoints."""
         return self.host == self.cluster.first
 
     @property
     def learners(self) -> int:
-        """Learners that run here."""
+        """The number of learners on this host."""
         return list(self.cluster.placement["learner"]).count(self.host)
 
     @property
     def replay_shards(self) -> list[int]:
-        """The replay shards that are kept here."""
+        """The replay shards on this host."""
         return [shard for shard, host in enumerate(self.cluster.placement["replay"]) if host == self.host]
 
     def check(self) -> None:
-        """Refuses a host that the cluster file does not name, and public addresses."""
+        """Raise `CallboardError` for a host not in the cluster file, and for public addresses unless allowed."""
         self.cluster.check_host(self.host)
         if not self.allow_public:
             self.cluster.check_addresses()
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) -> Outcome:
-    """Runs this host's nodes of the program, to the end of the run on all hosts.
+    """Run this host's nodes of the program until the run has ended on all hosts.
 
     Raises:
-      CallboardError: this host may not take part, or cannot.
+      CallboardError: this host was rejected or cannot take part.
     """
     cluster, host = options.cluster, options.host
     bypass_proxies(*cluster.hosts.values())
@@ -125,7 +125,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
 
 
 def _join(attendance: HostMember, monitor: Monitor) -> Outcome:
-    """Waits to be let in; the outcome has ended if a signal came before."""
+    """Wait until this host is admitted; the returned outcome has ended if a signal arrived first."""
     outcome, stopped = Outcome(), threading.Event()
 
     def interrupt(number: int) -> None:
@@ -138,7 +138,7 @@ def _join(attendance: HostMember, monitor: Monitor) -> Outcome:
 
 
 class _Ports:
-    """The ports of this host, which are given, and so may be taken."""
+    """The ports of this host.  They are fixed by the cluster file, so another program may be using them."""
 
     def __init__(self, cluster: Cluster, host: str):
         self._cluster = cluster
@@ -149,10 +149,10 @@ class _Ports:
         return self
 
     def reserve(self, address: str) -> None:
-        """Reserves the port of an address.  What is left of a start that was killed has a moment to end."""
+        """Reserve the port of an address.  Processes of a start that was killed have a moment to end."""
         port = port_of(address)
         advice = f"end what has it, or set other ports in {self._cluster.path}"
-        # A port that is reserved, but on which nobody listens yet, would be shared with another run.
+        # Without the lock, another run could also reserve a port that is reserved but not yet listened on.
         self._reserved.enter_context(
             _locked(f"port {port}", f"the port {port} of host {self._host} belongs to another run: {advice}")
         )
@@ -174,7 +174,7 @@ class _Ports:
 
 @contextlib.contextmanager
 def _locked(name: str, problem: str) -> Iterator[None]:
-    """Holds a name that the kernel forgets with the process, and that other network namespaces do not see."""
+    """Hold a lock on a name.  The kernel releases it when the process ends; it applies to one network namespace."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
         try:
             lock.bind(f"\0callboard {name}")
@@ -184,7 +184,7 @@ def _locked(name: str, problem: str) -> Iterator[None]:
 
 
 def _refuse_another_first_host(cluster: Cluster) -> None:
-    """Refuses to be the first host where that runs already, on the machine that the file means."""
+    """Raise `CallboardError` if the first host already runs on the machine that the cluster file names."""
     host, port = cluster.hosts[cluster.first], cluster.ports.start
     try:
         socket.create_connection((host, port), timeout=_DIAL_SECONDS).close()

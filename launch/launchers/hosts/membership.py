@@ -1,8 +1,8 @@
-"""Where the hosts of a run meet: they compare their settings, agree on the end, and see who is away.
+"""Membership of the hosts of a run: they compare settings, agree on the end, and detect hosts that do not respond.
 
-The first host, with the first learner and the coordinator, serves the meeting; every host, that one too, calls it
-twice a second.  Whatever a call tells is the whole state of its host, so that a call that is lost or comes twice does
-no harm, and a first host that was started again knows everything after one round.
+The first host, with the first learner and the coordinator, serves the registry.  Every host, including the first, calls
+it twice a second.  Each call carries the complete state of its host, so that a lost or repeated call does no harm, and
+a restarted first host has all information again after one round of calls.
 """
 
 import dataclasses
@@ -28,57 +28,57 @@ _REMIND_SECONDS = 60.0
 _SHOWN_DIFFERENCES = 3
 _ALL_STOPPED = 1000
 _PROTOCOL = 1
-"""Version of what hosts send each other; raise it with every change of `HostState` or `Answer`."""
+"""Version of the protocol between hosts; increment it with every change of `HostState` or `Answer`."""
 _OTHER_VERSION = "runs another version of Callboard: install the same version on every host"
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELED")
 
 
 class Answer(NamedTuple):
-    """What the meeting answers to a host."""
+    """The registry's reply to a host."""
 
     refusal: str
     """Why the host may not take part, or empty."""
     present: bool
-    """False while another of that name has been heard a moment ago."""
+    """False while another host of that name has been heard from recently."""
     turn: int
-    """The highest stop order whose nodes may be told to end; -1 while the run goes on."""
+    """The highest stop order whose nodes may be stopped; -1 while the run continues."""
     ending: dict[str, Any] | None
     """The fields of the `Outcome` with which the run ends."""
     others: dict[str, dict[str, list[int]]]
-    """Of every other host that is heard, its `Generation` of each restart group."""
+    """For every other host that responds, its `Generation` of each restart group."""
     came_back: bool
-    """Whether the host has been here before, in another life."""
+    """Whether an earlier incarnation of the host has been a member."""
 
 
 class HostState(NamedTuple):
     """What a host reports with every call."""
 
     host: str
-    """Its name."""
+    """Name of the host."""
     life: str
-    """Different at every start of it."""
+    """Id of the host's incarnation, different at every start."""
     settings: dict[str, str]
-    """What it was started with."""
+    """Settings that it was started with."""
     stopped: int
     """The highest stop order up to which all its nodes have ended; -1 while they run."""
     generations: dict[str, list[int]]
-    """Its `Generation` of each restart group that has nodes there."""
+    """Its `Generation` of each restart group that has nodes on this host."""
     failure: list[str] | None
-    """The node that has failed for good and its error."""
+    """The node that failed for good and its error."""
 
 
 class Generation(NamedTuple):
-    """How often a restart group had to begin again, as far as a host knows."""
+    """How often a restart group has been restarted, according to one host."""
 
     wanted: int
-    """The highest number that it has heard of."""
+    """The highest number of restarts that the host has seen."""
     ended: int
-    """All its nodes of the group's lives before this one have ended."""
+    """The highest restart number for which all earlier nodes of the group on this host have ended."""
 
 
 @dataclasses.dataclass
 class _Attendant:
-    """What is known of a host."""
+    """What the registry stores about a host."""
 
     life: str
     heard: float
@@ -89,11 +89,11 @@ class _Attendant:
 
 
 class HostRegistry:
-    """The state that the first host keeps of all of them.
+    """The state of all hosts, kept by the first host.
 
     Args:
       cluster: the hosts.
-      settings: of the first host, which the others must share.
+      settings: settings of the first host, which must be the same on the others.
       events: the queue of the first host's supervisor.
     """
 
@@ -109,10 +109,10 @@ class HostRegistry:
         self._next_reminder = self._begun + _LATE_SECONDS
 
     def attend(self, protocol: Any, *state: Any) -> tuple[int, tuple[Any, ...]]:
-        """Handles the call of a host.
+        """Handle the call of a host.
 
         Args:
-          protocol: the host's `_PROTOCOL`; one of another version may send anything here.
+          protocol: the host's `_PROTOCOL`; a host of another version may send anything here.
           *state: the fields of a `HostState`.
 
         Returns:
@@ -160,12 +160,12 @@ class HostRegistry:
             return Answer("", True, self._turn(now), self._ending, others, known.came_back)
 
     def end(self, outcome: Outcome) -> None:
-        """Spreads how the run ends."""
+        """Announce to all hosts how the run ends."""
         with self._lock:
             self._ending = dataclasses.asdict(outcome)
 
     def look_round(self) -> None:
-        """Says who has not come, and who has fallen silent."""
+        """Report hosts that have not joined and hosts that have stopped responding."""
         with self._lock:
             now = time.monotonic()
             for name, attendant in self._hosts.items():
@@ -193,17 +193,17 @@ class HostRegistry:
 
 
 class HostMember:
-    """A host's part in the meeting, for its supervisor (`supervisor.OtherHosts`).
+    """A host's membership, used by its supervisor (`supervisor.OtherHosts`).
 
     Args:
       cluster: the hosts.
-      host: the name of this one.
-      life: different at every start of it.
-      settings: that it was started with.
+      host: the name of this host.
+      life: id of this host's incarnation, different at every start.
+      settings: the settings that it was started with.
       groups: the restart groups of its nodes.
       events: the queue of its supervisor.
-      meeting: where it is served by this process.
-      end_of_run: gives why the run has ended, as far as the run directory tells, where hosts share it.
+      meeting: the registry, if this process serves it.
+      end_of_run: returns why the run has ended, if the run directory is shared and contains it; otherwise empty.
     """
 
     def __init__(
@@ -236,10 +236,10 @@ class HostMember:
         self._thread = threading.Thread(target=self._attend_for_ever, name="meeting", daemon=True)
 
     def join(self, monitor: Monitor, stopped: threading.Event) -> bool:
-        """Waits until this host may take part; False if it was told to stop before.
+        """Wait until this host may take part; return False if it was stopped first.
 
         Raises:
-          CallboardError: it was refused, or the first host did not answer.
+          CallboardError: the host was rejected, or the first host did not respond.
         """
         first, address = self._cluster.first, self._cluster.meeting_address
         begun = time.monotonic()
@@ -250,7 +250,7 @@ class HostMember:
                 raise CallboardError(answer.refusal)
             if answer is not None and answer.present:
                 if answer.came_back:
-                    # The nodes of other hosts were in touch with those of the life before.
+                    # The nodes of other hosts were connected to those of the previous incarnation.
                     for group in self._generations:
                         newest = max([0, *self._wanted_elsewhere(answer.others, group)])
                         self._generations[group] = Generation(newest + 1, newest + 1)
@@ -276,7 +276,7 @@ class HostMember:
         return False
 
     def start(self) -> None:
-        """Attends until `close`, once this host takes part."""
+        """Start calling the registry, until `close`; call this once `join` has returned True."""
         self._thread.start()
 
     def close(self) -> None:
@@ -314,14 +314,14 @@ class HostMember:
             if not self._leaving:
                 self._failure = [outcome.failed_node, outcome.error or ""]
         elif self._turn < 0:
-            # It was this host alone that was asked to stop.
+            # Only this host was stopped.
             self._leaving = True
 
     def _attend_for_ever(self) -> None:
         try:
             self._attend_until_ended()
         except Exception as error:
-            # Without this thread the supervisor would wait for other hosts for ever.
+            # Without this thread, the supervisor would wait for other hosts forever.
             self._leave(self._host, error_text(error))
 
     def _attend_until_ended(self) -> None:
@@ -362,7 +362,7 @@ class HostMember:
                     self._events.put(Event("", "group", group))
 
     def _leave(self, host: str, problem: str) -> None:
-        """Ends this host's part in the run."""
+        """End this host's part in the run, as a failure."""
         self._leaving = True
         self._events.put(Event("", "failed", (f"host {host}", problem)))
 
@@ -371,7 +371,7 @@ class HostMember:
         return [known[group][0] for known in others.values() if group in known]
 
     def _attend(self) -> Answer | None:
-        """One call of the meeting; None if it does not answer.
+        """Call the registry once; return None if it does not respond.
 
         Raises:
           CallboardError: the first host runs another version.
@@ -384,7 +384,7 @@ class HostMember:
         except StatusNotOk as error:
             self._client = self._connect()
             if error.code.name not in _NO_ANSWER:
-                # The call was answered with an error of Python's: the method takes other arguments there.
+                # The reply was a Python error, so the method takes other arguments there.
                 raise CallboardError(f"the first host, {self._cluster.first}, {_OTHER_VERSION}") from error
             return None
         if not isinstance(reply, (tuple, list)) or len(reply) != 2 or reply[0] != _PROTOCOL:
@@ -399,7 +399,7 @@ class HostMember:
 
 
 def _differences(host: str, settings: Mapping[str, str], first: str, expected: Mapping[str, str]) -> str:
-    """What two hosts were started with differently, in one line; empty if nothing."""
+    """Return the settings in which two hosts differ, in one line; empty if there are none."""
     names = [name for name in {**expected, **settings} if settings.get(name) != expected.get(name)]
     if not names:
         return ""

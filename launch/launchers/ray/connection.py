@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one on this machine for as long as it is needed."""
+"""Connection to a Ray cluster, or to a temporary one started on this machine."""
 
 import contextlib
 import os
@@ -33,14 +33,15 @@ _RAY_PROCESSES = "^ray::|/ray/"
 
 @contextlib.contextmanager
 def connected(address: str | None, processors: int) -> Iterator[bool]:
-    """Joins a cluster, or starts one on this machine with as many processors, whether they are there or not.
+    """Join a cluster, or start one on this machine with `processors` logical CPUs, which may exceed the physical count.
 
-    Leaves it as it is where this process belongs to one already.  Gives whether there was one before.
+    If this process is already connected to a cluster, the connection is kept.  Yields whether the cluster existed
+    before.
 
     Args:
-      address: of the cluster, `auto` for one that runs on this machine, or `local` for a new one; None takes
-        RAY_ADDRESS or one that runs on this machine, or else a new one.
-      processors: of a new one.
+      address: address of the cluster, `auto` for one that runs on this machine, or `local` for a new one; None uses
+        RAY_ADDRESS, else a cluster that runs on this machine, else a new one.
+      processors: number of logical CPUs of a new cluster.
 
     Raises:
       CallboardError: there is no cluster at the address.
@@ -77,14 +78,14 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits for half a minute at most."""
+    """Wait until the condition holds, for at most 30 s."""
     deadline = time.monotonic() + _END_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
 def _check_answers(address: str) -> None:
-    """Refuses an address where nothing listens: Ray itself would try for minutes."""
+    """Raise `CallboardError` if nothing listens at the address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_DIAL_SECONDS).close()
@@ -101,9 +102,9 @@ def _connect(address: str | None, settings: dict[str, Any]) -> None:
             with _own_signals():
                 ray.init(address or "local", **settings)
             return
-        except Exception as error:  # Ray raises errors of all kinds here, `Exception` itself among them.
+        except Exception as error:  # Ray raises errors of many types here, including plain `Exception`.
             ray.shutdown()
-            # On a busy machine Ray gives up waiting for its own parts.
+            # On a busy machine, Ray times out waiting for its own components.
             if address is not None or attempt == _STARTS - 1:
                 wish = f"join the Ray cluster at {address}" if address else "start Ray here"
                 raise CallboardError(f"cannot {wish}: {_in_a_line(error)}") from error
@@ -114,7 +115,7 @@ def _connect(address: str | None, settings: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray ends the process with 15 at SIGTERM, whatever was to be done then: what was there before comes back."""
+    """Restore the SIGTERM handler: Ray installs one that ends the process with exit code 15, without any clean-up."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     if threading.current_thread() is threading.main_thread() and before is not None:
@@ -127,10 +128,10 @@ def _in_a_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _ray_files() -> Iterator[str]:
-    """A directory for a cluster on this machine, removed once its processes have ended."""
-    # Not among other temporary files: sockets in it may have 107 characters, and most of them are Ray's.
+    """Create a directory for a cluster on this machine, and remove it once the cluster's processes have ended."""
+    # Directly below /tmp, because a socket path is limited to 107 characters and Ray's own part takes most of them.
     path = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    # Where this process is killed, two agents of Ray's would live on and write there.
+    # If this process were killed, two of Ray's agent processes would continue to run and write there.
     with removed_afterwards(pathlib.Path(path), processes=_RAY_PROCESSES):
         try:
             yield path

@@ -1,7 +1,7 @@
-"""The ray launcher: every node a Ray actor, on whichever machine of a cluster has room for it.
+"""The ray launcher: every node is a Ray actor, placed on any machine of a cluster with sufficient resources.
 
-Ray starts the processes, and starts them again elsewhere when they die or their machine does; how often a node may die,
-which nodes begin again together, and in which order they end is decided by the same supervisor as elsewhere.
+Ray starts the processes, and restarts them elsewhere when they or their machines die.  The same supervisor as under the
+other launchers decides how often a node may die, which nodes restart together, and in which order they end.
 """
 
 import contextlib
@@ -42,13 +42,13 @@ from .options import RayOptions
 from .workers import AddressBook, BookedAddress, Life, RayNode
 
 _CPUS = {"coordinator": 0.0}
-# A bundle of nothing is refused, so nodes without processors of their own take this much memory; in bytes.
+# Ray rejects empty bundles, so a node without CPUs reserves this much memory, in bytes.
 _SOME_MEMORY = 2**20
 _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.3
 _REMOVE_SECONDS = 120.0
-"""In which every machine starts a process that removes files: a second or two where it is not busy."""
-# A life takes a quarter of a minute to begin: within the minute that is usual, nobody could die too often.
+"""Time in which every machine starts a process that removes files; a second or two on an idle machine."""
+# A Ray actor takes about 15 s to start, so the default window of 60 s could never be exceeded.
 _RESTART_SECONDS = 600.0
 
 
@@ -87,29 +87,29 @@ class Crew:
         }
 
     def life(self, node: ProgramNode, identity: str) -> bytes:
-        """What the next life of a node is started with."""
+        """Return the pickled arguments of a node's next incarnation."""
         with self._lock:
             return cloudpickle.dumps(Life(node, identity, self.run, self._book, self.scratch))
 
     def moved(self, name: str, addresses: Sequence[str]) -> None:
-        """A node has told where it is: all others are told."""
+        """Record the addresses that a node has reported, and send them to all nodes."""
         with self._lock:
             self._book.enter(name, addresses)
             for actor in self.actors.values():
                 actor.update_addresses.remote(self._book.version, self._book.known)
 
     def left(self, name: str) -> None:
-        """A node has ended: where learners wait for each other, they shall not wait for its former life."""
+        """Record that a node has ended, so that learners that wait for each other do not wait for it."""
         known = self._book.known.get(name, [])
         if len(known) > 1:
             self.moved(name, known[:1])
 
     def has_room(self) -> bool:
-        """Whether there is a place in the cluster for every node."""
+        """Return whether the cluster has placed every node."""
         return placement_group_table(self._group).get("state") == "CREATED"
 
     def dismiss(self) -> None:
-        """Ends all actors, and waits until they are gone."""
+        """End all actors, and wait until they are gone."""
         for actor in self.actors.values():
             ray.kill(actor, no_restart=True)
         names = {f"{self.name}:{name}" for name in self.actors}
@@ -118,8 +118,8 @@ class Crew:
             self._remove_scratch()
 
     def _remove_scratch(self) -> None:
-        """Removes what nodes that were killed have left on the machines of the cluster."""
-        # Sent by value: a function of this module would have every machine import TensorFlow for it.
+        """Remove the files that killed nodes left on the machines of the cluster."""
+        # Sent by value: for a function of this module, every machine would have to import TensorFlow.
         remove: Any = ray.remote(num_cpus=0, max_retries=0)(
             lambda name: shutil.rmtree(os.path.join(tempfile.gettempdir(), name), ignore_errors=True)
         )
@@ -132,7 +132,7 @@ class Crew:
 
 
 class RayWorker:
-    """One life of a node in a process of its Ray actor."""
+    """One incarnation of a node, in a process of its Ray actor."""
 
     def __init__(self, node: ProgramNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
         self._node = node
@@ -154,10 +154,10 @@ class RayWorker:
         ray.kill(self._actor, no_restart=False)
 
     def _follow(self) -> None:
-        """Passes on what the node tells, to the end of its life."""
+        """Run the node and forward its messages until the incarnation ends."""
         try:
             how = self._live()
-        except Exception as error:  # Where Ray itself fails it raises others than its own.
+        except Exception as error:  # Where Ray itself fails, it also raises errors that are not its own.
             how = self._exit_by(error)
         self._crew.left(self._node.name)
         self._tell("exit", how)
@@ -168,7 +168,8 @@ class RayWorker:
         identity = uuid.uuid4().hex
         messages = self._actor.run.remote(identity, self._crew.life(self._node, identity))
         if self._killed.is_set():
-            # Told since the process was found to be free: that kill may have come before this life.
+            # `kill` was called after the process was found to be free, so it may have taken effect before this
+            # incarnation.
             ray.kill(self._actor, no_restart=False)
         for reference in messages:
             kind, content = ray.get(reference)
@@ -181,11 +182,11 @@ class RayWorker:
         return Exit(clean=False, description="ended without a word")
 
     def _wait_for_process(self) -> bool:
-        """Waits for a process in which no life has been; False if none is wanted any more."""
+        """Wait for a process that has not run an incarnation yet; return False if none is needed any more."""
         begun, told, ended = time.monotonic(), False, set()
         question = self._actor.past_life.remote()
         while not (self._told_to_stop.is_set() or self._killed.is_set()):
-            # However long that takes, the node does not hang.
+            # However long this takes, the node does not hang.
             self._tell(HEARTBEAT, Heartbeat(0, "waiting for a process in the cluster", "wait"))
             try:
                 past_life = ray.get(question, timeout=_POLL_SECONDS)
@@ -202,14 +203,14 @@ class RayWorker:
             except ActorDiedError:
                 raise
             except RayActorError:
-                pass  # Its process is being started again.
+                pass  # Its process is being restarted.
             time.sleep(_POLL_SECONDS)
             question = self._actor.past_life.remote()
         return False
 
     def _exit_by(self, error: Exception) -> Exit:
         if self._told_to_stop.is_set() and not self._node.policy.keeps:
-            # One that has nothing to keep may leave at once.
+            # A node that saves nothing may be stopped at any time.
             return Exit(clean=True, description="ended")
         if self._killed.is_set():
             return Exit(clean=False, description="killed")
@@ -222,25 +223,25 @@ class RayWorker:
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | None = None) -> Outcome:
-    """Runs the program to its end on a Ray cluster.
+    """Run the program to its end on a Ray cluster.
 
-    Every node's output goes to a file of its own under `logs/`.
+    The output of each node goes to its own file under `logs/`.
 
     Raises:
-      CallboardError: there is no such cluster, or it has not enough room.
+      CallboardError: there is no such cluster, or it does not have enough resources.
     """
     options = options or RayOptions()
     outcome = Outcome()
 
     def leave(signal_number: int) -> None:
-        # Once the run is over there is nothing left but to clear up.
+        # Once the run is over, only the clean-up is left, which must not be interrupted.
         if not outcome.ended:
             outcome.interrupted(signal_number)
             raise KeyboardInterrupt
 
     processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, options, has_gpus=False))
     try:
-        # While the nodes live, the supervisor takes the signals.
+        # While the nodes run, the supervisor handles the signals.
         with stop_signals(leave), connected(options.address, math.ceil(processors)):
             bundles = bundles_of(program, run.experiment, options, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
             with _placed(bundles, options, monitor) as group, begun(run):
@@ -273,10 +274,10 @@ def _supervise(
 def bundles_of(
     program: lp.Program, experiment: Experiment, options: RayOptions, has_gpus: bool
 ) -> list[dict[str, float]]:
-    """What each node takes, in the order of the program's nodes.
+    """Return the resources of each node, in the order of the program's nodes.
 
-    A learner with one device takes a GPU where the cluster has any.  Which one is for Ray to say: in the learner's
-    process it is `GPU:0`.  An inference node takes one where the cluster has any.
+    A learner with one device takes a GPU if the cluster has any.  Ray chooses which one; in the learner's process it is
+    `GPU:0`.  An inference node takes one if the cluster has any.
     """
     devices = str(experiment.learner_devices).upper()
     on_processor = devices.startswith("CPU") or (devices == "1" and not has_gpus)
@@ -296,13 +297,13 @@ def bundles_of(
 
 @contextlib.contextmanager
 def _placed(bundles: Sequence[dict[str, float]], options: RayOptions, monitor: Monitor) -> Iterator[Any]:
-    """A placement group of these bundles, removed afterwards."""
+    """Create a placement group of these bundles, and remove it afterwards."""
     group = placement_group(list(bundles), strategy=options.strategy)
     try:
         if not group.wait(1):
             monitor.say(f"waits up to {options.wait} s for room in the cluster")
             deadline = time.monotonic() + options.wait
-            # Second by second: signals are heard only in between.
+            # One second at a time, because signals are handled only between the calls.
             while not group.wait(1):
                 if time.monotonic() > deadline:
                     raise CallboardError(_no_room(bundles, options))

@@ -1,4 +1,4 @@
-"""How the ray launcher uses a cluster; read and refused before Ray and TensorFlow are imported."""
+"""Options of the ray launcher; read and checked before Ray and TensorFlow are imported."""
 
 import dataclasses
 import re
@@ -12,14 +12,14 @@ NODE_KINDS = ("actor", "evaluator", "inference", "learner", "replay", "coordinat
 
 @dataclasses.dataclass(frozen=True)
 class RayOptions:
-    """How the ray launcher uses a cluster.
+    """Options of the ray launcher.
 
     Attributes:
-      address: of the cluster, `host:port`, `auto` for one that runs on this machine, or `local` for a new one on this
-        machine alone; None takes RAY_ADDRESS, a cluster that runs on this machine, or a new one, in this order.
-      cpus: processors that a node takes, by kind (`actor`); otherwise 1, and 0 for the coordinator.
+      address: address of the cluster, `host:port`, `auto` for one that runs on this machine, or `local` for a new one
+        on this machine alone; None uses RAY_ADDRESS, else a cluster that runs on this machine, else a new one.
+      cpus: CPUs per node, by kind of node (`actor`); the default is 1, and 0 for the coordinator.
       strategy: how nodes are placed on machines, see Ray's placement groups.
-      wait: seconds to wait for room in the cluster.
+      wait: seconds to wait until the cluster has enough free resources.
     """
 
     address: str | None = None
@@ -43,7 +43,7 @@ class RayOptions:
     def parse(
         cls, address: str | None, cpus: Sequence[str] | None, strategy: str | None, wait: int | None
     ) -> "RayOptions":
-        """From what a user writes, for example `["actor=0.5", "learner=4"]` for the processors; None takes defaults."""
+        """Parse command-line options, for example `["actor=0.5", "learner=4"]` for `cpus`; None takes the defaults."""
         counts = {}
         for setting in cpus or ():
             match = re.fullmatch(r"(\w+)=(\d*\.?\d+)", setting)
@@ -54,7 +54,7 @@ class RayOptions:
 
 
 def check_address(address: str | None) -> None:
-    """Refuses an address from which what runs here cannot be reached by the cluster."""
+    """Raise `CallboardError` for a Ray client address, from which the cluster cannot reach this process."""
     if (address or "").startswith("ray://"):
         raise CallboardError(
             f"the command must run on a machine of the cluster, not reach it through {address}: log in there, or use "

@@ -1,4 +1,4 @@
-"""Reaching the Ray actors: the interfaces of weights and replay over them, and calls that nobody waits for."""
+"""Clients of the Ray actors: the interfaces of weights and replay, and non-blocking calls."""
 
 import contextlib
 import threading
@@ -24,15 +24,15 @@ _LOOKUP_SECONDS = 0.25
 Answer = TypeVar("Answer")
 
 UNREACHABLE = (exceptions.ActorUnavailableError, exceptions.GetTimeoutError, exceptions.ObjectLostError)
-"""What a call raises while its actor is being restarted; one that is dead for good raises `ActorDiedError`."""
+"""Raised by a call while its actor is being restarted; an actor that is dead for good raises `ActorDiedError`."""
 
 
 class Parts(NamedTuple):
-    """All that a task needs to take part.  Any of it may be replaced by one's own."""
+    """All that a task needs.  Any field may be replaced by a custom implementation."""
 
     experiment: Experiment
     layout: Layout
-    """Traced: with the specs of records and state."""
+    """Traced: includes the specs of records and state."""
     weights: Any
     """Handle of a `ParameterServer`."""
     replay: tuple[Any, ...]
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 class RemoteWeights:
-    """The weights of a `ParameterServer`: a `WeightSource`, as `WeightClient` takes it.
+    """The weights of a `ParameterServer`, as a `WeightSource` for `WeightClient`.
 
     Args:
       server: handle of the Ray actor.
@@ -58,12 +58,12 @@ class RemoteWeights:
 
 
 class Repeated(Generic[Answer]):
-    """A call to a Ray actor that is made again and again, and never waited for.
+    """A call to a Ray actor that is repeated without blocking.
 
     Args:
-      call: makes it.
-      first: the answer until one has come.
-      every: seconds between the beginnings of two calls; none begins before the last has ended.
+      call: makes the call.
+      first: the result until the first reply has arrived.
+      every: seconds between the starts of two calls; a call starts only after the previous one has ended.
     """
 
     def __init__(self, call: "Callable[[], ray.ObjectRef[Any]]", first: Answer, every: float):
@@ -75,7 +75,7 @@ class Repeated(Generic[Answer]):
         self._lock = threading.Lock()
 
     def newest(self) -> Answer:
-        """The newest answer that has come."""
+        """Return the newest reply."""
         with self._lock:
             if self._pending is not None and ray.wait([self._pending], timeout=0)[0]:
                 answered, self._pending = self._pending, None
@@ -88,13 +88,13 @@ class Repeated(Generic[Answer]):
 
 
 def replay_handle(servers: Sequence[Any]) -> ReplayHandle:
-    """The shards of replay that these `ReplayServer`s hold, for writers and datasets in this process.
+    """Return a handle of the replay shards on these `ReplayServer`s, for writers and datasets in this process.
 
-    Where they are is asked four times a second, as long as somebody wants to know: a server that Ray starts again
-    elsewhere is found there.
+    The addresses are refreshed up to four times a second while the handle is used, so a server that Ray restarts
+    elsewhere is found again.
 
     Raises:
-      CallboardError: one of them does not answer.
+      CallboardError: one of the servers does not respond.
     """
     lookups = [
         Repeated(server.where.remote, first_answer(server.where.remote, "the ReplayServer"), _LOOKUP_SECONDS)
@@ -107,10 +107,10 @@ def replay_handle(servers: Sequence[Any]) -> ReplayHandle:
 
 
 def first_answer(call: "Callable[[], ray.ObjectRef[Any]]", actor: str) -> Any:
-    """What an actor answers that may not be up yet.
+    """Return the reply of an actor that may not have started yet.
 
     Raises:
-      CallboardError: it does not answer within five minutes.
+      CallboardError: the actor does not respond within five minutes.
     """
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
@@ -124,7 +124,7 @@ def first_answer(call: "Callable[[], ray.ObjectRef[Any]]", actor: str) -> Any:
 
 
 def tell_for_certain(call: "Callable[[], ray.ObjectRef[Any]]") -> None:
-    """Makes a call until it is answered, for a minute at most: its actor may be on its way up."""
+    """Repeat a call until it succeeds, for up to a minute, since its actor may be starting."""
     deadline = time.monotonic() + _TELL_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(*UNREACHABLE):
@@ -134,5 +134,5 @@ def tell_for_certain(call: "Callable[[], ray.ObjectRef[Any]]") -> None:
 
 
 def address_here(port: int) -> str:
-    """The `host:port` by which the other hosts of the Ray cluster reach a port of this one."""
+    """Return the `host:port` at which the other hosts of the Ray cluster reach a port of this host."""
     return f"{ray.util.get_node_ip_address()}:{port}"

@@ -1,4 +1,4 @@
-"""Acting in a Ray task: the actor node's work, with weights and replay from Ray actors."""
+"""Acting in a Ray task: the work of the actor node, with weights and replay in Ray actors."""
 
 import contextlib
 import threading
@@ -31,11 +31,11 @@ _QUESTION_SECONDS = 1.0
 
 
 class Rollout:
-    """One actor, until it is told to stop.
+    """One actor, until it is stopped.
 
     Args:
       parts: the servers.
-      index: of the actor.
+      index: index of the actor.
     """
 
     def __init__(self, parts: Parts, index: int):
@@ -58,7 +58,7 @@ class Rollout:
         self._told_to_stop = Repeated(self._report, first=False, every=REPORT_SECONDS)
 
     def run(self, timesteps: int | None) -> int:
-        """Acts for so many timesteps, or until told to stop; gives the number of environment steps."""
+        """Act for `timesteps` timesteps, or until stopped if None; return the number of environment steps."""
         try:
             if not self._wait_for_weights():
                 return 0
@@ -90,7 +90,7 @@ class Rollout:
             return 0.0
 
     def _wait_for_weights(self) -> bool:
-        """False if the task is told to stop before there are any."""
+        """Wait for the first weights; return False if the task is stopped first."""
         while not self._told_to_stop.newest():
             self._fetch()
             if self._weights.apply():

@@ -1,6 +1,6 @@
-"""What tasks on Ray share: the newest weights, and how far they have come.
+"""State that tasks on Ray share: the newest weights, and the progress of all tasks.
 
-Nothing here needs TensorFlow, so that the processes of the Ray actors that `ray_parts` makes of this stay small.
+Nothing here needs TensorFlow, so that the processes of the Ray actors that `parts` makes of these classes stay small.
 """
 
 import collections
@@ -18,9 +18,9 @@ _SILENCE_SECONDS = 60.0
 
 
 class ParameterServer:
-    """The newest weights of a learner, for all who act with them.
+    """The newest weights of a learner, for all actors.
 
-    Where it is restarted it has none until the learner publishes again; actors go on with those they have.
+    After a restart it has none until the learner publishes again; actors continue with those that they have.
     """
 
     def __init__(self) -> None:
@@ -28,51 +28,51 @@ class ParameterServer:
         self._newest: Snapshot | None = None
 
     def begin(self) -> int:
-        """The incarnation of a learner that begins now: its versions are newer than all before."""
+        """Return the incarnation of a learner that starts now; its versions are newer than all earlier ones."""
         self._incarnation += 1
         return self._incarnation
 
     def publish(self, version: tuple[int, int], packed: "np.ndarray") -> None:
-        """Takes weights in the order of `Policy.variables`; those older than the newest are left aside.
+        """Store weights in the order of `Policy.variables`, unless they are older than the newest.
 
         Args:
           version: incarnation of the learner, and its step.
           packed: by `agents.weights.pack_weights`.
         """
-        # A server that was restarted learns again which incarnations there were.
+        # A restarted server recovers the number of incarnations from the versions.
         self._incarnation = max(self._incarnation, version[0])
         if self._newest is None or tuple(version) >= self._newest[0]:
             self._newest = ((version[0], version[1]), packed)
 
     def get_variables(self, have: tuple[int, int] | None) -> "Snapshot | None":
-        """The newest version and its values; None if `have` is that version, or there are none yet."""
+        """Return the newest version and its values; None if `have` is that version, or if there are none yet."""
         if self._newest is None or (have is not None and tuple(have) == self._newest[0]):
             return None
         return self._newest
 
 
 class Totals(NamedTuple):
-    """How far all tasks together have come."""
+    """The progress of all tasks together."""
 
     environment_steps: int
     learner_steps: int
     episodes: int
-    """That rollouts have ended."""
+    """Number of episodes that have ended in rollouts."""
     episode_return: float | None
-    """Mean over the newest 100 of them; None before the first."""
+    """Mean over the newest 100 episodes; None before the first."""
     metrics: dict[str, float]
-    """The learner's newest."""
+    """The learner's newest metrics."""
     stopping: bool
 
 
 class Progress:
-    """Adds up what rollouts and learners have done, and tells them when to stop.
+    """Sums up the work of rollouts and learners, and determines when they stop.
 
-    Tasks report what they have done since they started, so a report that is lost, or comes twice, does no harm.  A
-    learner that has reported, and then does not for a minute, has died: all others stop.
+    Tasks report what they have done since they started, so a lost or repeated report does no harm.  A learner that has
+    reported before and then is silent for a minute counts as dead, and all other tasks stop.
 
     Args:
-      max_steps: environment steps of all rollouts after which they shall stop; None leaves it to `stop`.
+      max_steps: environment steps of all rollouts after which they stop; None means that only `stop` ends them.
     """
 
     def __init__(self, max_steps: int | None = None):
@@ -91,12 +91,12 @@ class Progress:
         self._learner_ended = False
 
     def report_rollout(self, identity: str, steps: int, returns: Sequence[float]) -> bool:
-        """Takes a rollout's report; True if it shall stop.
+        """Process a rollout's report; return True if the rollout must stop.
 
         Args:
-          identity: different at every start of a task.
+          identity: id of the task's incarnation, different at every start.
           steps: environment steps since that start.
-          returns: of the episodes that have ended since the last report.
+          returns: returns of the episodes that have ended since the last report.
         """
         self._steps[identity] = steps
         self._episodes += len(returns)
@@ -106,11 +106,11 @@ class Progress:
         return self._stopping or self.learning_has_ended()
 
     def begin_rollout(self, index: int, identity: str) -> int:
-        """The number of earlier rollouts of an actor's index; a call that comes twice gives the same number.
+        """Return the number of earlier rollouts of an actor's index; a repeated call returns the same number.
 
         Args:
-          index: of the actor.
-          identity: different at every start of a task.
+          index: index of the actor.
+          identity: id of the task's incarnation, different at every start.
         """
         newest, number = self._rollouts.get(index, ("", -1))
         if newest != identity:
@@ -119,29 +119,29 @@ class Progress:
         return number
 
     def report_learner(self, steps: int, metrics: Mapping[str, float], short_of_data: float = 0.0) -> bool:
-        """Takes the first learner's report; True if it shall stop.
+        """Process the first learner's report; return True if the learner must stop.
 
         Args:
-          steps: so far.
-          metrics: the newest.
-          short_of_data: seconds for which it has been waiting for a batch by now.
+          steps: learner steps so far.
+          metrics: the newest metrics.
+          short_of_data: seconds for which the learner has currently been waiting for a batch.
         """
         self._learner_steps, self._metrics, self._short_of_data = steps, dict(metrics), short_of_data
         self._learner_heard = time.monotonic()
         return self._stopping
 
     def seconds_short_of_data(self) -> float:
-        """How long the first learner has been waiting for a batch, as it has reported; 0 while it learns."""
+        """Return how long the first learner has been waiting for a batch, by its last report; 0 while it learns."""
         return self._short_of_data
 
     def meet(self, rank: int, identity: str, address: str, learners: int) -> list[str] | None:
-        """Where all learners can be reached by each other, in the order of their ranks; None until all have come.
+        """Return the addresses of all learners, in the order of their ranks; None until all have registered.
 
         Args:
-          rank: of the learner that asks.
-          identity: different at every start of it; those who come after a meeting have one of their own.
-          address: where it can be reached.
-          learners: how many there are.
+          rank: rank of the calling learner.
+          identity: id of its incarnation, different at every start; restarted learners form a new group.
+          address: the address at which it can be reached.
+          learners: number of learners.
         """
         if self._met.get(rank) != (identity, address):
             self._learners[rank] = (identity, address)
@@ -151,7 +151,7 @@ class Progress:
         return [self._met[rank][1] for rank in range(learners)]
 
     def end_learning(self) -> None:
-        """The first learner has ended: no other can make a step any more."""
+        """Record that the first learner has ended, after which the others cannot make a step."""
         self._learner_ended = True
 
     def learning_has_ended(self) -> bool:
@@ -159,11 +159,11 @@ class Progress:
         return self._learner_ended or silent
 
     def stop(self) -> None:
-        """All tasks shall stop."""
+        """Stop all tasks."""
         self._stopping = True
 
     def totals(self) -> Totals:
-        """How far all tasks together have come."""
+        """Return the progress of all tasks together."""
         return Totals(
             environment_steps=sum(self._steps.values()),
             learner_steps=self._learner_steps,

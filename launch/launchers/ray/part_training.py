@@ -1,4 +1,4 @@
-"""Learning in a Ray task: the learner node's work, with weights and replay in Ray actors."""
+"""Learning in a Ray task: the work of the learner node, with weights and replay in Ray actors."""
 
 import contextlib
 import math
@@ -38,19 +38,19 @@ _MEETING_SECONDS = 300.0
 
 
 class StoppedBeforehand(Exception):
-    """Raised where a learner is told to stop while it waits for the others."""
+    """Raised if a learner is stopped while it waits for the others."""
 
 
 class Training:
-    """One learner, until it is told to stop.
+    """One learner, until it is stopped.
 
     Args:
       parts: the servers.
-      rank: of the learner.
+      rank: rank of the learner.
 
     Raises:
-      StoppedBeforehand: all tasks were told to stop before all learners had come.
-      CallboardError: they have not come within five minutes, or a loss, a gradient or a weight is not finite.
+      StoppedBeforehand: all tasks were stopped before all learners had registered.
+      CallboardError: not all learners registered within five minutes, or a loss, a gradient or a weight is not finite.
     """
 
     def __init__(self, parts: Parts, rank: int):
@@ -75,13 +75,13 @@ class Training:
             self._parts_of_weights = Unpacking(self._variables)
             if rank == 0:
                 self._incarnation = first_answer(parts.weights.begin.remote, "the ParameterServer")
-                # The weights come first: actors wait for them.
+                # Publish the weights first, because actors wait for them.
                 self._published.newest()
             self._learner = agent.make_learner(networks, self._strategy, parts.layout)
         self._replay = replay_handle(parts.replay)
 
     def run(self, steps: int | None) -> int:
-        """Makes so many steps, or the few more that the agent's last call makes; None goes on until told to stop.
+        """Make `steps` learner steps, or a few more if the agent's last call makes several; None runs until stopped.
 
         Returns:
           The number of steps made.
@@ -126,19 +126,20 @@ class Training:
         self._priorities.offer(priorities)
 
     def _replay_life(self) -> object:
-        # A dataset over several shards finds each of them again by itself.
+        # A dataset over several shards reconnects to each of them itself.
         return self._replay.life(0) if self._parts.layout.shards == 1 else None
 
     def _stopped(self) -> bool:
-        """Whether it is told to stop; called between two steps, and while it waits for a batch."""
+        """Return whether the learner must stop; called between two steps, and while it waits for a batch."""
         if self._rank > 0:
             return False
-        # Also while no step is made: a server that was restarted has no weights, and without any nobody acts.
+        # Publish also while waiting for a batch: a restarted server has no weights, and without weights no actor can
+        # act.
         self._published.newest()
         return self._told_to_stop.newest()
 
     def _report_for_ever(self) -> None:
-        """Also while a step takes long, as the first one does: a learner that is silent is taken for dead."""
+        """Report also during a long step, such as the first one, because a silent learner counts as dead."""
         while not self._ended.wait(REPORT_SECONDS):
             self._told_to_stop.newest()
 
@@ -159,7 +160,7 @@ class Training:
 
 
 def train_beside_the_first(parts: Parts, rank: int) -> int:
-    """Takes part in the first learner's steps, until that has ended."""
+    """Take part in the first learner's steps until the first learner has ended."""
     done: Future[int] = Future()
 
     def learn() -> None:
@@ -170,13 +171,13 @@ def train_beside_the_first(parts: Parts, rank: int) -> int:
         except BaseException as error:
             done.set_exception(error)
 
-    # A step that the first learner takes no part in any more never ends: it is left behind with its thread.
+    # A step never ends after the first learner has left it, so the thread is left behind.
     threading.Thread(target=learn, name="learner", daemon=True).start()
     over = Repeated(parts.progress.learning_has_ended.remote, first=False, every=REPORT_SECONDS)
     broken_since = math.inf
     while not over.newest():
         if done.done():
-            # When the first learner ends, the step of the others breaks: it may be about to be known.
+            # When the first learner ends, the step fails in the others, possibly before the end has been reported.
             broken_since = min(broken_since, time.monotonic())
             if time.monotonic() - broken_since > _PEER_SECONDS:
                 return done.result()
@@ -186,7 +187,7 @@ def train_beside_the_first(parts: Parts, rank: int) -> int:
 
 @contextlib.contextmanager
 def _meeting(parts: Parts, rank: int) -> Iterator[list[str]]:
-    """Waits for the other learners, and gives where all of them are reached; nothing where there is one alone."""
+    """Wait for the other learners and yield the addresses of all; empty if there is only one learner."""
     learners = parts.experiment.learners
     if learners == 1:
         yield []

@@ -1,12 +1,12 @@
-"""Parts for those who build their own loop on Ray: servers of weights and replay, and tasks that act and learn.
+"""Building blocks for custom training loops on Ray: servers of weights and replay, and tasks that act and learn.
 
-They are made of what the program graph is made of, so every agent runs on them as it is:
+They consist of the same components as the program graph, so every agent runs on them unchanged:
 
     parts = start_parts(Experiment(agent=Sac(), env="Pendulum-v1", actors=8, max_steps=30_000))
     tasks = [train.remote(parts), *(rollout.remote(parts, index) for index in range(8))]
     ray.get(tasks)
 
-Import TensorFlow before `ray.init()`.  Transitions travel in chunks to a Reverb server, never through Ray.
+Import TensorFlow before `ray.init()`.  Transitions are sent in chunks to a Reverb server, never through Ray.
 """
 
 import ray
@@ -42,13 +42,13 @@ ReplayServer = ray.remote(num_cpus=1, max_restarts=-1)(replay.ReplayServer)
 
 
 def start_parts(experiment: Experiment) -> Parts:
-    """Starts the servers of an experiment on the Ray that this process is connected to.
+    """Start the servers of an experiment on the Ray cluster that this process is connected to.
 
-    Of the experiment, `actors` and `learners` are the numbers of tasks that will be started; all that concerns
-    evaluation, checkpoints and the run directory is left to the loop around.
+    The experiment's `actors` and `learners` are the numbers of tasks that will be started.  Its settings for
+    evaluation, checkpoints and the run directory are not used; these are up to the custom loop.
 
     Raises:
-      CallboardError: the experiment cannot work, or Ray does not start the servers.
+      CallboardError: the experiment is not valid, or Ray does not start the servers.
     """
     layout = experiment.check(learners_here=0)
     if experiment.inference != "local":
@@ -62,41 +62,42 @@ def start_parts(experiment: Experiment) -> Parts:
         replay=tuple(ReplayServer.remote(agent, layout) for _ in range(layout.shards)),
         progress=Progress.remote(experiment.max_steps),
     )
-    # Replay takes longer; tasks wait for it.
+    # Replay servers take longer to start; tasks wait for them.
     first_answer(lambda: parts.weights.get_variables.remote(None), "the ParameterServer")
     first_answer(parts.progress.totals.remote, "Progress")
     return parts
 
 
-# A task has its process for itself: TensorFlow's devices and threads are set once in a process.
+# Each task has its own process, because TensorFlow's devices and threads can be set only once per process.
 @ray.remote(num_cpus=1, max_calls=1, max_retries=3)
 def rollout(parts: Parts, index: int, timesteps: int | None = None) -> int:
-    """Steps the environments of actor `index` with the newest weights, and writes what they show to replay.
+    """Step the environments of actor `index` with the newest weights, and write the timesteps to replay.
 
     Args:
       parts: the servers.
-      index: from 0 to `experiment.actors - 1`; actors with different ones have different environments and exploration.
-      timesteps: steps of the whole batch of environments after which the task ends; None goes on until told to stop.
+      index: from 0 to `experiment.actors - 1`; actors with different indices have different environments and
+        exploration.
+      timesteps: steps of the whole batch of environments after which the task ends; None continues until stopped.
 
     Returns:
-      Environment steps, since the task was started for the last time.
+      Environment steps since the task's last start.
     """
     _prepare_tensorflow()
     return Rollout(parts, index).run(timesteps)
 
 
-# A learner that began anew would begin with new weights, so it is not tried again.
+# A restarted learner would start with new weights, so the task is not retried.
 @ray.remote(num_cpus=1, max_calls=1, max_retries=0)
 def train(parts: Parts, rank: int = 0, steps: int | None = None) -> int:
-    """Learns from replay, and publishes the weights.
+    """Learn from replay, and publish the weights.
 
-    Where there are several learners each has a part of every batch, and all hold the same weights; the first publishes
-    them, and the others end with it.
+    With several learners, each has a share of every batch, and all hold the same weights; the first one publishes them,
+    and the others end with it.
 
     Args:
       parts: the servers.
-      rank: of this learner, from 0 to `experiment.learners - 1`.
-      steps: learner steps after which it ends, and tells all tasks to stop; None goes on until told to.
+      rank: rank of this learner, from 0 to `experiment.learners - 1`.
+      steps: learner steps after which it ends and stops all tasks; None continues until stopped.
 
     Returns:
       Learner steps.
@@ -113,7 +114,7 @@ def train(parts: Parts, rank: int = 0, steps: int | None = None) -> int:
 
 
 def _prepare_tensorflow() -> None:
-    """Keeps TensorFlow in this process to one thread, and away from the learners' GPUs."""
+    """Limit TensorFlow in this process to one thread, and hide the learners' GPUs from it."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     hide_gpus()

@@ -1,4 +1,4 @@
-"""A node as a Ray actor: one process to each of its lives."""
+"""A node as a Ray actor: one process for each of its incarnations."""
 
 import dataclasses
 import logging
@@ -34,46 +34,46 @@ from ..supervisor import Exit
 
 _ADDRESS_SECONDS = 300.0
 _STOP_POLL_SECONDS = 0.2
-# Every one is an object of Ray's.
+# Every heartbeat is a Ray object.
 _HEARTBEAT_SECONDS = 2.0
 
 
 class NodeStopped(Exception):
-    """Raised where a node waits for an address while it is told to stop."""
+    """Raised if a node is stopped while it waits for an address."""
 
 
 class AddressBook:
-    """Where all nodes are, as far as this process knows.
+    """The addresses of all nodes known to this process.
 
-    The driver keeps the book, and sends it to every node whenever it changes.
+    The driver maintains the book, and sends it to every node whenever it changes.
     """
 
     def __init__(self) -> None:
         self.version = 0
         self.known: dict[str, list[str]] = {}
-        """The `host:port` of every address of a node, by its name."""
+        """The `host:port` of every address of a node, by the node's name."""
         self.stop = threading.Event()
         self._changed = threading.Condition()
 
     def enter(self, name: str, addresses: Sequence[str]) -> None:
-        """Writes down where a node is."""
+        """Record the addresses of a node."""
         with self._changed:
             self.version += 1
             self.known = {**self.known, name: list(addresses)}
 
     def update(self, version: int, known: Mapping[str, list[str]]) -> None:
-        """Takes over a book that is newer."""
+        """Adopt a newer version of the book."""
         with self._changed:
             if version > self.version:
                 self.version, self.known = version, dict(known)
                 self._changed.notify_all()
 
     def find(self, name: str, index: int) -> str:
-        """An address of a node; waits for it where it is not known yet.
+        """Return an address of a node; wait if it is not known yet.
 
         Raises:
-          NodeStopped: `stop` was set meanwhile.
-          TimeoutError: the node has not told it within five minutes.
+          NodeStopped: `stop` was set in the meantime.
+          TimeoutError: the node has not reported it within five minutes.
         """
         deadline = time.monotonic() + _ADDRESS_SECONDS
         with self._changed:
@@ -94,7 +94,7 @@ class AddressBook:
 
 
 class BookedAddress(AbstractAddressBuilder):
-    """A Launchpad address that is looked up whenever it is resolved."""
+    """A Launchpad address that is looked up each time it is resolved."""
 
     def __init__(self, book: AddressBook, name: str, index: int):
         self._book = book
@@ -106,29 +106,29 @@ class BookedAddress(AbstractAddressBuilder):
 
 
 class Life(NamedTuple):
-    """What a node is started with."""
+    """Arguments with which an incarnation of a node is started."""
 
     node: ProgramNode
     identity: str
     run: Run
     book: AddressBook
     scratch: str
-    """Name of the directory, among the temporary files of a machine, for nodes of a run that is kept at a URL."""
+    """Name of the directory, among a machine's temporary files, for nodes of a run that is stored at a URL."""
 
 
 @ray.remote(concurrency_groups={"control": 4})
 class RayNode:
     """The Ray actor of a node.
 
-    Ray starts its process again when it dies; the driver then calls `run` anew.  One process runs one life: TensorFlow
-    keeps too much from one to the next.
+    Ray restarts its process when it dies, and the driver then calls `run` again.  Each process runs one incarnation,
+    because TensorFlow keeps too much state to run another one.
 
     Args:
-      search_path: where the driver looks for modules.
+      search_path: the driver's module search path.
     """
 
     def __init__(self, search_path: Sequence[str]):
-        # Ctrl-C reaches this process too where Ray was started from the same terminal; the driver decides.
+        # If Ray was started from the same terminal, Ctrl-C reaches this process too; the driver handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.path.extend(path for path in search_path if path not in sys.path and os.path.isdir(path))
         self._lock = threading.Lock()
@@ -142,17 +142,17 @@ class RayNode:
 
     @ray.method(concurrency_group="control")
     def past_life(self) -> str:
-        """The identity of the life that this process has had; empty where it may begin one."""
+        """Return the id of the incarnation that this process has run; empty if it has run none."""
         return self._identity
 
     @ray.method(concurrency_group="control")
     def stop(self) -> None:
-        """Tells the node to end."""
+        """Stop the node."""
         self._stop.set()
 
     @ray.method(concurrency_group="control")
     def update_addresses(self, version: int, known: dict[str, list[str]]) -> None:
-        """Brings the driver's address book."""
+        """Receive the driver's address book."""
         with self._lock:
             self._newest_book = max(self._newest_book, (version, known), key=lambda book: book[0])
             if self._book is not None:
@@ -160,7 +160,7 @@ class RayNode:
 
     @ray.method(num_returns="streaming")
     def run(self, identity: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
-        """Runs the node; gives what it tells, `(kind, content)`, and at last `("exit", Exit)`."""
+        """Run the node; yield its messages as `(kind, content)`, and finally `("exit", Exit)`."""
         self._identity = identity
         HeartbeatSender(self._progress, self._tell, _HEARTBEAT_SECONDS)
         threading.Thread(target=self._live, args=(pickled,), name="node", daemon=True).start()
@@ -183,7 +183,7 @@ class RayNode:
         self._messages.put(("exit", how))
 
     def _run_shared(self, life: Life) -> Exit:
-        """Runs in a directory that all machines see."""
+        """Run in a directory that is shared by all machines."""
         directory = life.run.directory
         if not directory.experiment.exists():
             raise CallboardError(
@@ -193,10 +193,10 @@ class RayNode:
         return self._run(life, directory, directory.temporary / life.node.name.replace("/", "-"))
 
     def _run_kept(self, life: Life) -> Exit:
-        """Runs in a directory of this machine, and stores what the node writes there."""
+        """Run in a directory of this machine, and upload what the node writes there."""
         name, url = life.node.name, life.run.directory.url
         path = pathlib.Path(tempfile.gettempdir()) / life.scratch / name.replace("/", "-")
-        # An earlier life may have been killed here.
+        # An earlier incarnation may have been killed here.
         shutil.rmtree(path, ignore_errors=True)
         directory = RunDirectory(path, url=url)
         directory.create()
@@ -208,7 +208,8 @@ class RayNode:
         if mirror.close():
             shutil.rmtree(path, ignore_errors=True)
             return how
-        # The only copy: out of the way of later lives, and of the launcher, which removes what is left of the run.
+        # This is the only copy.  Move it away from later incarnations, and from the launcher, which removes the run's
+        # files.
         kept = path.parent.with_name(f"callboard-kept-{path.name}-{life.identity[:8]}")
         path.rename(kept)
         error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
