@@ -43,11 +43,11 @@ commands:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code, 2 where the user has to mend something first."""
+    """Run the command; return its exit code, which is 2 if the user has to fix something first."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # `my_module:MyAgent` is looked for where the user stands, but last: a file there, which may have come with a run
-    # of somebody else's, does not take the place of a library.
+    # `my_module:MyAgent` is also looked up in the working directory, but last: a file there, which may belong to a run
+    # of another user, must not take the place of a library.
     with contextlib.suppress(OSError):
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _printable(text: str) -> str:
-    """A text in one line: what came from a user's file may hold line breaks, or codes that terminals obey."""
+    """Return a text in one line; text from a user's file may contain line breaks or terminal control codes."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
@@ -111,7 +111,7 @@ def _train(arguments: list[str]) -> int:
         _begin_in_private_network(known.launcher, arguments)
     from .. import start_checks
 
-    # All of this without TensorFlow: a mistake is said at once.
+    # All of this runs without TensorFlow, so that mistakes are reported at once.
     start_checks.check_launcher(known.launcher)
     settings = _settings(known, options, known.resume)
     experiment = settings.without_agent()
@@ -123,7 +123,7 @@ def _train(arguments: list[str]) -> int:
     if known.launcher != "hosts" and not is_url(experiment.run_dir):
         start_checks.find_run_directory(experiment, known.resume, known.agent or settings.agent)
     if known.launcher in ("processes", "hosts"):
-        # While this process looks at the environment, another one already imports TensorFlow.
+        # TensorFlow is imported in another process while this one checks the environment.
         start_forkserver()
     environments.check(experiment.env, experiment.env_options)
     from ..launchers.display import make_monitor
@@ -163,7 +163,7 @@ def _begin_in_private_network(launcher: str, arguments: list[str]) -> NoReturn:
 
 
 def _cluster(known: argparse.Namespace, experiment: Any, options: list[str]) -> Any:
-    """The cluster file of the hosts launcher; None for the others, which take none."""
+    """Return the cluster file of the hosts launcher; None for other launchers, which do not accept its options."""
     if known.launcher != "hosts":
         return _refuse_options(known, ("cluster", "host", "allow_public"), "hosts")
     if known.cluster is None or known.host is None:
@@ -179,7 +179,7 @@ def _cluster(known: argparse.Namespace, experiment: Any, options: list[str]) -> 
 
 
 def _ray_options(known: argparse.Namespace) -> Any:
-    """How the ray launcher uses a cluster; None for the others, which take none of it."""
+    """Return the options of the ray launcher; None for other launchers, which do not accept them."""
     names = ("ray_address", "ray_cpus", "ray_strategy", "ray_wait")
     if known.launcher != "ray":
         return _refuse_options(known, names, "ray")
@@ -338,7 +338,7 @@ def _doctor(arguments: list[str]) -> int:
 
 
 def _checked_run(run: str) -> Any:
-    """The experiment of a run directory; what is wrong with it is said before TensorFlow is imported."""
+    """Return the experiment of a run directory; errors in it are reported before TensorFlow is imported."""
     settings = read_settings(run)
     settings.without_agent().check_numbers()
     environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
@@ -358,7 +358,7 @@ def _agent_parser(command: str, description: str) -> CommandParser:
 
 
 def _parse_agent(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Takes the agent's name, which can only come first, and the parser's own options; the rest is for the settings."""
+    """Parse the agent's name, which must come first, and the parser's own options; return the rest as settings."""
     agent = arguments[0] if arguments and not arguments[0].startswith("-") else None
     known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
     known.agent = agent
@@ -382,7 +382,7 @@ def _settings(known: argparse.Namespace, options: list[str], resume: bool = Fals
 
 
 def _pairs(options: list[str]) -> list[tuple[str, str]]:
-    """Options and their values, whether written `--name value` or `--name=value`."""
+    """Return options and their values, whether written `--name value` or `--name=value`."""
     split = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
     return [(name.replace("_", "-"), value) for name, value in zip(split, split[1:], strict=False)]
 
@@ -399,13 +399,13 @@ def _help(parser: argparse.ArgumentParser, agent: str | None) -> int:
 def run_command() -> None:
     """The entry point of the command: ends the process with `main`'s exit code.
 
-    After the functions that were left to be called at the end, but at once: the interpreter's own way out aborts
-    where a thread is still blocked in Reverb or gRPC.
+    Exit functions are called first.  The process then ends at once, because the interpreter's normal exit aborts if a
+    thread is still blocked in Reverb or gRPC.
     """
     raise_at_signals()
     try:
         code = main()
-    except Stopped as stopped:  # One more, while it was clearing up.
+    except Stopped as stopped:  # Another signal arrived during the clean-up.
         code = stopped.exit_code
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
@@ -422,13 +422,13 @@ def run_command() -> None:
 
 
 def _end_children() -> None:
-    """Ends what environments in this process have started and left running; `multiprocessing` would wait for it."""
+    """End processes that environments in this process have left running; `multiprocessing` would wait for them."""
 
     def find() -> list[int]:
         found = []
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                # A resource tracker removes what processes shared, once this one has ended.
+                # A resource tracker removes shared resources after this process has ended.
                 if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
                     found.append(child.pid)
         return found

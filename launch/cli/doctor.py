@@ -1,4 +1,4 @@
-"""What is wrong with this machine or installation, and what to do about it."""
+"""Diagnosis of this machine and installation, with advice."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _MIN_FREE_GB = 2.0
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 
 def examine() -> list[Finding]:
-    """Looks at everything that a run needs."""
+    """Check everything that a run needs."""
     return [finding for look in (_python, _packages, _imports, _ports, _gpus, _disk) for finding in look()]
 
 
@@ -49,7 +49,7 @@ def _packages() -> list[Finding]:
 
 
 def _imports() -> list[Finding]:
-    """Imports the compiled packages in a process of its own, since a wrong combination may crash it."""
+    """Import the compiled packages in a separate process, since an incompatible combination may crash it."""
     code = "import tensorflow, reverb, launchpad, courier; courier.Server(); print('ok')"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)

@@ -1,9 +1,9 @@
-"""A network of the run's own: its ports listen where nothing from outside can connect.
+"""A private network for a run: its ports cannot be reached from outside.
 
-The kernel gives a user and a network namespace to an unprivileged process, but only to one with a single thread.  NumPy
-starts threads when it is imported, so the command begins again in the same process, by `run_command_again`, and this
-module imports nothing but the standard library until the namespaces are entered.  Files stay accessible as before, and
-those that are written belong to the same user.
+The kernel gives a user and a network namespace to an unprivileged process only if the process has a single thread.
+NumPy starts threads when it is imported, so the command restarts in the same process, by `run_command_again`, and this
+module imports only the standard library until the namespaces are entered.  Access to files does not change, and files
+that are written belong to the same user.
 """
 
 import ctypes
@@ -26,19 +26,19 @@ _INTERFACE_FLAGS = struct.Struct("16sH14x")  # struct ifreq, see netdevice(7).
 
 
 def begin_again(arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by the same command in a network of its own.
+    """Replace this process by the same command in a private network.
 
     Args:
-      arguments: of the command, `OPTION` among them.
+      arguments: arguments of the command, including `OPTION`.
     """
     again = [argument for argument in arguments if argument != OPTION]
-    # Not by -m, which would look into the working directory first, and run a `json.py` that lies there.
+    # Not with -m, which would search the working directory first and could run a `json.py` found there.
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import run_command_again; run_command_again()"
     os.execv(sys.executable, [sys.executable, "-c", code, *again])
 
 
 def enter_private_network() -> None:
-    """Moves this process, and all that it will start, into a network that has nothing but a loopback interface.
+    """Move this process, and all processes that it will start, into a network with only a loopback interface.
 
     Raises:
       OSError: the kernel does not allow it.
@@ -58,7 +58,7 @@ def enter_private_network() -> None:
 
 
 def run_command_again() -> None:
-    """Runs the command in a network of its own; nothing but the standard library may have been imported before."""
+    """Run the command in a private network; only the standard library may have been imported before."""
     try:
         enter_private_network()
     except OSError as error:

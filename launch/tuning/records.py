@@ -1,4 +1,4 @@
-"""The trials of `callboard tune` as a user sees them: what each one tried, how well it did, and how it ended."""
+"""Records of the trials of `callboard tune`: the values tried, the metric, and how each trial ended."""
 
 import dataclasses
 import json
@@ -23,20 +23,21 @@ State = Literal["unfinished", "done", "stopped early", "failed"]
 
 @dataclasses.dataclass
 class Trial:
-    """One trial: a run of its own, in a directory of its own.
+    """One trial: a run with its own directory.
 
     Attributes:
-      number: from 0 on.
-      values: of the settings that are searched, as they are now.
+      number: index of the trial, from 0.
+      values: current values of the settings that are searched.
       state: a trial is done when its run has reached one of its limits.
       environment_steps: as last reported.
       reports: environment steps and metric of every report.
       best: the best value of the metric.
-      best_steps: environment steps when it was first seen.
-      best_values: `values` at that time; later others may have taken their place, under `pbt`.
-      takeovers: whose weights it took over, at which of that trial's environment steps, under `pbt`.
+      best_steps: environment steps when it was first reached.
+      best_values: `values` at that time; under `pbt`, `values` may have changed since.
+      takeovers: under `pbt`, the trials whose weights it took over, each with that trial's environment steps at the
+        time.
       ended: why its run is over.
-      error: the last line of what went wrong.
+      error: the last line of the error.
     """
 
     number: int
@@ -52,7 +53,7 @@ class Trial:
     error: str = ""
 
     def report(self, steps: int, value: float, mode: Mode) -> None:
-        """Takes a value of the metric."""
+        """Record a value of the metric."""
         self.environment_steps = steps
         if (steps, value) not in self.reports:
             self.reports.append((steps, value))
@@ -63,7 +64,7 @@ class Trial:
 
 
 class TuneDirectory:
-    """Where `callboard tune` keeps what."""
+    """Layout of the directory of `callboard tune`."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path.absolute()
@@ -71,18 +72,18 @@ class TuneDirectory:
         self.trials = self.path / "trials.json"
         self.best = self.path / "best.yaml"
         self.ray = self.path / "ray"
-        """Tune's own state and the checkpoints that it hands from one trial to another."""
+        """Tune's own state, and the checkpoints that it passes from one trial to another."""
 
     def create(self, settings: dict[str, Any]) -> None:
-        """Writes down what is searched."""
+        """Create the directory and write the settings of the search."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.settings, format_yaml(settings))
 
     def check_owner(self) -> None:
-        """Refuses a search that others have written, or can write: Tune unpickles its own files, which runs code.
+        """Refuse a search whose files others own or can write: Tune unpickles its own files, which executes code.
 
         Raises:
-          CallboardError: names the first file or directory that is not this user's alone to write.
+          CallboardError: names the first file or directory that others own or can write.
         """
         for path in [self.path, self.settings, self.ray, *sorted(self.ray.rglob("*"))]:
             if not os.path.lexists(path):
@@ -97,11 +98,11 @@ class TuneDirectory:
                 )
 
     def run(self, number: int) -> RunDirectory:
-        """The run directory of a trial."""
+        """Return the run directory of a trial."""
         return RunDirectory(self.path / "trials" / f"{number:02d}")
 
     def read_trials(self) -> dict[int, Trial]:
-        """The trials so far, by number."""
+        """Return the recorded trials, by number."""
         if not self.trials.exists():
             return {}
         trials = {}
@@ -115,13 +116,13 @@ class TuneDirectory:
         return trials
 
     def write_trials(self, trials: Iterable[Trial]) -> None:
-        """Writes all trials, in one atomic step."""
+        """Write all trials atomically."""
         rows = [json.dumps(dataclasses.asdict(trial)) for trial in trials]
         write_file(self.trials, "[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
-    """The trial with the best value; of equals the one that needed the fewest environment steps to reach it."""
+    """Return the trial with the best value; among equals, the one that reached it with the fewest environment steps."""
     sign = 1 if mode == "max" else -1
     with_value = [(-sign * trial.best, trial.best_steps, trial.number) for trial in trials if trial.best is not None]
     number = min(with_value)[2] if with_value else None
@@ -129,7 +130,7 @@ def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
 
 
 def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
-    """The trials, the best one first."""
+    """Return a table of the trials, best first."""
     table = Table(box=None, pad_edge=False, title=f"{metric} ({mode})", title_justify="left")
     table.add_column("trial", no_wrap=True)
     keys = list(trials[0].values) if trials else []

@@ -1,4 +1,4 @@
-"""The trials of `callboard tune` on Ray Tune: its schedulers, and what is told and written down about every trial."""
+"""The trials of `callboard tune` on Ray Tune: schedulers, progress lines and records."""
 
 import dataclasses
 import functools
@@ -36,7 +36,7 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    # The last report of a trial need not hold what schedulers look at.
+    # The last report of a trial may lack the keys that schedulers read.
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "5",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
@@ -44,13 +44,13 @@ _QUIET = {
 
 
 def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: str | None) -> int | None:
-    """Runs all trials, or those that are left, and keeps `directory.trials` up to date.
+    """Run all trials, or those that remain, and keep `directory.trials` up to date.
 
     Returns:
-      The number of the signal that has ended it; None if it came to its end.
+      The number of the signal that stopped the search; None if it was completed.
     """
     os.environ.update(_QUIET)
-    # Actors are not used again: each trial has a process of its own, and nothing of another one in it.
+    # Actors are not reused: each trial has its own process, which holds no state of another trial.
     warnings.filterwarnings("ignore", message=".*reuse_actors.*")
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     received: list[int] = []
@@ -75,7 +75,7 @@ def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_addre
             raise
         signal_number = received[0]
     for number in directory.read_trials():
-        # Tune ends trials where they stand.
+        # Tune ends trials without any clean-up.
         shutil.rmtree(directory.run(number).temporary, ignore_errors=True)
     return signal_number
 
@@ -112,7 +112,7 @@ def _make_tuner(tuning: Tuning, directory: TuneDirectory, resume: bool, concurre
                 metric=tuning.metric,
                 mode=tuning.mode,
                 scheduler=_make_scheduler(tuning, directory),
-                # Under PBT the trials of a population that wait would count as running.
+                # Under PBT, waiting trials of a population would count as running.
                 max_concurrent_trials=concurrent if tuning.scheduler != "pbt" else None,
                 trial_name_creator=_trial_name,
                 trial_dirname_creator=_trial_name,
@@ -120,7 +120,7 @@ def _make_tuner(tuning: Tuning, directory: TuneDirectory, resume: bool, concurre
             run_config=ray_tune.RunConfig(
                 name=directory.ray.name,
                 storage_path=str(directory.path),
-                # A trial may take over a checkpoint long after the trial that wrote it has others.
+                # A trial may take over a checkpoint long after the trial that wrote it has written newer ones.
                 checkpoint_config=ray_tune.CheckpointConfig(num_to_keep=None if tuning.scheduler == "pbt" else 2),
                 callbacks=[Journal(directory.path, tuning)],
                 verbose=0,
@@ -139,7 +139,7 @@ def _fit(tuner: Any) -> int | None:
         if received or signal.getsignal(signal.SIGUSR1) in (signal.SIG_DFL, None):
             raise KeyboardInterrupt
         received.append((number, now))
-        signal.raise_signal(signal.SIGUSR1)  # Tune's own sign to save its state and end.
+        signal.raise_signal(signal.SIGUSR1)  # Tune's own signal to save its state and stop.
 
     before = signal.getsignal(signal.SIGUSR1)
     with stop_signals(end):
@@ -167,7 +167,7 @@ def _make_scheduler(tuning: Tuning, directory: TuneDirectory) -> Any:
         return KeptPbt(
             directory=str(directory.path),
             time_attr=STEPS,
-            # Evaluations come a little after a multiple of `evaluate_every`: the nearest one to the interval counts.
+            # Evaluations come shortly after a multiple of `evaluate_every`; the one nearest to the interval is used.
             perturbation_interval=tuning.perturbation_interval - tuning.evaluate_every / 2,
             hyperparam_mutations={VALUES: _mutations(space, tuning.settings["seed"])},
             custom_explore_fn=functools.partial(_into_ranges, space=space),
@@ -192,9 +192,9 @@ def _into_ranges(config: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
 class KeptAsha(ASHAScheduler):
     """Asynchronous successive halving (Li et al. 2018, https://arxiv.org/abs/1810.05934).
 
-    A trial that is done before `max_t`, because it has reached `stop_return`, keeps its value for all rungs: others are
-    compared to it there.  When a search is resumed, the rungs know what was reported before.  A trial
-    that has reached `max_t` is left to end by itself: it is done, and not stopped early.
+    A trial that is done before `max_t`, because it has reached `stop_return`, keeps its value for all later rungs,
+    where other trials are compared to it.  When a search is resumed, earlier reports are restored to the rungs.  A
+    trial that has reached `max_t` is left to end by itself, so that it counts as done and not as stopped early.
     """
 
     def __init__(self, directory: str, max_t: int, grace_period: int, reduction_factor: int):
@@ -230,8 +230,7 @@ class KeptAsha(ASHAScheduler):
 class KeptPbt(PopulationBasedTraining):
     """Population based training (Jaderberg et al. 2017, https://arxiv.org/abs/1711.09846).
 
-    When a search is resumed, each trial's last decision is known, and the score and the checkpoint that others may
-    take.
+    When a search is resumed, each trial's last decision, score and checkpoint are restored.
     """
 
     def __init__(self, directory: str, **settings: Any):
@@ -246,7 +245,7 @@ class KeptPbt(PopulationBasedTraining):
         state, before = self._trial_state[trial], 0
         for steps, value in known.reports:
             taken = [at for _, at in known.takeovers if at <= steps]
-            # One that has taken over weights is where they were, which may be further back.
+            # A trial that has taken over weights continues from their step, which may be earlier.
             since = max([0 if steps < before else state.last_perturbation_time, *taken])
             before = steps
             if steps - since >= self._perturbation_interval:
@@ -259,7 +258,7 @@ class KeptPbt(PopulationBasedTraining):
 
 
 class Journal(ray_tune.Callback):
-    """Writes down what happens to the trials, and tells it in a line each."""
+    """Records the events of trials, and prints a line for each."""
 
     def __init__(self, path: pathlib.Path, tuning: Tuning):
         self._tuning = tuning
@@ -268,7 +267,7 @@ class Journal(ray_tune.Callback):
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
 
     def __reduce__(self) -> tuple[Callable[..., "Journal"], tuple[Any, ...]]:
-        # Tune keeps its callbacks with its own state; this one has its state in `trials.json`.
+        # Tune saves its callbacks with its own state; the state of this one is in `trials.json`.
         return Journal, (self._directory.path, self._tuning)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -279,7 +278,7 @@ class Journal(ray_tune.Callback):
             self._trials[number] = Trial(number, values)
             self._say(number, f"begins: {describe(values)}")
         elif origin[0] != number:
-            # A search that is resumed starts it once more where it took over the weights.
+            # A resumed search may start the trial again from a takeover that is already recorded.
             if known.takeovers[-1:] != [origin]:
                 known.takeovers.append(origin)
             self._say(number, f"goes on from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
@@ -313,7 +312,7 @@ class Journal(ray_tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = number_of(trial.trial_id)
         known = self._trials.setdefault(number, Trial(number, trial.config[VALUES]))
-        # Tune's own copy of the text is not there yet: it looks in the storage, which is brought up to date later.
+        # Tune's own copy of the text is not available yet: it is read from the storage, which is synchronized later.
         error = pathlib.Path(trial.error_file).read_text()
         known.state, known.error = "failed", _last_line(error)
         log = self._directory.run(number).log("error")

@@ -1,10 +1,10 @@
-"""What `callboard tune` varies: settings, and where their values are drawn from.
+"""The search space of `callboard tune`: settings, and the distributions from which their values are sampled.
 
 `--search agent.learning_rate=loguniform(1e-4,1e-2)` names a setting and one of four distributions, as in Ray Tune:
 
 - `uniform(low, high)` and `loguniform(low, high)`: a number between them, to four significant digits;
-- `randint(low, high)`: a whole number from low to high - 1;
-- `choice(a, b, ...)`: one of those; words need no quotes.
+- `randint(low, high)`: an integer from low to high - 1;
+- `choice(a, b, ...)`: one of these values; words need no quotes.
 """
 
 import ast
@@ -41,19 +41,19 @@ class Range:
         return self.clip(generator.uniform(self.low, self.high))
 
     def clip(self, value: float | int) -> float | int:
-        """The value that is meant, inside the range."""
+        """Return the value, rounded as in `sample`, inside the range."""
         if self.kind == "randint":
             return min(max(round(value), int(self.low)), int(self.high) - 1)
         return min(max(float(f"{value:.4g}"), float(self.low)), float(self.high))
 
     def extremes(self) -> list[float | int]:
-        """The values that are likeliest to be refused by whoever takes them."""
+        """Return the extreme values, which are the most likely to be rejected."""
         return [self.clip(self.low), self.clip(self.high)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One of some values."""
+    """One of several values."""
 
     options: tuple[Any, ...]
 
@@ -72,24 +72,24 @@ Domain = Range | Choice
 
 @dataclasses.dataclass(frozen=True)
 class SearchSpace:
-    """Settings by name, and where each one's values come from."""
+    """Settings by name, with the domain of each one's values."""
 
     domains: Mapping[str, Domain]
 
     def samples(self, count: int, seed: int) -> list[Values]:
-        """The first `count` draws under a seed: always the same."""
+        """Return the first `count` samples for a seed; deterministic."""
         generator = np.random.default_rng(seed)
         return [{key: domain.sample(generator) for key, domain in self.domains.items()} for _ in range(count)]
 
     def clip(self, values: Values) -> Values:
-        """Values that were moved, back inside their ranges."""
+        """Return values that were changed, clipped to their ranges."""
         return {key: self.domains[key].clip(value) for key, value in values.items()}
 
     def check(self, samples: Iterable[Values], build: Callable[[Values], Any]) -> None:
-        """Builds an experiment from every sample, and from the first one with each extreme in turn.
+        """Build an experiment from every sample, and from the first sample with each extreme value in turn.
 
         Raises:
-          CallboardError: what `build` has refused, and the values with which it did.
+          CallboardError: the error raised by `build`, with the values that caused it.
         """
         samples = list(samples)
         for key, domain in self.domains.items():
@@ -102,14 +102,14 @@ class SearchSpace:
 
 
 def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
-    """The space that some `--search` options make.
+    """Parse `--search` options.
 
     Args:
       texts: for example `["agent.learning_rate=loguniform(1e-4,1e-2)"]`.
-      fixed: settings that cannot be searched, and why.
+      fixed: settings that cannot be searched, each with the reason.
 
     Raises:
-      CallboardError: one that is not understood, with what would be.
+      CallboardError: an option is not valid; the message says how to write it.
     """
     domains: dict[str, Domain] = {}
     for text in texts:
@@ -131,7 +131,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
 
 
 def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """Settings, as `read_recipe` gives them, with some values in place of theirs.
+    """Return settings, as given by `read_recipe`, with some values replaced.
 
     Raises:
       CallboardError: a key such as `actors.x`, where `actors` has no fields.
@@ -146,7 +146,7 @@ def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def describe(values: Values) -> str:
-    """Values in a line."""
+    """Return values as one line of text."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
@@ -181,7 +181,7 @@ def _parse_domain(text: str, distribution: str) -> Domain:
 
 
 def _literals(text: str, arguments: str) -> list[Any]:
-    """What stands between the parentheses: Python literals, and bare words as strings.  Nothing is executed."""
+    """Parse the text between the parentheses: Python literals, and bare words as strings.  Nothing is executed."""
     try:
         parsed = ast.parse(f"({arguments},)" if arguments.strip() else "()", mode="eval")
         return list(ast.literal_eval(_Words().visit(parsed)))
@@ -192,7 +192,7 @@ def _literals(text: str, arguments: str) -> list[Any]:
 
 
 class _Words(ast.NodeTransformer):
-    """Turns names into strings, `true` and `false` into what they mean."""
+    """Turns names into strings, and `true` and `false` into booleans."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = {"true": True, "false": False}.get(node.id, node.id)

@@ -1,7 +1,7 @@
-"""One trial of `callboard tune`: a whole Callboard program in an actor of Ray's.
+"""One trial of `callboard tune`: a complete Callboard program in a Ray actor.
 
-It reports a value of the metric together with the learner's newest checkpoint.  Tune may stop it then, go on with it
-later from that checkpoint, or let another trial begin there.
+It reports a value of the metric together with the learner's newest checkpoint.  Tune may then stop it, continue it
+later from that checkpoint, or start another trial from there.
 """
 
 import collections
@@ -28,44 +28,44 @@ from .tune import Tuning
 STEPS = "environment_steps"
 """Key of a report: environment steps when the metric was measured."""
 AT_STEPS = "at_environment_steps"
-"""Key of the last report, in place of `STEPS`; left out with the metric if there is no value that is new."""
+"""Key of the last report, in place of `STEPS`; omitted together with the metric if there is no new value."""
 TOTAL_STEPS = "total_environment_steps"
 """Key of the last report: environment steps of the whole run."""
 ENDED = "ended"
 """Key of the last report: why the run is over."""
 VALUES = "values"
-"""Key of a trial's Tune configuration: the values of what is searched."""
+"""Key of a trial's Tune configuration: the values of the settings that are searched."""
 _ORIGIN = "trial.json"
 _CHECKPOINT_SECONDS = 1.0
 
 
 def number_of(trial_id: str) -> int:
-    """The number of a trial, from 0 on, from what Tune calls it."""
+    """Return the number of a trial, from 0, given Tune's id."""
     return int(trial_id.rpartition("_")[2])
 
 
 def origin_of(checkpoint: Any) -> tuple[int, int]:
-    """The trial that reported a checkpoint, and its environment steps then."""
+    """Return the trial that reported a checkpoint, and its environment steps at the time."""
     with checkpoint.as_directory() as path:
         fields = json.loads((pathlib.Path(path) / _ORIGIN).read_text())
     return fields["trial"], fields[STEPS]
 
 
 def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_directory: str) -> dict[str, Any]:
-    """Runs one trial, from its beginning or from the checkpoint that Tune gives it.
+    """Run one trial, from the start or from the checkpoint given by Tune.
 
     Args:
-      config: Tune's; it holds the values of what is searched.
-      tuning: the settings of the whole search.
-      directory: of the whole search.
-      working_directory: of the command, where an agent of the user's own may lie.
+      config: Tune's configuration, with the values of the settings that are searched.
+      tuning: the settings of the search.
+      directory: directory of the search.
+      working_directory: working directory of the command, which may contain a user-defined agent.
 
     Returns:
-      What is reported last.
+      The last report.
     """
     if working_directory not in sys.path:
         sys.path.insert(0, working_directory)
-    # As many as are its share; set before TensorFlow does anything.
+    # Limit the threads to the trial's share of CPUs, before TensorFlow initializes.
     tf.config.threading.set_intra_op_parallelism_threads(max(1, int(tuning.cpus_per_trial)))
     number = number_of(ray_tune.get_context().get_trial_id())
     run_directory = TuneDirectory(pathlib.Path(directory)).run(number)
@@ -87,15 +87,15 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
 
 
 def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
-    """Puts a checkpoint, its own or another trial's, in place of those of a run, which can then be resumed."""
+    """Replace the checkpoints of a run by a checkpoint of this or another trial, so that the run can be resumed."""
     Checkpoints(run_directory).remove_all()
-    # The counters are those of the checkpoint.
+    # The counters must be those of the checkpoint.
     run_directory.counters.unlink(missing_ok=True)
     run_directory.create()
     for step in source.iterdir():
         if step.is_dir():
             shutil.copytree(step, run_directory.checkpoints / step.name)
-    # `run` resumes nothing that it has not written; here another machine, or nobody, may have.
+    # `run` resumes only runs that have written this file; this run may be new on this machine.
     run_directory.experiment.touch()
 
 
@@ -108,16 +108,16 @@ class _Due(NamedTuple):
 
 
 class TrialMonitor:
-    """Reports to Tune: every evaluation, or the metric every `evaluate_every` steps if it is not the evaluator's.
+    """Reports to Tune every evaluation or, for metrics not of the evaluator, every `evaluate_every` steps.
 
-    A report waits for the first checkpoint that the learner writes after the evaluated weights.  Where the next values
-    come sooner, all of them are reported with that checkpoint, one after the other.
+    A report waits for the first checkpoint that the learner writes after the evaluated weights.  If further values
+    arrive before that, all of them are reported in turn with that checkpoint.
 
     Args:
-      tuning: the settings of the whole search.
-      number: of the trial.
-      run_directory: of the trial.
-      reported: environment steps of the report with whose checkpoint the run goes on; None if it begins anew.
+      tuning: the settings of the search.
+      number: number of the trial.
+      run_directory: directory of the trial.
+      reported: environment steps of the report whose checkpoint the run continues from; None for a new run.
     """
 
     def __init__(self, tuning: Tuning, number: int, run_directory: RunDirectory, reported: int | None):
@@ -140,14 +140,14 @@ class TrialMonitor:
         logging.info("%s", text)
 
     def last_report(self, reason: str) -> dict[str, Any]:
-        """What is reported when the run is over.
+        """Return the report made when the run is over.
 
         Raises:
-          CallboardError: there never was a value of the metric.
+          CallboardError: the metric never had a value.
         """
         report: dict[str, Any] = {ENDED: reason, TOTAL_STEPS: self._status[STEPS]}
         if self._newest is not None:
-            # Under another name than `STEPS`: a trial that is done shall not take over other weights.
+            # Not under `STEPS`, so that a trial that is done does not take over other weights.
             return {**report, self._tuning.metric: self._newest.value, AT_STEPS: self._newest.steps}
         if self._goes_on:
             return report
@@ -172,7 +172,7 @@ class TrialMonitor:
             self._due.append(self._newest)
 
     def _report(self, due: _Due) -> bool:
-        """Reports a value with the newest checkpoint; False if there is none of its weights or later ones yet."""
+        """Report a value with the newest checkpoint; return False if there is none of these or later weights yet."""
         self._directory.temporary.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._directory.temporary) as folder:
             copy = pathlib.Path(folder)
@@ -184,17 +184,17 @@ class TrialMonitor:
         return True
 
     def _copy_checkpoint(self, learner_step: int, folder: pathlib.Path) -> bool:
-        """Takes the newest checkpoint; False if none of this step or later is there."""
+        """Copy the newest checkpoint; return False if there is none of this step or later."""
         latest = self._checkpoints.latest()
         if latest is None or step_of(latest) < learner_step:
             return False
         try:
-            # Links, so that what is begun is soon done: the learner removes old checkpoints meanwhile.
+            # Links make the copy fast; the learner may remove old checkpoints at the same time.
             shutil.copytree(latest, folder / latest.name, copy_function=link_or_copy)
         except (shutil.Error, FileNotFoundError):
             if latest.exists():
                 raise
-            # It has just done so; there is a newer one at the next status.
+            # It has just been removed; a newer one will be there at the next status.
             shutil.rmtree(folder / latest.name, ignore_errors=True)
             return False
         return True

@@ -1,4 +1,4 @@
-"""`callboard tune`: many runs of an experiment with other settings each, and the best of them as a recipe."""
+"""`callboard tune`: many runs of an experiment with different settings; the best one is written as a recipe."""
 
 import argparse
 import dataclasses
@@ -44,31 +44,31 @@ _EVALUATOR_METRICS = (
 )
 _NODES = ("evaluator", "actor", "learner", "replay")
 _WIDE = 200
-"""Letters in a line where there is no terminal, which would say."""
+"""Width of a line where there is no terminal."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """All that defines a search.
+    """The definition of a search.
 
     Attributes:
-      settings: of the experiment that is varied, as a recipe holds them.
+      settings: settings of the experiment that is varied, as in a recipe.
       search: the `--search` options.
-      samples: number of trials; under `pbt`, the population.
-      scheduler: `asha` stops trials early that do worse than others did after as many steps; `pbt` lets bad ones go on
-        with the weights of good ones and with settings near theirs; `none` lets all run to their end.
+      samples: number of trials; under `pbt`, the size of the population.
+      scheduler: `asha` stops trials early that perform worse than others did after as many steps; `pbt` lets bad trials
+        continue with the weights of good ones and with similar settings; `none` runs all trials to their end.
       metric: a name in `metrics.jsonl`.
-      mode: whether more of it is better (max) or less (min).
-      launcher: of each trial: inline or threads.
+      mode: whether a higher value is better (max) or a lower one (min).
+      launcher: launcher of each trial: inline or threads.
       grace_steps: environment steps before `asha` stops a trial; None takes an eighth of `max_steps`, or
         `evaluate_every` if that is more.
-      reduction_factor: under `asha`, one of so many trials goes on from one rung to the next, which is so many times
-        higher.
+      reduction_factor: under `asha`, one in this many trials continues from one rung to the next, which is this many
+        times higher.
       perturb_every: environment steps between two decisions of `pbt` on a trial; None takes `grace_steps`.
-      concurrent: trials at a time; None takes as many as this machine, or a Ray cluster that was joined, has room for,
-        and under `pbt` all of them.
-      cpus_per_trial: processors that Ray sets aside for each; TensorFlow uses as many threads for one operation.
-      gpus_per_trial: GPUs, likewise.
+      concurrent: number of trials at a time; None takes as many as this machine, or a Ray cluster that was joined, has
+        CPUs for, and under `pbt` all of them.
+      cpus_per_trial: CPUs that Ray reserves for each trial; TensorFlow uses as many threads for one operation.
+      gpus_per_trial: GPUs that Ray reserves for each trial.
     """
 
     settings: dict[str, Any]
@@ -86,14 +86,14 @@ class Tuning:
     gpus_per_trial: float = 0.0
 
     def experiment(self, values: Values, also: Mapping[str, Any]) -> Experiment:
-        """The experiment of a trial: values of what is searched, and other settings."""
+        """Return the experiment of a trial, with its values of the searched settings and other settings."""
         return parse_experiment(None, {**with_values(self.settings, values), **also}, [])
 
     def space(self) -> SearchSpace:
         return parse_search(self.search, _FIXED)
 
     def samples_of_all(self) -> list[Values]:
-        """The values of every trial, always the same under a seed."""
+        """Return the values of every trial, deterministic for a seed."""
         return self.space().samples(self.samples, self.settings["seed"])
 
     @property
@@ -114,15 +114,19 @@ class Tuning:
 
     @property
     def trials_at_a_time(self) -> int:
-        """At PBT's decisions a trial that has to wait would be ended, and begun again when another one has ended."""
+        """Number of concurrent trials.
+
+        Under PBT it is all of them: its decisions would end a trial that has to wait, and start it again after another
+        trial ends.
+        """
         processors = max(1, int(len(os.sched_getaffinity(0)) / self.cpus_per_trial))
         return self.concurrent or (self.samples if self.scheduler == "pbt" else processors)
 
     def check(self) -> None:
-        """Refuses what cannot work, before anything starts.
+        """Check the search before anything starts.
 
         Raises:
-          CallboardError: one line that says what is wrong and what would be right.
+          CallboardError: one line that says what is wrong and how to fix it.
         """
         for name in ("scheduler", "mode", "launcher"):
             known = get_args(get_type_hints(Tuning)[name])
@@ -169,7 +173,7 @@ class Tuning:
 
 
 def tune_command(arguments: list[str]) -> int:
-    """Runs `callboard tune`; returns its exit code."""
+    """Run `callboard tune`; return its exit code."""
     parser = _parser()
     agent = arguments[0] if arguments and not arguments[0].startswith("-") else None
     known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
@@ -288,14 +292,14 @@ def _read_tuning(path: pathlib.Path) -> Tuning:
 
 
 def _settings_of(experiment: Experiment) -> dict[str, Any]:
-    """The experiment as a recipe holds it, without a directory."""
+    """Return the experiment as settings of a recipe, without a run directory."""
     settings = experiment_settings(experiment)
     del settings["run_dir"]
     return settings
 
 
 def _check_option_names(agent: str | None, options: Sequence[str]) -> None:
-    """Refuses what is no option of `train`, if it looks more like one of `tune`."""
+    """Refuse unknown options of `train` that resemble an option of `tune`."""
     own = [option for action in _parser()._actions for option in action.option_strings]
     theirs = [] if agent is None else [f"--{name}" for name in setting_types(agent)]
     for option in options:
@@ -341,7 +345,7 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
         console.print(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}")
     if signal_number is not None:
         again = f"; go on: callboard tune --resume --run-dir {shlex.quote(os.path.relpath(directory.path))}"
-        # Where it was stopped before it had found its machines, there is nothing to go on with.
+        # If it was stopped before it had found its machines, there is nothing to resume.
         console.print(f"stopped{again if directory.settings.exists() else ''}")
         return 128 + signal_number
     return 0 if any(state != "failed" for state in states) else 1
