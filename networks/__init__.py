@@ -1,1 +1,1 @@
-"""Keras modules: torsos, residual nets, recurrent cores, heads and distributions."""
+"""Networks: torsos, residual networks, recurrent cores, heads, action distributions and normalizers."""

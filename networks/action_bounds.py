@@ -1,4 +1,4 @@
-"""Continuous actions between an environment's bounds and the cube [-1, 1]^D that policies act in."""
+"""Conversion between an environment's bounded continuous actions and unit actions in [-1, 1]^D."""
 
 import math
 from typing import Any
@@ -12,20 +12,20 @@ from ..data import CallboardError
 
 
 class ActionBounds:
-    """The affine map from [-1, 1]^D to the box of an environment's actions, of any shape, and its inverse.
+    """An affine map from [-1, 1]^D to an environment's action box, which may have any shape, and its inverse.
 
-    A component whose bounds are equal takes that one value.
+    A component whose bounds are equal is constant.
     """
 
     def __init__(self, spec: Any, unbounded: bool = False) -> None:
-        """The map for an action spec.
+        """Creates the map for an action spec.
 
         Args:
           spec: `dm_env.specs.BoundedArray` of floats with finite bounds.
-          unbounded: whether a bound may be infinite.  Such a component is not scaled, only kept within its bounds.
+          unbounded: whether bounds may be infinite.  A component with an infinite bound is clipped but not scaled.
 
         Raises:
-          CallboardError: if it is anything else.
+          CallboardError: if the spec is anything else.
         """
         if not isinstance(spec, dm_specs.BoundedArray) or not np.issubdtype(spec.dtype, np.floating):
             raise CallboardError(
@@ -38,26 +38,26 @@ class ActionBounds:
         if (low > high).any():
             raise CallboardError("The action's lower bound is above its upper bound.")
         self.shape = tuple(spec.shape)
-        """Of one action."""
+        """Shape of one action."""
         self.size = math.prod(self.shape)
-        """D, the number of components."""
+        """D, the number of components of an action."""
         self._dtype = np.dtype(spec.dtype)
         self._low, self._high = low, high
-        # Halved before they are added: bounds may be as large as numbers go.
+        # Halve before adding: the sum of two bounds near the largest float would overflow.
         half_low, half_high = np.where(finite, low, -1.0) / 2, np.where(finite, high, 1.0) / 2
         self._center, self._half = half_low + half_high, half_high - half_low
         self._limit = np.where(finite, 1.0, np.inf)
 
     @property
     def log_volume(self) -> float:
-        """log |d action / d unit|: subtract it from a log-density in the cube to get that in the environment's units.
+        """log |d action / d unit|, over the components whose bounds differ.
 
-        Over the components whose bounds differ.
+        Subtract it from a log-density over unit actions to get the log-density in the environment's units.
         """
         return float(np.log(self._half[self._half > 0]).sum())
 
     def to_environment(self, unit: Any) -> tf.Tensor:
-        """Unit actions `[..., D]` -> actions `[..., *shape]` in the environment's dtype, within its bounds."""
+        """Maps unit actions `[..., D]` to actions `[..., *shape]` in the environment's dtype and within its bounds."""
         unit = tf.convert_to_tensor(unit)
         shaped = tf.reshape(unit, tf.concat([tf.shape(unit)[:-1], self.shape], axis=0))
         shaped = tf.ensure_shape(shaped, (*unit.shape[:-1], *self.shape))
@@ -65,11 +65,11 @@ class ActionBounds:
         return tf.clip_by_value(action, self._low.astype(self._dtype), self._high.astype(self._dtype))
 
     def from_environment(self, action: Any, dtype: Any = None) -> tf.Tensor:
-        """Actions `[..., *shape]` -> unit actions `[..., D]`, within [-1, 1] where bounds are finite.
+        """Maps actions `[..., *shape]` to unit actions `[..., D]`, clipped to [-1, 1] where bounds are finite.
 
         Args:
-          action: in the environment's units.
-          dtype: of the result; None for Keras's `floatx`.
+          action: actions in the environment's units.
+          dtype: dtype of the result; None for Keras's `floatx`.
         """
         action = tf.cast(action, tf.float64)
         half = np.where(self._half > 0, self._half, 1.0)

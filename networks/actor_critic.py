@@ -1,4 +1,4 @@
-"""The networks of an actor-critic with continuous actions: a Gaussian policy, twin critics and their targets."""
+"""Networks for SAC: a squashed Gaussian policy, twin critics and target critics."""
 
 import math
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from .target_update import copy_weights
 
 
 class TwinQ(NamedTuple):
-    """The values `[N]` of one action by two critics."""
+    """Two critics' values `[N]` of the same actions."""
 
     q1: Any
     q2: Any
 
 
 class TwinCritic(tf.Module):
-    """Two critics of observation and action that share only what the torso does (Fujimoto et al. 2018, section 4.2)."""
+    """Two action-value critics that share nothing but the torso (Fujimoto et al. 2018, section 4.2)."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class TwinCritic(tf.Module):
 
         Args:
           spec: the environment's spec.
-          action_size: D, components of a unit action.
-          torso: observation nest `[N, ...]` -> features `[N, F]`.
-          hidden_sizes: of each critic's layers on the features and the action.
-          activation: of those layers.
-          name: of the module.
+          action_size: D, the number of components of a unit action.
+          torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+          hidden_sizes: hidden layer sizes of each critic, which takes the features and the action.
+          activation: activation of the hidden layers.
+          name: name of the module.
         """
         super().__init__(name)
         self._torso = torso
@@ -52,20 +52,20 @@ class TwinCritic(tf.Module):
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> TwinQ:
-        """Observation nest `[N, ...]` and unit action `[N, D]` -> values `[N]`."""
+        """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to values `[N]`."""
         features = self._torso(observation)
         inputs = tf.concat([features, tf.cast(action, features.dtype)], axis=-1)
         return TwinQ(*(tf.squeeze(critic(inputs), axis=-1) for critic in self._critics))
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """What the learner trains.  Layers of the torso that the user has frozen are left out."""
+        """Variables that the learner trains, without those of torso layers that the user has frozen."""
         heads = [variable for critic in self._critics for variable in critic.trainable_variables]
         return (*self._torso.trainable_variables, *heads)
 
 
 class ActorCritic(tf.Module):
-    """What SAC learns (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", algorithm 1)."""
+    """All networks of SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", algorithm 1)."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class ActorCritic(tf.Module):
         temperature: float = 1.0,
         name: str | None = None,
     ) -> None:
-        """Sets the target critic equal to the critic.
+        """Stores the networks and copies the critic's weights to the target critic.
 
         Args:
-          policy: gives `distributions.SquashedGaussian` over unit actions.
-          critic: the critics that learn.
-          target_critic: of the same making, with variables of its own.
-          bounds: from unit actions to the environment's.
-          temperature: alpha at the beginning.
-          name: of the module.
+          policy: outputs a `distributions.SquashedGaussian` over unit actions.
+          critic: online critics.
+          target_critic: target critics, with the same architecture but separate variables.
+          bounds: maps unit actions to the environment's.
+          temperature: initial value of alpha.
+          name: name of the module.
         """
         super().__init__(name)
         self.policy = policy
@@ -96,7 +96,7 @@ class ActorCritic(tf.Module):
 
     @property
     def alpha(self) -> tf.Tensor:
-        """The temperature, a scalar."""
+        """The entropy temperature, a scalar."""
         return tf.exp(self.log_alpha)
 
 
@@ -107,18 +107,19 @@ def actor_critic_networks(
     activation: Any = "relu",
     temperature: float = 1.0,
 ) -> ActorCritic:
-    """Networks for continuous actions, with all variables built.
+    """Builds the networks of SAC, including all variables.
 
     Args:
       spec: the environment's spec.
-      torso: see `defaults.make_torso`; the policy, the critics and the target critics get one each.  `auto` and `mlp`
-        pass vectors on as they are.
-      hidden_sizes: layers of the policy on the torso's features, and of each critic on the features and the action.
-      activation: of those layers.
-      temperature: alpha at the beginning.
+      torso: see `factory.make_torso`; policy, critics and target critics each get a separate one.  `auto` and `mlp`
+        pass vectors through unchanged.
+      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
+        the features and the action.
+      activation: activation of the hidden layers.
+      temperature: initial value of alpha.
 
     Raises:
-      CallboardError: if the action is not one array of floats with finite bounds, or a name is wrong.
+      CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
     """
     if isinstance(torso, tf.keras.layers.Layer):
         raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")

@@ -1,4 +1,4 @@
-"""The networks an agent uses unless it is told otherwise, by name."""
+"""Default networks, built from the names of torsos and cores."""
 
 import difflib
 import importlib
@@ -25,9 +25,9 @@ TORSOS = ("auto", "mlp", "nature", "impala", *(f"resnet{depth}" for depth in RES
 CORES = ("none", "lstm")
 
 Torso = str | Callable[..., Any]
-"""A name of `TORSOS` or `make_torso`, `package.module:factory`, a factory, or a Keras layer or model.
+"""A torso name (see `make_torso`), `package.module:factory`, a factory, or a Keras layer or model.
 
-A factory takes the `specs.EnvironmentSpec` and gives a `tf.keras.layers.Layer` or `tf.keras.Model`.
+A factory takes the `specs.EnvironmentSpec` and returns a `tf.keras.layers.Layer` or `tf.keras.Model`.
 """
 
 _WIDENED = re.compile(r"(impala|resnet\d+)-x([1-9]\d*)")
@@ -44,21 +44,21 @@ def policy_value_network(
     normalize_observations: bool = False,
     head_sizes: Sequence[int] = (),
 ) -> Network:
-    """A network that gives `heads.PolicyValue` for discrete actions, with all variables built.
+    """Builds a network for discrete actions that outputs `heads.PolicyValue`, including all variables.
 
     Args:
       spec: the environment's spec.
       torso: see `make_torso`.
       core: `none` or `lstm`.
-      hidden_sizes: of the MLP that sees vectors.
-      activation: of that MLP.
+      hidden_sizes: layer sizes of the MLP for vector observations.
+      activation: activation of that MLP and of the head.
       lstm_size: cells of the LSTM.
-      previous_inputs: whether the core also sees the previous action and reward.
+      previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
-      head_sizes: of the layers that policy and value have of their own, after the core.
+      head_sizes: sizes of separate hidden layers for policy and value, after the core.
 
     Raises:
-      CallboardError: if a name is wrong, or the action is not one discrete choice.
+      CallboardError: if a name is unknown, or the action is not a single discrete choice.
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"A categorical policy needs one discrete action, not {specs.describe(spec.action)}.")
@@ -85,22 +85,22 @@ def gaussian_value_network(
     initial_log_std: float = 0.0,
     std_from_features: bool = False,
 ) -> Network:
-    """A network that gives `heads.GaussianValue` for continuous actions, with all variables built.
+    """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
 
     Args:
       spec: the environment's spec.
       torso: see `make_torso`.
       core: `none` or `lstm`.
-      hidden_sizes: of the MLP that sees vectors.
-      activation: of all MLPs.
+      hidden_sizes: layer sizes of the MLP for vector observations.
+      activation: activation of all MLPs.
       lstm_size: cells of the LSTM.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
-      head_sizes: of the layers that policy and value have of their own, after the core.
-      initial_log_std: logarithm of the policy's standard deviation at the beginning.
-      std_from_features: whether it depends on the observation.
+      head_sizes: sizes of separate hidden layers for policy and value, after the core.
+      initial_log_std: initial logarithm of the policy's standard deviation.
+      std_from_features: whether the standard deviation depends on the observation.
 
     Raises:
-      CallboardError: if a name is wrong, or the action is not one array of floats with bounds.
+      CallboardError: if a name is unknown, or the action is not a single float array with bounds.
     """
     action_size = ActionBounds(spec.action, unbounded=True).size
     normalizer, torso_spec = _make_normalizer(spec) if normalize_observations else (None, spec)
@@ -124,21 +124,21 @@ def q_network(
     stream_size: int = 0,
     previous_inputs: bool = False,
 ) -> Network:
-    """A network whose output is q, the values `[..., A]` of discrete actions, with all variables built.
+    """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
 
     Args:
-      spec: the environment's spec, with the shape of observations as the network sees them (frames stacked).
+      spec: the environment's spec, with observations as the network takes them (frames stacked).
       torso: see `make_torso`.
       core: `none` or `lstm`.
-      hidden_sizes: of the MLP that sees vectors.
-      activation: of that MLP.
+      hidden_sizes: layer sizes of the MLP for vector observations.
+      activation: activation of that MLP.
       lstm_size: cells of the LSTM.
-      dueling: whether the head is `heads.DuelingQHead`, or plain.
-      stream_size: units of a hidden layer in each stream of the head; 0 for none.
-      previous_inputs: whether the core also sees the previous action and reward.
+      dueling: whether to use `heads.DuelingQHead` instead of `heads.QHead`.
+      stream_size: units of the hidden layer in each stream of the head; 0 for none.
+      previous_inputs: whether the core also takes the previous action and reward.
 
     Raises:
-      CallboardError: if a name is wrong, or the action is not one discrete choice.
+      CallboardError: if a name is unknown, or the action is not a single discrete choice.
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}.")
@@ -157,19 +157,19 @@ def make_torso(
     hidden_sizes: Sequence[int] = (64, 64),
     activation: Any = "tanh",
 ) -> tf.keras.layers.Layer:
-    """The torso of that name for the observations of an environment.
+    """Makes a torso for an environment's observations.
 
     Args:
       spec: the environment's spec.
-      torso: `mlp` flattens and joins all observations.  `nature` (DQN), `impala` (deep residual network) and `resnet8`
-        to `resnet56` (`residual.ResNet`) give each image a net of its own and the rest an MLP.  A residual network of
-        k times the channels is `impala-xk`, for example `impala-x4`.  `auto` is `impala` where there are images, else
-        `mlp`.  Otherwise a `Torso` of the user's own.
-      hidden_sizes: of the MLP.
-      activation: of the MLP.
+      torso: `mlp` flattens and concatenates all observations.  `nature` (DQN), `impala` (deep residual network) and
+        `resnet8` to `resnet56` (`residual.ResNet`) apply a separate network to each image and an MLP to the rest.
+        `impala-xk`, for example `impala-x4`, and `resnet20-xk` have k times the channels.  `auto` is `impala` if there
+        are images, else `mlp`.  Any other `Torso` is the user's own.
+      hidden_sizes: layer sizes of the MLP.
+      activation: activation of the MLP.
 
     Raises:
-      CallboardError: if the name is wrong, or a factory gives something else than a Keras layer.
+      CallboardError: if the name is unknown, or a factory returns something other than a Keras layer.
     """
     if isinstance(torso, tf.keras.layers.Layer):
         return torso
@@ -196,15 +196,15 @@ def make_torso(
 
 
 def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
-    """Refuses a torso that does not fit the observations of an environment.  Makes nothing.
+    """Checks that a torso fits an environment's observations, without building it.
 
     Args:
-      spec: the environment's spec, with frames as the environment gives them, not stacked.
+      spec: the environment's spec, with single frames, not stacked.
       torso: see `make_torso`.
 
     Raises:
-      CallboardError: as `make_torso`, except for what a factory gives; and where a torso for images may take an image's
-        channels for its height.
+      CallboardError: as in `make_torso`, except that factories are not called; and if an image torso might take an
+        image's channels for its height.
     """
     if not isinstance(torso, str):
         return
@@ -222,17 +222,17 @@ def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
 
 
 def make_core(core: str = "none", lstm_size: int = 256) -> Core:
-    """The core of that name, `none` or `lstm`.
+    """Makes the core `none` or `lstm`.
 
     Raises:
-      CallboardError: if the name is wrong.
+      CallboardError: if the name is unknown.
     """
     _check_name("core", core, CORES)
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
 
 
 def _make_normalizer(spec: specs.EnvironmentSpec) -> tuple[RunningNormalizer, specs.EnvironmentSpec]:
-    """A normalizer of observations, and the spec of what it gives."""
+    """Makes an observation normalizer; returns it and the spec of normalized observations."""
     observation = spec.observation
     return RunningNormalizer(observation), spec._replace(observation=RunningNormalizer.normalized_spec(observation))
 
@@ -263,12 +263,12 @@ def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name
 
 
 def _load(path: str) -> Callable[..., Any]:
-    """The factory at `package.module:factory`."""
+    """Imports the factory `package.module:factory`."""
     module_name, _, factory_name = path.partition(":")
     refuse_standard_library(f"torso {path!r}", module_name)
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:  # The last two: no module's name, such as ":f" or ".a:f".
+    except (ImportError, ValueError, TypeError) as error:  # The last two: invalid module names, as in ":f" or ".a:f".
         raise CallboardError(f"The torso {path!r} cannot be imported: {error}.") from error
     factory = getattr(module, factory_name, None)
     if not callable(factory):

@@ -1,4 +1,4 @@
-"""What networks see of observations and actions: scaled floats, and flat vectors of them."""
+"""Scaling and flattening of observations and actions into network inputs."""
 
 import math
 from typing import Any
@@ -13,26 +13,26 @@ from ..specs import MultiDiscreteArray, is_image
 
 
 def scale(value: tf.Tensor, dtype: Any) -> tf.Tensor:
-    """Casts to the compute dtype; bytes, which hold pixels, go from 0..255 to 0..1."""
+    """Casts to the compute dtype; uint8 values, taken as pixels, are scaled from 0..255 to 0..1."""
     cast = tf.cast(value, dtype)
     return cast / 255 if value.dtype == tf.uint8 else cast
 
 
 def scale_by_bounds(spec: specs.Array, value: tf.Tensor, dtype: Any) -> tf.Tensor:
-    """Casts to the compute dtype; integers go from the bounds of their spec to 0..1, so that pixels are divided by 255.
+    """Casts to the compute dtype and scales integers from the bounds of their spec to 0..1.
 
-    Integers of 8 and 16 bits without bounds have those of their type.  Longer ones without bounds, whose limits stand
-    in for infinity, are not scaled, and floats neither, unless they are the pixels of an image: one whose bounds lie
-    outside of -1..1.
+    Pixels are thus divided by 255.  For 8-bit and 16-bit integers without bounds, the limits of the dtype are used.
+    Longer integers without bounds, whose limits stand for infinity, are not scaled.  Floats are not scaled either,
+    except in images whose bounds exceed -1..1.
 
     Args:
-      spec: of the values.
+      spec: spec of the values.
       value: tensor `[..., *spec.shape]`.
-      dtype: of the result.
+      dtype: dtype of the result.
     """
     low, width = _low_and_width(spec)
     if np.any(low):
-        # float32 would round what lies between large bounds.
+        # float32 would round values between large bounds.
         exact = tf.float64 if spec.dtype.itemsize > 2 else dtype
         value = tf.cast(value, exact) - tf.cast(low, exact)
     value = tf.cast(value, dtype)
@@ -40,7 +40,7 @@ def scale_by_bounds(spec: specs.Array, value: tf.Tensor, dtype: Any) -> tf.Tenso
 
 
 def _low_and_width(spec: specs.Array) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from values of a spec, and what they are divided by: scalars or arrays of the spec's shape."""
+    """Returns the offset and the divisor that scale values of a spec, as scalars or arrays of the spec's shape."""
     kind, bounded = spec.dtype.kind, isinstance(spec, specs.BoundedArray)
     if kind in "iu" and (bounded or spec.dtype.itemsize <= 2):
         limits = np.iinfo(spec.dtype)
@@ -57,21 +57,21 @@ def _low_and_width(spec: specs.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _without_repetition(array: np.ndarray) -> np.ndarray:
-    """A scalar where all elements are the same, which takes no room in a graph."""
+    """Replaces an array of equal elements by a scalar, which keeps large constants out of the graph."""
     return array.reshape(-1)[0] if array.size and np.ptp(array) == 0 else array
 
 
 def flat_features(spec: Nest, value: Nest, dtype: Any) -> tf.Tensor:
-    """One vector for each element of the batch, from any nest.
+    """Flattens any nest into one vector per batch element.
 
     Args:
       spec: nest of dm_env specs, without the batch axis.
       value: nest of tensors `[B, ...]` of the same structure.
-      dtype: of the result.
+      dtype: dtype of the result.
 
     Returns:
-      Tensor `[B, feature_size(spec)]`: the leaves one after another in the order of `tree.flatten`; choices
-      (`DiscreteArray`, `MultiDiscreteArray`) one-hot, each by itself; all others flattened, `scale_by_bounds`.
+      Tensor `[B, feature_size(spec)]`: the leaves concatenated in the order of `tree.flatten`.  Every discrete choice
+      (`DiscreteArray`, `MultiDiscreteArray`) is one-hot; all other leaves are scaled by `scale_by_bounds`.
     """
     flat = tree.map_structure(lambda leaf, tensor: _flat_leaf(leaf, tensor, dtype), spec, value, check_types=False)
     parts = tree.flatten(flat)
@@ -79,7 +79,7 @@ def flat_features(spec: Nest, value: Nest, dtype: Any) -> tf.Tensor:
 
 
 def feature_size(spec: Nest) -> int:
-    """The length of the vectors that `flat_features` gives."""
+    """Returns the length of the vectors that `flat_features` makes."""
     return sum(_leaf_size(leaf) for leaf in tree.flatten(spec))
 
 
@@ -99,7 +99,7 @@ def _flat_leaf(leaf: specs.Array, tensor: Any, dtype: Any) -> tf.Tensor:
 
 
 def _one_hot_parts(tensor: tf.Tensor, num_values: np.ndarray, dtype: Any) -> tf.Tensor:
-    """Choices `[B, ...]` as `[B, sum(num_values)]`: for each a 1 among as many zeros as it has other values."""
+    """One-hot encodes choices `[B, ...]` as `[B, sum(num_values)]`, one segment per choice."""
     choices = tf.reshape(tensor, (-1, len(num_values)))
     choice = np.repeat(np.arange(len(num_values)), num_values)
     first = np.cumsum(num_values) - num_values

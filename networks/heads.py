@@ -1,4 +1,4 @@
-"""Heads: from features to what an agent needs of its network."""
+"""Heads: map features to the outputs that an agent needs, such as policies and values."""
 
 import math
 from collections.abc import Sequence
@@ -9,59 +9,59 @@ import tensorflow as tf
 from .distributions import SquashedGaussian
 
 LOG_STD_BOUNDS = (-10.0, 2.0)
-"""Between which the logarithm of a diagonal Gaussian policy's standard deviation stays."""
+"""Range of the logarithm of a diagonal Gaussian policy's standard deviation."""
 
 
 class PolicyValue(NamedTuple):
-    """Outputs of a policy with a value function, over leading axes `[...]`."""
+    """Outputs of a discrete policy and a value function, with leading axes `[...]`."""
 
     logits: Any
     """`[..., A]`, unnormalized log-probabilities of the actions."""
     value: Any
-    """`[...]`."""
+    """`[...]`, state value."""
 
 
 class PolicyValueHead(tf.Module):
-    """A policy over discrete actions and a value function on shared features, linear or with layers of their own.
+    """A policy over discrete actions and a value function on shared features, each linear or an MLP.
 
-    The policy begins close to uniform, so that early actions explore and the first updates are gentle.
+    The initial policy is close to uniform, so that early actions explore and the first updates are small.
     """
 
     def __init__(
         self, num_actions: int, hidden_sizes: Sequence[int] = (), activation: Any = "tanh", name: str | None = None
     ) -> None:
-        """A head for `num_actions` actions.
+        """Creates a head for `num_actions` actions.
 
         Args:
-          num_actions: A.
-          hidden_sizes: units of the hidden layers that policy and value have of their own.
-          activation: of those.
-          name: of the module.
+          num_actions: A, the number of actions.
+          hidden_sizes: sizes of the separate hidden layers of policy and value.
+          activation: activation of the hidden layers.
+          name: name of the module.
         """
         super().__init__(name)
         self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01)
         self._value = MLPHead(1, hidden_sizes, activation)
 
     def __call__(self, features: tf.Tensor) -> PolicyValue:
-        """Features `[N, F]` -> logits `[N, A]` and value `[N]`."""
+        """Maps features `[N, F]` to logits `[N, A]` and values `[N]`."""
         return PolicyValue(logits=self._logits(features), value=tf.squeeze(self._value(features), axis=-1))
 
 
 class GaussianValue(NamedTuple):
-    """Outputs of a Gaussian policy with a value function, over leading axes `[...]`."""
+    """Outputs of a Gaussian policy and a value function, with leading axes `[...]`."""
 
     mean: Any
-    """`[..., D]`."""
+    """`[..., D]`, mean of the actions."""
     log_std: Any
     """`[..., D]`, logarithm of the standard deviation."""
     value: Any
-    """`[...]`."""
+    """`[...]`, state value."""
 
 
 class GaussianValueHead(tf.Module):
-    """A diagonal Gaussian policy and a value function on shared features, linear or with layers of their own.
+    """A diagonal Gaussian policy and a value function on shared features, each linear or an MLP.
 
-    The policy's mean begins close to 0.
+    The initial mean of the policy is close to 0.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class GaussianValueHead(tf.Module):
         log_std_bounds: tuple[float, float] = LOG_STD_BOUNDS,
         name: str | None = None,
     ) -> None:
-        """A head for actions of `action_size` components.
+        """Creates a head for actions of `action_size` components.
 
         Args:
-          action_size: D.
-          hidden_sizes: units of the hidden layers that policy and value have of their own.
-          activation: of those.
-          initial_log_std: logarithm of the standard deviation at the beginning.
-          std_from_features: whether the standard deviation depends on the features, or is a variable to each component.
-          log_std_bounds: within which its logarithm is kept.
-          name: of the module.
+          action_size: D, the number of components.
+          hidden_sizes: sizes of the separate hidden layers of policy and value.
+          activation: activation of the hidden layers.
+          initial_log_std: initial logarithm of the standard deviation.
+          std_from_features: whether the standard deviation depends on the features, or is one variable per component.
+          log_std_bounds: range to which the logarithm of the standard deviation is clipped.
+          name: name of the module.
         """
         super().__init__(name)
         self._policy = MLPHead((2 if std_from_features else 1) * action_size, hidden_sizes, activation, gain=0.01)
@@ -93,8 +93,8 @@ class GaussianValueHead(tf.Module):
         self._log_std = None
         if not std_from_features:
             dtype = tf.keras.backend.floatx()
-            # Optimizers bring it back within its bounds: if it were clipped where it is read, it would have no gradient
-            # beyond them and never return.  All replicas assign the same value.
+            # Optimizers apply the constraint after each update.  Clipping on read instead would leave no gradient
+            # beyond the bounds, and the variable could not return.  All replicas assign the same value.
             self._log_std = tf.Variable(
                 tf.fill((action_size,), tf.cast(initial_log_std, dtype)),
                 name="log_std",
@@ -103,7 +103,7 @@ class GaussianValueHead(tf.Module):
             )
 
     def __call__(self, features: tf.Tensor) -> GaussianValue:
-        """Features `[N, F]` -> mean and log_std `[N, D]`, and value `[N]`."""
+        """Maps features `[N, F]` to mean and log_std `[N, D]`, and values `[N]`."""
         mean = self._policy(features)
         if self._log_std is None:
             mean, log_std = tf.split(mean, 2, axis=-1)
@@ -114,7 +114,7 @@ class GaussianValueHead(tf.Module):
 
 
 class MLPHead(tf.Module):
-    """Hidden layers of its own, if any, and a linear one."""
+    """Optional hidden layers followed by a linear layer."""
 
     def __init__(
         self,
@@ -124,17 +124,17 @@ class MLPHead(tf.Module):
         gain: float = 1.0,
         name: str | None = None,
     ) -> None:
-        """A head that gives vectors of the length `outputs`.
+        """Creates a head with output vectors of length `outputs`.
 
         Args:
           outputs: units of the linear layer.
-          hidden_sizes: units of the layers before it, whose weights begin orthogonal with gain sqrt(2).
-          activation: of those.
-          gain: of the linear layer's orthogonal weights.
-          name: of the module.
+          hidden_sizes: sizes of the hidden layers, whose weights are initialized orthogonal with gain sqrt(2).
+          activation: activation of the hidden layers.
+          gain: gain of the linear layer's orthogonal initializer.
+          name: name of the module.
         """
         super().__init__(name)
-        # An initializer for each layer: one that is used twice gives the same weights twice.
+        # One initializer per layer: a reused initializer returns the same weights again.
         self._layers = [
             tf.keras.layers.Dense(
                 size, activation, kernel_initializer=tf.keras.initializers.Orthogonal(math.sqrt(2)), name=f"dense_{i}"
@@ -145,37 +145,37 @@ class MLPHead(tf.Module):
         self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=output_kernel, name="output"))
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Features `[N, F]` -> `[N, outputs]`."""
+        """Maps features `[N, F]` to `[N, outputs]`."""
         for layer in self._layers:
             features = layer(features)
         return features
 
 
 class QHead(MLPHead):
-    """The values of all actions: features `[N, F]` -> q `[N, A]`."""
+    """Values of all actions: maps features `[N, F]` to q `[N, A]`."""
 
     def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:
-        """A head for `num_actions` actions, with a hidden layer of `stream_size` units; 0 for none."""
+        """Creates a head for `num_actions` actions, with a hidden layer of `stream_size` units; 0 for none."""
         super().__init__(num_actions, _hidden(stream_size), name=name)
 
 
 class DuelingQHead(tf.Module):
-    """The values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9))."""
+    """Values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9))."""
 
     def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:
-        """A head for `num_actions` actions.
+        """Creates a head for `num_actions` actions.
 
         Args:
-          num_actions: A.
-          stream_size: units of a hidden layer in each of the two streams (512 in the paper); 0 for none.
-          name: of the module.
+          num_actions: A, the number of actions.
+          stream_size: units of the hidden layer in each of the two streams (512 in the paper); 0 for none.
+          name: name of the module.
         """
         super().__init__(name)
         self._value = MLPHead(1, _hidden(stream_size))
         self._advantage = MLPHead(num_actions, _hidden(stream_size))
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Features `[N, F]` -> q `[N, A]`."""
+        """Maps features `[N, F]` to q `[N, A]`."""
         advantage = self._advantage(features)
         return self._value(features) + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
 
@@ -183,7 +183,7 @@ class DuelingQHead(tf.Module):
 class SquashedGaussianHead(tf.Module):
     """A Gaussian policy squashed to [-1, 1]^D, with a standard deviation that depends on the features.
 
-    It begins close to tanh of a standard normal, which covers the cube.
+    The initial policy is close to tanh of a standard normal, which covers the cube.
     """
 
     def __init__(
@@ -194,21 +194,21 @@ class SquashedGaussianHead(tf.Module):
         log_std_bounds: tuple[float, float] = (-20.0, 2.0),
         name: str | None = None,
     ) -> None:
-        """A head for actions of `action_size` components.
+        """Creates a head for actions of `action_size` components.
 
         Args:
-          action_size: D.
-          hidden_sizes: units of hidden layers.
-          activation: of those.
-          log_std_bounds: to which the logarithm of the Gaussian's standard deviation is clipped.
-          name: of the module.
+          action_size: D, the number of components.
+          hidden_sizes: sizes of the hidden layers.
+          activation: activation of the hidden layers.
+          log_std_bounds: range to which the logarithm of the Gaussian's standard deviation is clipped.
+          name: name of the module.
         """
         super().__init__(name)
         self._parameters = MLPHead(2 * action_size, hidden_sizes, activation, gain=0.01)
         self._log_std_bounds = log_std_bounds
 
     def __call__(self, features: tf.Tensor) -> SquashedGaussian:
-        """Features `[N, F]` -> a distribution over actions `[N, D]`."""
+        """Maps features `[N, F]` to a distribution over actions `[N, D]`."""
         mean, log_std = tf.split(self._parameters(features), 2, axis=-1)
         return SquashedGaussian(mean, tf.clip_by_value(log_std, *self._log_std_bounds))
 

@@ -1,4 +1,4 @@
-"""A network is a torso, a core and a head: features of each observation, memory over time, outputs."""
+"""The `Network` module: a torso for features, a core for memory and a head for outputs."""
 
 from typing import Any, NamedTuple
 
@@ -13,27 +13,27 @@ from .recurrent import Core
 
 
 class Inputs(NamedTuple):
-    """What a network sees at a timestep.  Leading axes are `[B, ...]` for a step and `[T, B, ...]` for an unroll."""
+    """Inputs of a network, with leading axes `[B, ...]` for a step and `[T, B, ...]` for an unroll."""
 
     observation: Nest
     previous_action: Nest = None
-    """The action that led to the observation, or None for networks that do not ask for it."""
+    """The action that led to the observation, or None for networks that do not take it."""
     previous_reward: Any = None
-    """The reward of that action, or None."""
+    """The reward of that action, or None for networks that do not take it."""
 
 
 class Network(tf.Module):
-    """Torso, core and head, with all variables built by the constructor.
+    """A torso, a core and a head, with all variables built by the constructor.
 
-    The torso (any `tf.keras.layers.Layer` or `tf.keras.Model`) takes the observation nest `[N, ...]` and gives features
-    `[N, F]`.  The core carries the state over time.  The head takes what the core gives, `[N, F']`, and returns any
-    nest of tensors `[N, ...]`.
+    The torso (any `tf.keras.layers.Layer` or `tf.keras.Model`) maps the observation nest `[N, ...]` to features
+    `[N, F]`.  The core carries state over time.  The head maps the core's output `[N, F']` to any nest of tensors
+    `[N, ...]`.
 
-    A recurrent state belongs to the observation it is used with: where `first` is True the state is reset before the
-    observation is used, and the previous action and reward, which belong to another episode, are taken as zeros.
+    A recurrent state is the input that goes with an observation.  Where `first` is True, the state is reset before the
+    observation is processed, and the previous action and reward, which belong to another episode, are set to zero.
 
-    Variables are made in the strategy scope that surrounds the constructor.  Their values depend only on
-    `tf.keras.utils.set_random_seed`, called before in the same thread.
+    Variables are created in the strategy scope that surrounds the constructor.  Their initial values depend only on
+    an earlier call of `tf.keras.utils.set_random_seed` in the same thread.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class Network(tf.Module):
 
         Args:
           spec: the environment's spec.
-          torso: observation nest `[N, ...]` -> features `[N, F]`.
-          core: one of the modules of `recurrent`.
-          head: features `[N, F']` -> outputs, nest of `[N, ...]`.
+          torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+          core: a `recurrent.Core`.
+          head: maps features `[N, F']` to outputs, a nest of `[N, ...]`.
           previous_inputs: whether `Inputs.previous_action` and `Inputs.previous_reward` are appended to the torso's
-            features (actions as by `features.flat_features`).
-          normalizer: of the observations that the torso is given; None leaves them as they are.
-          name: of the module.
+            features (actions as in `flatten.flat_features`).
+          normalizer: normalizes observations before the torso; None leaves them unchanged.
+          name: name of the module.
 
         Raises:
-          CallboardError: if the torso does not give vectors.
+          CallboardError: if the torso's output is not a batch of vectors.
         """
         super().__init__(name)
         self._torso = torso
@@ -72,43 +72,43 @@ class Network(tf.Module):
 
     @property
     def state_spec(self) -> Nest:
-        """Nest of `tf.TensorSpec` of the state, without the axis B."""
+        """Nest of `tf.TensorSpec` of the state, without the batch axis."""
         return self._core.state_spec
 
     def initial_state(self, batch_size: Any) -> Nest:
-        """The state at the start of an episode, leaves `[batch_size, ...]`; `()` for a feed-forward network."""
+        """Returns the state at the start of an episode, leaves `[batch_size, ...]`; `()` without recurrence."""
         return self._core.initial_state(batch_size)
 
     @tf.autograph.experimental.do_not_convert
     def step(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
-        """One timestep.
+        """Processes one timestep.
 
         Args:
           inputs: leaves `[B, ...]`.
           state: leaves `[B, ...]`.
-          first: bool `[B]`, where the observation begins an episode.
+          first: bool `[B]`, whether the observation begins an episode.
           training: see `unroll`.
 
         Returns:
-          Outputs, leaves `[B, ...]`, and the state that belongs to the next observation.
+          Outputs, leaves `[B, ...]`, and the state for the next observation.
         """
         features, state = self._core.step(self._features(inputs, first, training), state, first)
         return self._head(features), state
 
     @tf.autograph.experimental.do_not_convert
     def unroll(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
-        """A sequence of timesteps: the same as `step` after `step`, but faster.
+        """Processes a sequence of timesteps, with the results of repeated calls of `step`, but faster.
 
         Args:
           inputs: leaves `[T, B, ...]`.
-          state: leaves `[B, ...]`, the state that belongs to the first observation.
-          first: bool `[T, B]`, where an observation begins an episode.
-          training: whether a learner differentiates what it gets.  Batch normalization in the torso then uses the
-            batch's statistics and moves its averages towards them; those who act and those who are only asked for
-            targets use the averages, which travel with the weights.
+          state: leaves `[B, ...]`, the state for the first observation.
+          first: bool `[T, B]`, whether an observation begins an episode.
+          training: whether a learner differentiates the outputs.  Batch normalization in the torso then uses the
+            statistics of the batch and updates its moving averages.  Acting and target computation pass False and use
+            the moving averages, which are part of the weights.
 
         Returns:
-          Outputs, leaves `[T, B, ...]`, and the state that belongs to the observation after the last.
+          Outputs, leaves `[T, B, ...]`, and the state for the observation after the last.
         """
         first = tf.convert_to_tensor(first)
         lengths = [tf.shape(first)[axis] if known is None else known for axis, known in enumerate(first.shape)]
@@ -120,15 +120,15 @@ class Network(tf.Module):
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """What the learner trains, in an order that does not change.  Layers that the user has frozen are left out."""
+        """Variables that the learner trains, in a fixed order, without those of layers that the user has frozen."""
         parts = (self._torso, self._core, self._head)
-        # A layer that two parts share must not be trained twice.
+        # A layer that two parts share must be listed only once.
         unique = {id(variable): variable for part in parts for variable in part.trainable_variables}
         return tuple(unique.values())
 
     def regularization_loss(self) -> Any:
-        """A replica's part of what the torso's layers add to the loss, such as L2: a scalar, 0 for most torsos."""
-        # The loss is the sum over the replicas.
+        """Returns one replica's share of the torso's regularization losses, such as L2: a scalar, 0 for most torsos."""
+        # The total loss is the sum over all replicas.
         return sum(self._torso.losses) / tf.distribute.get_strategy().num_replicas_in_sync
 
     def _features(self, inputs: Inputs, first: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -157,12 +157,12 @@ class Network(tf.Module):
 
 
 def _merge_time(tensor: Any) -> tf.Tensor:
-    """`[T, B, ...]` -> `[T * B, ...]`."""
+    """Reshapes `[T, B, ...]` to `[T * B, ...]`."""
     tensor = tf.convert_to_tensor(tensor)
     known = tensor.shape[:2].num_elements()
     return tf.reshape(tensor, (-1 if known is None else known, *tensor.shape[2:]))
 
 
 def _split_time(tensor: tf.Tensor, lengths: list[Any]) -> tf.Tensor:
-    """`[T * B, ...]` -> `[T, B, ...]`."""
+    """Reshapes `[T * B, ...]` to `[T, B, ...]`."""
     return tf.reshape(tensor, (*lengths, *tensor.shape[1:]))

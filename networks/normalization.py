@@ -1,4 +1,4 @@
-"""Observations normalized to zero mean and unit variance, by statistics that travel with the weights."""
+"""Running observation normalization, with statistics that are part of the weights."""
 
 from typing import Any
 
@@ -13,22 +13,22 @@ _EPSILON = 1e-8
 
 
 class RunningNormalizer(tf.Module):
-    """Mean and variance of all observations that the learner has seen.
+    """Normalizes observations to zero mean and unit variance over all observations that the learner has processed.
 
-    The statistics are variables that are not trained: they are saved in checkpoints, fetched by actors with the
-    weights, and changed only by `update`, which the learner calls.  Leaves that are not floating point have no
-    statistics and pass unchanged.
+    The statistics are non-trainable variables: they are saved in checkpoints, fetched by actors with the weights, and
+    changed only by `update`, which the learner calls.  Leaves that are not floating point have no statistics and pass
+    through unchanged.
 
-    The statistics are float64: a feature whose mean is a million times its standard deviation is normalized as well as
-    its own float32 values allow, and a constant feature gives 0.
+    The statistics are float64.  A feature whose mean is a million times its standard deviation is thus normalized as
+    accurately as its float32 values allow, and a constant feature becomes 0.
     """
 
     def __init__(self, observation: Nest, name: str | None = None):
-        """Statistics for observations like `observation`, a nest of dm_env specs."""
+        """Creates statistics for observations with the specs `observation`, a nest of dm_env specs."""
         super().__init__(name)
 
         def variable(value: Any, what: str) -> tf.Variable:
-            # In a replica's context all replicas assign the same value, so that of the first one will do.
+            # All replicas assign the same value, so the first replica's is kept.
             return tf.Variable(
                 tf.cast(value, tf.float64),
                 trainable=False,
@@ -45,11 +45,11 @@ class RunningNormalizer(tf.Module):
         self._variances = [variable(tf.ones(shape), "variance") for shape in shapes]
 
     def __call__(self, observation: Nest) -> Nest:
-        """Observations `[..., *shape]`, normalized and clipped to ten standard deviations."""
+        """Normalizes observations `[..., *shape]` and clips them to ten standard deviations."""
         leaves = tree.flatten(observation)
         for index, mean, variance in zip(self._normalized, self._means, self._variances, strict=True):
-            # Rounded to float32 the mean can be wrong by more than the standard deviation, so the rounding error is
-            # subtracted as well.  That is half the cost of a subtraction in float64.
+            # Rounding the mean to float32 can shift it by more than a standard deviation, so the rounding error is
+            # subtracted too.  This costs half as much as a subtraction in float64.
             leaf = tf.cast(leaves[index], self._dtype)
             rounded = tf.cast(mean, self._dtype)
             rest = tf.cast(mean - tf.cast(rounded, mean.dtype), self._dtype)
@@ -58,29 +58,29 @@ class RunningNormalizer(tf.Module):
 
     @staticmethod
     def normalized_spec(observation: Nest) -> Nest:
-        """The nest of dm_env specs of normalized observations: the bounds of floats no longer hold."""
+        """Returns the dm_env specs of normalized observations, in which floats have no bounds."""
         return tree.map_structure(
             lambda leaf: specs.Array(leaf.shape, leaf.dtype, leaf.name) if leaf.dtype.kind == "f" else leaf,
             observation,
         )
 
     def divide_by_deviation(self, observation: Nest) -> Nest:
-        """Observations `[..., *shape]`, brought to unit variance but not to zero mean, and not clipped."""
+        """Scales observations `[..., *shape]` to unit variance, without centering or clipping them."""
         leaves = tree.flatten(observation)
         for index, variance in zip(self._normalized, self._variances, strict=True):
             leaves[index] = tf.cast(leaves[index], self._dtype) * self._scale(variance)
         return tree.unflatten_as(observation, leaves)
 
     def update(self, observation: Nest, leading: int = 2, mask: tf.Tensor | None = None) -> None:
-        """Takes in a batch, over all replicas.
+        """Updates the statistics with a batch, over all replicas.
 
-        The batch's moments are those about its own mean (the corrected two-pass algorithm, Chan, Golub and LeVeque
-        1983, equation 1.7); they are combined with those before by the pairwise formula of the same paper (2.1).
+        The batch's moments are computed about its own mean (the corrected two-pass algorithm, Chan, Golub and LeVeque
+        1983, equation 1.7) and merged into the statistics by the pairwise formula of the same paper (2.1).
 
         Args:
           observation: leaves `[T, B, *shape]`, one replica's share.
           leading: number of leading axes.
-          mask: bool `[T, B]`, which of them are taken in; None for all.
+          mask: bool `[T, B]`, which observations to include; None for all.
         """
         if not self._normalized:
             return
@@ -102,11 +102,11 @@ class RunningNormalizer(tf.Module):
             ([total(leaf) for leaf in deviations], [total(tf.square(leaf)) for leaf in deviations])
         )
         count = self._count + number
-        # Of the batch in all that was seen: 0, and nothing changes, where nothing of it is taken in.
+        # The batch's share of all observations; 0 if the mask excludes the whole batch, and then nothing changes.
         share = tf.math.divide_no_nan(number, count)
         batch = zip(centers, rests, squares, strict=True)
         for mean, variance, (center, rest, square) in zip(self._means, self._variances, batch, strict=True):
-            # What rounding left in the batch's mean.
+            # Rounding error of the batch's mean.
             error = tf.math.divide_no_nan(rest, number)
             batch_variance = tf.maximum(tf.math.divide_no_nan(square, number) - tf.square(error), 0.0)
             shift = center + error - mean
@@ -115,12 +115,12 @@ class RunningNormalizer(tf.Module):
         self._count.assign(count)
 
     def _scale(self, variance: tf.Variable) -> tf.Tensor:
-        """What a deviation from the mean is multiplied by."""
+        """Returns the reciprocal of the standard deviation."""
         return tf.cast(tf.math.rsqrt(variance + _EPSILON), self._dtype)
 
 
 def _over_replicas(sums: Nest) -> Nest:
-    """The sums of the replicas' sums, in all of them."""
+    """Adds up every leaf over all replicas."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return sums

@@ -1,4 +1,4 @@
-"""Cores: what a network carries from one observation to the next."""
+"""Cores: the recurrent part of a network, which carries state from one observation to the next."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -8,62 +8,62 @@ from ..data import Nest
 
 
 class Core(Protocol):
-    """What a network asks of its core.  Features are `[B, F]` in a step and `[T, B, F]` in an unroll."""
+    """Interface of a network's core.  Features are `[B, F]` in a step and `[T, B, F]` in an unroll."""
 
     @property
     def state_spec(self) -> Nest:
-        """Nest of `tf.TensorSpec`, without the axis B."""
+        """Nest of `tf.TensorSpec` of the state, without the batch axis."""
 
     @property
     def trainable_variables(self) -> Any:
-        """Complete after `build`."""
+        """Trainable variables; complete after `build`."""
 
     def build(self, feature_size: int) -> None:
-        """Makes the variables for features of that size."""
+        """Creates the variables for features of size `feature_size`."""
 
     def initial_state(self, batch_size: Any) -> Nest:
-        """The state at the start of an episode, leaves `[batch_size, ...]`."""
+        """Returns the state at the start of an episode, leaves `[batch_size, ...]`."""
 
     def step(self, features: tf.Tensor, state: Nest, first: tf.Tensor) -> tuple[tf.Tensor, Nest]:
-        """One timestep; the state is reset where `first`, bool `[B]`, before the features are used."""
+        """Processes one timestep, after a reset of the state where `first`, bool `[B]`, is True."""
 
     def unroll(self, features: tf.Tensor, state: Nest, first: tf.Tensor) -> tuple[tf.Tensor, Nest]:
-        """A sequence of timesteps; `first` is bool `[T, B]`."""
+        """Processes a sequence of timesteps; `first` is bool `[T, B]`."""
 
 
 class FeedForwardCore(tf.Module):
-    """No memory: features pass through and the state is `()`."""
+    """A core without memory: features pass through and the state is `()`."""
 
     state_spec: Nest = ()
 
     def build(self, feature_size: int) -> None:
-        """There are no variables."""
+        """Does nothing: there are no variables."""
 
     def initial_state(self, batch_size: Any) -> Nest:
-        """`()`."""
+        """Returns `()`."""
         return ()
 
     def step(self, features: tf.Tensor, state: Nest, first: tf.Tensor) -> tuple[tf.Tensor, Nest]:
-        """The features as they are."""
+        """Returns the features unchanged."""
         return features, state
 
     def unroll(self, features: tf.Tensor, state: Nest, first: tf.Tensor) -> tuple[tf.Tensor, Nest]:
-        """The features as they are."""
+        """Returns the features unchanged."""
         return features, state
 
 
 class LSTMState(NamedTuple):
-    """Leaves `[B, size]`."""
+    """State of an LSTM, leaves `[B, size]`."""
 
     hidden: Any
     cell: Any
 
 
 class LSTMCore(tf.Module):
-    """An LSTM (Hochreiter and Schmidhuber 1997) that forgets where an episode begins."""
+    """An LSTM (Hochreiter and Schmidhuber 1997) whose state is reset where an episode begins."""
 
     def __init__(self, size: int, name: str | None = None) -> None:
-        """An LSTM with `size` cells."""
+        """Creates an LSTM with `size` cells."""
         super().__init__(name)
         self._size = size
         self._lstm = tf.keras.layers.LSTMCell(size)
@@ -75,26 +75,29 @@ class LSTMCore(tf.Module):
         return LSTMState(hidden=spec, cell=spec)
 
     def build(self, feature_size: int) -> None:
-        """Makes the variables."""
+        """Creates the variables."""
         with tf.name_scope(self._lstm.name):
             self._lstm.build((None, feature_size))
 
     def initial_state(self, batch_size: Any) -> LSTMState:
-        """Zeros."""
+        """Returns zeros."""
         zeros = tf.zeros((batch_size, self._size), self._lstm.compute_dtype)
         return LSTMState(hidden=zeros, cell=zeros)
 
     def step(self, features: tf.Tensor, state: LSTMState, first: tf.Tensor) -> tuple[tf.Tensor, LSTMState]:
-        """One timestep: features `[B, F]`, first bool `[B]`; gives `[B, size]`."""
+        """Processes one timestep: features `[B, F]` and first, bool `[B]`, give outputs `[B, size]`."""
         state = _timestep(self._project(features), state, first[:, tf.newaxis], self._recurrent_kernel())
         return state.hidden, state
 
     def unroll(self, features: tf.Tensor, state: LSTMState, first: tf.Tensor) -> tuple[tf.Tensor, LSTMState]:
-        """A sequence: features `[T, B, F]`, first bool `[T, B]`; gives `[T, B, size]`.  T must be known."""
+        """Processes a sequence: features `[T, B, F]` and first, bool `[T, B]`, give outputs `[T, B, size]`.
+
+        T must be known when the function is traced.
+        """
         inputs, resets = tf.unstack(self._project(features)), tf.unstack(first[:, :, tf.newaxis])
         kernel = self._recurrent_kernel()
-        # A function in a graph of its own is traced and differentiated once, not T times: an unroll of 20 is traced
-        # four times faster than without, and runs a fifth to a half faster than `tf.while_loop`.
+        # A nested `tf.function` is traced and differentiated once, not T times.  An unroll of 20 steps is traced four
+        # times faster than without it, and runs a fifth to a half faster than with `tf.while_loop`.
         timestep = _timestep if tf.executing_eagerly() else tf.function(_timestep, autograph=False)
         hidden = []
         for t in range(len(inputs)):
@@ -103,7 +106,7 @@ class LSTMCore(tf.Module):
         return tf.stack(hidden), state
 
     def _project(self, features: tf.Tensor) -> tf.Tensor:
-        """The inputs' part of the gates: one large product for all times is faster than one for each."""
+        """Computes the inputs' part of the gates; one matrix product over all timesteps is faster than one per step."""
         return tf.tensordot(features, self._lstm.kernel, 1) + self._lstm.bias
 
     def _recurrent_kernel(self) -> tf.Tensor:
@@ -111,10 +114,10 @@ class LSTMCore(tf.Module):
 
 
 def _timestep(inputs: tf.Tensor, state: LSTMState, first: tf.Tensor, recurrent_kernel: tf.Tensor) -> LSTMState:
-    """One timestep of an LSTM: inputs `[B, 4 * size]`, first `[B, 1]`, recurrent kernel `[size, 4 * size]`."""
+    """Runs an LSTM for one timestep: inputs `[B, 4 * size]`, first `[B, 1]`, recurrent kernel `[size, 4 * size]`."""
     hidden = tf.where(first, tf.zeros_like(state.hidden), state.hidden)
     cell = tf.where(first, tf.zeros_like(state.cell), state.cell)
-    # The order of the gates in the kernels of `LSTMCell`.
+    # Keras's `LSTMCell` orders the gates in its kernels like this.
     write, keep, candidate, read = tf.split(inputs + tf.matmul(hidden, recurrent_kernel), 4, axis=-1)
     cell = tf.sigmoid(keep) * cell + tf.sigmoid(write) * tf.tanh(candidate)
     return LSTMState(hidden=tf.sigmoid(read) * tf.tanh(cell), cell=cell)

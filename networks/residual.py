@@ -9,7 +9,7 @@ from ..data import CallboardError
 from .flatten import scale
 
 RESNET_DEPTHS = (8, 20, 32, 44, 56)
-"""Depths 6n + 2 of `ResNet`, for n = 1, 3, 5, 7, 9."""
+"""Supported depths 6n + 2 of `ResNet`, for n = 1, 3, 5, 7, 9."""
 
 _MOMENTUM = 0.9
 _EPSILON = 1e-5
@@ -26,14 +26,14 @@ class ImpalaResNet(tf.keras.layers.Layer):
         width: int = 1,
         name: str | None = None,
     ) -> None:
-        """Sections of a convolution, a pooling that halves the image, and residual blocks; then a dense layer.
+        """Creates sections of a convolution, a pooling that halves the image and residual blocks; then a dense layer.
 
         Args:
-          channels: of each section.
-          blocks: residual blocks in each section.
+          channels: channels of each section.
+          blocks: residual blocks per section.
           features: units of the dense layer.
-          width: multiplies all channels.
-          name: of the layer.
+          width: multiplier of all channels.
+          name: name of the layer.
         """
         super().__init__(name=name)
         self._sections = [_Section(width * section_channels, blocks) for section_channels in channels]
@@ -41,7 +41,7 @@ class ImpalaResNet(tf.keras.layers.Layer):
         self._dense = tf.keras.layers.Dense(features, activation="relu", kernel_initializer="he_normal")
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        """Image `[N, height, width, channels]`, bytes or floats of about 0..1 -> `[N, features]`."""
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`."""
         hidden = scale(image, self.compute_dtype)
         for section in self._sections:
             hidden = section(hidden)
@@ -49,7 +49,7 @@ class ImpalaResNet(tf.keras.layers.Layer):
 
 
 class _Section(tf.keras.layers.Layer):
-    """Convolution, max pooling with stride 2, residual blocks."""
+    """A convolution, max pooling with stride 2 and residual blocks."""
 
     def __init__(self, channels: int, blocks: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Section(tf.keras.layers.Layer):
 
 
 class _Block(tf.keras.layers.Layer):
-    """Two convolutions, each after a ReLU, around which the input is carried unchanged."""
+    """Two convolutions, each preceded by a ReLU, with an identity shortcut."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -83,27 +83,28 @@ def _convolution(channels: int) -> tf.keras.layers.Conv2D:
 
 
 class ResNet(tf.keras.layers.Layer):
-    """The residual networks of depth 6n + 2 for small images (He et al. 2016, "Deep Residual Learning", section 4.2).
+    """Residual network of depth 6n + 2 for small images (He et al. 2016, "Deep Residual Learning", section 4.2).
 
-    A convolution and three sections of n blocks of two convolutions, each followed by batch normalization; the second
-    and the third section halve the image and double the channels.  The shortcuts have no weights (option A).  The last
-    of the 6n + 2 layers is the dense layer on top, a classifier's (`resnet_classifier`) or a policy's head.
+    A convolution and three sections of n blocks with two convolutions each; every convolution is followed by batch
+    normalization.  The second and third sections halve the image and double the channels.  Shortcuts have no weights
+    (option A).  The last of the 6n + 2 layers is the dense layer on top, that of a classifier (`resnet_classifier`) or
+    of a policy head.
 
-    With `training`, activations are normalized by the statistics of the batch over all replicas, and the moving
-    averages follow them; without, by the moving averages.
+    With `training`, activations are normalized by the statistics of the batch over all replicas, which also update the
+    moving averages; otherwise they are normalized by the moving averages.
     """
 
     def __init__(self, depth: int = 20, width: int = 1, l2: float = 1e-4, name: str | None = None) -> None:
-        """A network whose kernels begin as by He et al. 2015.
+        """Creates a network whose kernels are initialized as in He et al. 2015.
 
         Args:
           depth: one of `RESNET_DEPTHS`.
-          width: multiplies all channels.
-          l2: weight decay λ of the kernels; the layer's `losses` are λ/2 times their squares.
-          name: of the layer.
+          width: multiplier of all channels.
+          l2: weight decay λ of the kernels; the layer's `losses` are λ/2 times the kernels' squared norms.
+          name: name of the layer.
 
         Raises:
-          CallboardError: there is no such depth.
+          CallboardError: if the depth is not supported.
         """
         super().__init__(name=name)
         if depth not in RESNET_DEPTHS:
@@ -119,7 +120,7 @@ class ResNet(tf.keras.layers.Layer):
         ]
 
     def call(self, image: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Image `[N, height, width, channels]`, bytes or floats -> `[N, 64 * width]`."""
+        """Maps images `[N, height, width, channels]`, uint8 or floats, to `[N, 64 * width]`."""
         hidden = tf.nn.relu(self._first(scale(image, self.compute_dtype), training=training))
         for block in self._blocks:
             hidden = block(hidden, training=training)
@@ -129,7 +130,7 @@ class ResNet(tf.keras.layers.Layer):
 def resnet_classifier(
     image_shape: Sequence[int], classes: int, depth: int = 20, width: int = 1, l2: float = 1e-4
 ) -> tf.keras.Model:
-    """A `ResNet` and a dense layer: images `[N, *image_shape]` -> logits `[N, classes]`."""
+    """Builds a `ResNet` with a dense layer that maps images `[N, *image_shape]` to logits `[N, classes]`."""
     return tf.keras.Sequential(
         [
             tf.keras.Input(image_shape),
@@ -140,21 +141,21 @@ def resnet_classifier(
 
 
 class BatchNormalization(tf.keras.layers.BatchNormalization):
-    """Batch normalization over all replicas (Ioffe and Szegedy 2015), whose averages are the same in all of them.
+    """Batch normalization over all replicas (Ioffe and Szegedy 2015), with moving averages that all replicas share.
 
-    Keras keeps an average to each replica and takes their mean where one is read: over several learners every reading
-    is a collective operation, for which a learner that serves its weights alone would wait for ever.
+    Keras keeps separate averages per replica and reduces them to their mean on every read.  With several learners a
+    read is then a collective operation, and a learner that reads its weights alone to serve them would wait forever.
     """
 
     def __init__(self, **arguments: Any) -> None:
-        """As by Keras, but for `synchronized`: wherever there are several replicas."""
-        # Kernels that fuse the whole layer are twice as fast on a CPU, and know one replica only.
+        """Passes `arguments` to Keras, with `synchronized` set when there are several replicas."""
+        # With one replica the fused kernels, which cannot synchronize, are twice as fast on a CPU.
         super().__init__(**arguments, synchronized=tf.distribute.get_strategy().num_replicas_in_sync > 1)
-        # They would correct the moving variance for the size of the sample, which the others do not.
+        # The fused kernels would apply Bessel's correction to the moving variance; the others do not.
         self._bessels_correction_test_only = False
 
     def add_weight(self, *arguments: Any, **settings: Any) -> tf.Variable:
-        """As by Keras, but for the moving averages: all replicas assign the same, and the first one's will do."""
+        """Adds a weight as in Keras, but keeps the first replica's moving averages, since all assign the same value."""
         if settings.get("synchronization") == tf.VariableSynchronization.ON_READ:
             settings["synchronization"] = tf.VariableSynchronization.ON_WRITE
             settings["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -162,7 +163,7 @@ class BatchNormalization(tf.keras.layers.BatchNormalization):
 
 
 class _NormalizedConvolution(tf.keras.layers.Layer):
-    """A convolution without a bias, and batch normalization."""
+    """A convolution without bias, followed by batch normalization."""
 
     def __init__(self, channels: int, stride: int, l2: float) -> None:
         super().__init__()
@@ -182,7 +183,7 @@ class _NormalizedConvolution(tf.keras.layers.Layer):
 
 
 class _NormalizedBlock(tf.keras.layers.Layer):
-    """Two normalized convolutions; the input is added to what they give, thinned and padded where shapes differ."""
+    """Two normalized convolutions with a shortcut, which is subsampled and zero-padded where shapes differ."""
 
     def __init__(self, channels: int, stride: int, l2: float) -> None:
         super().__init__()

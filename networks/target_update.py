@@ -1,7 +1,7 @@
-"""Target networks: how their weights follow those that learn.
+"""Updates of target networks from online networks.
 
-To be called where a strategy runs a replica, in its cross-replica context, or outside of any strategy.  Each device
-copies its own variables: nothing is sent.
+Call these functions in a replica context, in the cross-replica context, or outside of any strategy.  Each device copies
+its own variables, without communication.
 """
 
 from typing import Any
@@ -11,20 +11,20 @@ import tensorflow as tf
 
 
 def copy_weights(source: tf.Module, target: tf.Module) -> None:
-    """target <- source, for all variables (Mnih et al. 2015, algorithm 1).
+    """Copies all variables: target <- source (Mnih et al. 2015, algorithm 1).
 
     Args:
-      source: a module that learns.
-      target: one of the same making.
+      source: the online module.
+      target: a module with the same architecture.
 
     Raises:
-      ValueError: if the modules differ in the number or the shapes of their variables.
+      ValueError: if the modules differ in the number or shapes of their variables.
     """
     _update(source, target, lambda new, old: old.assign(new))
 
 
 def copy_weights_every(period: int, step: Any, source: tf.Module, target: tf.Module) -> None:
-    """`copy_weights` where `step`, an integer scalar, is a multiple of `period`, and nothing otherwise."""
+    """Calls `copy_weights` if `step`, an integer scalar, is a multiple of `period`; otherwise does nothing."""
     due = tf.equal(tf.cast(step, tf.int64) % period, 0)
 
     def copy(new: tf.Variable, old: tf.Variable) -> tf.Tensor:
@@ -32,24 +32,26 @@ def copy_weights_every(period: int, step: Any, source: tf.Module, target: tf.Mod
             old.assign(new)
             return due
 
-        # The branches return the condition, which is small, and not weights.
+        # Both branches return the condition, a scalar, rather than weights.
         return tf.cond(due, assign, lambda: due)
 
     _update(source, target, copy)
 
 
 def move_weights(source: tf.Module, target: tf.Module, rate: Any) -> None:
-    """target <- target + rate (source - target), Polyak averaging (Lillicrap et al. 2016, algorithm 1).
+    """Moves target weights by Polyak averaging: target <- target + rate (source - target).
+
+    Lillicrap et al. 2016, algorithm 1.
 
     Args:
-      source: a module that learns.
-      target: one of the same making.
+      source: the online module.
+      target: a module with the same architecture.
       rate: tau, 0..1, a number or a scalar tensor.
 
     Raises:
-      ValueError: if the modules differ in the number or the shapes of their variables.
+      ValueError: if the modules differ in the number or shapes of their variables.
     """
-    # A Python number would become float32 on its way to float64.
+    # `tf.cast` converts a Python number to float32 before float64.
     rate = rate if tf.is_tensor(rate) else np.float64(rate)
     _update(source, target, lambda new, old: old.assign_add(tf.cast(rate, old.dtype) * (new - old)))
 
@@ -67,10 +69,10 @@ def _update(source: tf.Module, target: tf.Module, assign: Any) -> None:
     if tf.distribute.in_cross_replica_context():
         update(tf.distribute.get_strategy())
     elif tf.distribute.has_strategy():
-        # Variables of several devices are not assigned by one of them alone.
+        # A variable with copies on several devices must be assigned from the cross-replica context.
         tf.distribute.get_replica_context().merge_call(update)
     else:
-        # The strategy that the variables were made under is not entered, as in the code around a learner's replicas.
+        # Outside of the scope of the variables' strategy, as in code around a learner's replicas: enter it.
         strategy = getattr(pairs[0][1], "distribute_strategy", None) or tf.distribute.get_strategy()
         with strategy.scope():
             update(strategy)

@@ -1,4 +1,4 @@
-"""Torsos: from observations to features."""
+"""Torsos: map observations to features."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from ..specs import is_image
 from .flatten import flat_features, scale, scale_by_bounds
 
 _NATURE_SMALLEST = 36
-"""Height and width below which the convolutions of `NatureTorso` have nothing left to look at."""
+"""Smallest height and width for which the convolutions of `NatureTorso` have an output."""
 
 
 class MLPTorso(tf.keras.layers.Layer):
-    """Dense layers on all observations of a nest, flattened and joined (`features.flat_features`)."""
+    """Dense layers on all observations of a nest, flattened and concatenated by `flatten.flat_features`."""
 
     def __init__(
         self,
@@ -25,9 +25,9 @@ class MLPTorso(tf.keras.layers.Layer):
         activation: Any = "tanh",
         name: str | None = None,
     ) -> None:
-        """Layers of `hidden_sizes` units for observations of the nest `spec` of dm_env specs.
+        """Creates layers of `hidden_sizes` units for observations with the specs `spec`, a nest of dm_env specs.
 
-        Weights begin orthogonal, with gain sqrt(2).
+        Weights are initialized orthogonal with gain sqrt(2).
         """
         super().__init__(name=name)
         self._spec = spec
@@ -39,7 +39,7 @@ class MLPTorso(tf.keras.layers.Layer):
         ]
 
     def call(self, observation: Nest) -> tf.Tensor:
-        """Nest of `[N, ...]` -> `[N, hidden_sizes[-1]]`."""
+        """Maps a nest of `[N, ...]` to `[N, hidden_sizes[-1]]`."""
         features = flat_features(self._spec, observation, self.compute_dtype)
         for layer in self._layers:
             features = layer(features)
@@ -47,10 +47,10 @@ class MLPTorso(tf.keras.layers.Layer):
 
 
 class NatureTorso(tf.keras.layers.Layer):
-    """The convolutions of DQN (Mnih et al. 2015, "Model architecture"), made for images of 84 x 84."""
+    """The convolutional network of DQN (Mnih et al. 2015, "Model architecture"), designed for 84 x 84 images."""
 
     def __init__(self, name: str | None = None) -> None:
-        """Three convolutions and a dense layer of 512 units."""
+        """Creates three convolutions and a dense layer of 512 units."""
         super().__init__(name=name)
         self._layers = [
             tf.keras.layers.Conv2D(channels, kernel, stride, activation="relu", kernel_initializer="he_uniform")
@@ -60,7 +60,7 @@ class NatureTorso(tf.keras.layers.Layer):
         self._dense = tf.keras.layers.Dense(512, activation="relu", kernel_initializer="he_uniform")
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        """Image `[N, height, width, channels]`, bytes or floats of about 0..1 -> `[N, 512]`."""
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, 512]`."""
         if min(image.shape[1:3]) < _NATURE_SMALLEST:
             size = "x".join(str(length) for length in image.shape[1:3])
             raise CallboardError(
@@ -74,7 +74,7 @@ class NatureTorso(tf.keras.layers.Layer):
 
 
 class ObservationTorso(tf.keras.layers.Layer):
-    """A torso of its own for each image of a nest, one MLP for all the rest, and their features side by side."""
+    """A separate torso for each image of a nest and one MLP for the rest, with their features concatenated."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class ObservationTorso(tf.keras.layers.Layer):
         make_vector_torso: Callable[[list[Any]], tf.keras.layers.Layer],
         name: str | None = None,
     ) -> None:
-        """Makes the torsos that the nest `spec` of dm_env specs asks for.
+        """Creates the torsos for an observation nest.
 
         Args:
-          spec: of the observation.
-          make_image_torso: called for each image (`specs.is_image`), whose pixels the torso is given as floats of 0..1.
+          spec: nest of dm_env specs of the observation.
+          make_image_torso: called once per image (`specs.is_image`); the torso takes pixels as floats of 0..1.
           make_vector_torso: called with the list of all other specs, if there are any.
-          name: of the layer.
+          name: name of the layer.
         """
         super().__init__(name=name)
         leaves = self._leaves = tree.flatten(spec)
@@ -99,7 +99,7 @@ class ObservationTorso(tf.keras.layers.Layer):
         self._vector_torso = make_vector_torso([leaves[index] for index in self._vectors]) if self._vectors else None
 
     def call(self, observation: Nest) -> tf.Tensor:
-        """Nest of `[N, ...]` -> `[N, F]`."""
+        """Maps a nest of `[N, ...]` to `[N, F]`."""
         leaves = tree.flatten(observation)
         features = [
             torso(scale_by_bounds(self._leaves[index], tf.convert_to_tensor(leaves[index]), self.compute_dtype))
