@@ -1,1 +1,1 @@
-"""The numeric core: pure functions of time-major tensors, one concept to a module."""
+"""Losses and returns: pure functions of time-major tensors, one concept per module."""

@@ -1,4 +1,4 @@
-"""Numbers in the dtype of the tensors that they meet."""
+"""Lossless conversion of numbers to a tensor's dtype."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import tensorflow as tf
 
 
 def as_dtype(x: Any, dtype: Any) -> tf.Tensor:
-    """`x`, a number, an array or a tensor, as a tensor of `dtype`.
+    """Converts `x`, a number, an array or a tensor, to a tensor of `dtype`.
 
-    `tf.cast` makes a Python number float32 on the way to float64, which costs it half of its digits.
+    `tf.cast` alone converts a Python number to float32 before float64, which loses half of its digits.
     """
     return tf.cast(x if tf.is_tensor(x) else np.asarray(x), dtype)

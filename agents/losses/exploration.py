@@ -1,4 +1,4 @@
-"""How actors that learn action values explore."""
+"""Epsilon-greedy exploration for agents that learn action values."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from .shapes import check_ranks, check_same_shape
 
 
 def epsilon_ladder(slot: Any, slots: int, epsilon: float = 0.4, alpha: float = 7.0) -> tf.Tensor:
-    """epsilon_i = epsilon^(1 + alpha i / (N - 1)): each environment explores at a rate of its own, for good.
+    """Returns a fixed exploration rate per environment: epsilon_i = epsilon^(1 + alpha i / (N - 1)).
 
     Horgan et al. 2018, section 4.1.
 
     Args:
       slot: integers `[B]`, i in 0..N-1, the global index of each environment.
-      slots: N, the environments of all actors.  A single one has the first rate, `epsilon`.
-      epsilon: of slot 0, the largest.
-      alpha: the last slot has epsilon^(1 + alpha).
+      slots: N, the number of environments of all actors.  A single environment has the rate `epsilon`.
+      epsilon: rate of slot 0, the largest.
+      alpha: exponent; the last slot has the rate epsilon^(1 + alpha).
 
     Returns:
       float32 `[B]`.
@@ -27,17 +27,17 @@ def epsilon_ladder(slot: Any, slots: int, epsilon: float = 0.4, alpha: float = 7
 
 
 def epsilon_greedy(q: Any, epsilon: Any, slot: Any, seed: Any, dtype: Any = tf.int32) -> tf.Tensor:
-    """With probability epsilon any action, each as likely as the others, and otherwise the best.
+    """Selects a uniformly random action with probability epsilon, and the greedy action otherwise.
 
     Args:
-      q: `[B, A]`.
-      epsilon: `[B]`.
+      q: `[B, A]`, action values.
+      epsilon: `[B]`, exploration rates.
       slot: integers `[B]`, the global index of each environment.
       seed: int `[2]`.  An action depends on its row of `q`, its slot and the seed, not on the rest of the batch.
       dtype: int32 or int64.
 
     Returns:
-      Actions `[B]`; of equal values the first is the best.
+      Actions `[B]`; ties between greedy actions go to the first.
     """
     q, epsilon, slot = tf.convert_to_tensor(q), tf.convert_to_tensor(epsilon), tf.convert_to_tensor(slot)
     check_ranks(2, q=q)

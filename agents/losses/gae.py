@@ -12,34 +12,34 @@ _EPSILON = 1e-8
 
 
 class GAE(NamedTuple):
-    """Estimates through which no gradients flow."""
+    """Advantage estimates and value targets, through which no gradients flow."""
 
     advantages: tf.Tensor
-    """`[T, B]`, 0 where the transition does not count."""
+    """`[T, B]`, 0 where the transition is not valid."""
     targets: tf.Tensor
-    """`[T, B]`, of the value function: V(x_t) plus the advantage, the lambda-return."""
+    """`[T, B]`, value targets: V(x_t) plus the advantage, the lambda-return."""
 
 
 def gae(values: Any, r_t: Any, discount_t: Any, valid_t: Any, lambda_: float) -> GAE:
-    """Advantages as sums of TD errors, discounted by gamma lambda (equation (16)).
+    """Computes advantages as sums of TD errors, discounted by gamma lambda (equation (16)).
 
         A_t = sum_{l >= 0} (gamma lambda)^l delta_{t+l},  delta_t = r_t + gamma V(x_{t+1}) - V(x_t)
 
-    computed as A_t = delta_t + gamma_t lambda A_{t+1}.  The sum ends with the sequence, with an episode, and where a
-    transition does not count: a time limit is bootstrapped from the value of its final observation.
+    computed as A_t = delta_t + gamma_t lambda A_{t+1}.  The sum ends with the sequence, with an episode, and before a
+    transition that is not valid: at a time limit, it bootstraps from the value of the final observation.
 
     Args:
       values: `[T+1, B]`, V(x_0) .. V(x_T).
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
-      valid_t: bool `[T, B]`, as by `transitions.counts`.
-      lambda_: 0 for one-step TD errors, 1 for whole returns.
+      valid_t: bool `[T, B]`, from `transitions.counts`.
+      lambda_: 0 for one-step TD errors, 1 for full returns.
 
     Returns:
       `GAE`, in the dtype of `values`.
 
     Raises:
-      ValueError: if shapes do not fit.
+      ValueError: if shapes do not match.
     """
     values = tf.convert_to_tensor(values)
     r_t, discount_t = (tf.cast(tensor, values.dtype) for tensor in (r_t, discount_t))
@@ -55,16 +55,16 @@ def gae(values: Any, r_t: Any, discount_t: Any, valid_t: Any, lambda_: float) ->
 
 
 def standardized(advantage_t: Any, valid_t: Any, sum_all: Callable[[tf.Tensor], tf.Tensor] = tf.reduce_sum) -> Any:
-    """Advantages of zero mean and unit variance over the transitions that count.
+    """Standardizes advantages to zero mean and unit variance over the valid transitions.
 
     Args:
       advantage_t: `[T, B]`, one replica's share.
       valid_t: bool `[T, B]`.
-      sum_all: adds up all elements of all replicas, as `replicas.sum_over_replicas` does: moments of one replica would
-        make the update depend on their number.
+      sum_all: adds up all elements over all replicas, such as `replicas.sum_over_replicas`.  Moments of a single
+        replica would make the update depend on the number of replicas.
 
     Returns:
-      `[T, B]`, 0 where the transition does not count.
+      `[T, B]`, 0 where the transition is not valid.
     """
     advantage_t, valid_t = tf.convert_to_tensor(advantage_t), tf.convert_to_tensor(valid_t)
     check_same_shape(advantage_t=advantage_t, valid_t=valid_t)

@@ -1,12 +1,12 @@
-"""n-step returns that end where experience ends (Sutton and Barto 2018, chapter 7; Horgan et al. 2018, section 3.1).
+"""n-step returns (Sutton and Barto 2018, chapter 7; Horgan et al. 2018, section 3.1).
 
-From an observation t, up to n transitions are added up.  The sum ends
+The return from observation t adds up the rewards of up to n transitions.  The sum ends early
 
-- after a transition whose discount is 0: the episode terminated, and there is nothing to bootstrap from;
-- before a transition that does not count (`transitions.counts`): a time limit, or a final observation that was lost;
-- at the last observation at hand,
+- after a transition whose discount is 0: the episode terminated, and nothing is bootstrapped;
+- before a transition that is not valid (`transitions.counts`): a time limit, or a lost final observation;
+- at the last observation of the window or sequence,
 
-and bootstraps at the last observation that it has reached.
+and bootstraps from the last observation that it reaches.
 """
 
 from collections.abc import Sequence
@@ -20,32 +20,32 @@ from .shapes import check_ranks, check_same_shape
 
 
 class NStep(NamedTuple):
-    """Returns of up to n steps, over leading axes `[...]`: `[B]` for windows, `[T, B]` for sequences."""
+    """Returns of up to n steps, with leading axes `[...]`: `[B]` for windows, `[T, B]` for sequences."""
 
     returns: Any
-    """`[...]`, the discounted sum of the rewards on the way."""
+    """`[...]`, the discounted sum of rewards."""
     discount: Any
-    """`[...]`, the product of the discounts on the way: what the value at `index` is multiplied by."""
+    """`[...]`, the product of the discounts, by which the value at `index` is multiplied."""
     index: Any
-    """int32 `[...]`, position of the observation to bootstrap from, counted from the beginning of the window or
-    sequence.  Without meaning, but valid, where `discount` is 0."""
+    """int32 `[...]`, position in the window or sequence of the observation to bootstrap from.  Where `discount` is 0
+    it is in range but has no meaning."""
     counts: Any
-    """bool `[...]`, whether the sum holds any transition.  If not, nothing can be learned from it."""
+    """bool `[...]`, whether the sum contains any transition.  If not, nothing is learned from it."""
 
 
 def n_step_window(r_t: Any, discount_t: Any, valid_t: Any) -> NStep:
-    """The return from the first observation of a window of n transitions.
+    """Computes the return from the first observation of a window of n transitions.
 
     Args:
-      r_t: `[n, B]`, the rewards that followed the actions, n known.
+      r_t: `[n, B]`, the rewards that followed the actions; n must be known.
       discount_t: `[n, B]`, gamma times the environment's discounts that followed.
-      valid_t: bool `[n, B]`, as by `transitions.counts` over the window's n + 1 observations.
+      valid_t: bool `[n, B]`, from `transitions.counts` over the window's n + 1 observations.
 
     Returns:
-      `NStep` over `[B]`, with `index` in 0..n and in the dtype of `r_t`.
+      `NStep` over `[B]`, in the dtype of `r_t`, with `index` in 0..n.
 
     Raises:
-      ValueError: if shapes do not fit.
+      ValueError: if shapes do not match.
     """
     r_t, discount_t, valid_t = _checked(r_t, discount_t, valid_t)
     lengths, steps = _add_up(tf.unstack(r_t), tf.unstack(discount_t), tf.unstack(valid_t))
@@ -53,36 +53,36 @@ def n_step_window(r_t: Any, discount_t: Any, valid_t: Any) -> NStep:
 
 
 def n_step_sequence(r_t: Any, discount_t: Any, valid_t: Any, n: int) -> NStep:
-    """The returns of up to n steps from every observation of a sequence but the last.
+    """Computes the returns of up to n steps from every observation of a sequence except the last.
 
     Args:
-      r_t: `[T, B]`, the rewards that followed the actions, T known.
+      r_t: `[T, B]`, the rewards that followed the actions; T must be known.
       discount_t: `[T, B]`, gamma times the environment's discounts that followed.
-      valid_t: bool `[T, B]`, as by `transitions.counts` over the T + 1 observations.
+      valid_t: bool `[T, B]`, from `transitions.counts` over the T + 1 observations.
       n: the largest number of steps, at least 1.
 
     Returns:
-      `NStep` over `[T, B]`, with `index` in 0..T and in the dtype of `r_t`.
+      `NStep` over `[T, B]`, in the dtype of `r_t`, with `index` in 0..T.
 
     Raises:
-      ValueError: if shapes do not fit.
+      ValueError: if shapes do not match.
     """
     if n < 1:
         raise ValueError(f"The number of steps must be at least 1, not {n}.")
     r_t, discount_t, valid_t = _checked(r_t, discount_t, valid_t)
     length = r_t.shape[0]
-    # After the end of the sequence there is nothing that counts.
+    # Shifting fills in False: no transition after the end of the sequence is valid.
     shifts = range(min(n, length))
     lengths, steps = _add_up(*([_shifted(x_t, shift) for shift in shifts] for x_t in (r_t, discount_t, valid_t)))
     return steps._replace(index=tf.range(length)[:, tf.newaxis] + lengths)
 
 
 def take_along_time(x: Nest, index: Any) -> Nest:
-    """Picks for each element of the batch one time, or as many as `index` has: x[index[..., b], b].
+    """Gathers one or several timesteps per batch element: x[index[..., b], b].
 
     Args:
       x: nest of `[T, B, ...]`.
-      index: int32 `[B]` or `[S, B]`, in 0..T-1, as by `NStep.index`.
+      index: int32 `[B]` or `[S, B]`, in 0..T-1, such as `NStep.index`.
 
     Returns:
       Nest of `[B, ...]` or `[S, B, ...]`.
@@ -94,13 +94,13 @@ def take_along_time(x: Nest, index: Any) -> Nest:
 
 
 def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], counting: Sequence[Any]) -> tuple[tf.Tensor, NStep]:
-    """How many transitions are reached, and `NStep` without its index, of transitions that follow each other."""
+    """Adds up consecutive transitions; returns the number of steps in each sum, and `NStep` without its index."""
     zeros = tf.zeros_like(rewards[0])
     returns, product, lengths = zeros, tf.ones_like(zeros), tf.zeros_like(zeros, tf.int32)
     goes_on = tf.ones_like(counting[0])
     for reward, discount, counts in zip(rewards, discounts, counting, strict=True):
         reached = goes_on & counts
-        # Selected, not multiplied by 0: what is not reached may hold anything.
+        # Select instead of multiplying by 0: transitions past the end may hold arbitrary values.
         returns += tf.where(reached, product * reward, zeros)
         product = tf.where(reached, product * discount, product)
         lengths += tf.cast(reached, tf.int32)
@@ -109,7 +109,7 @@ def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], counting: Sequence
 
 
 def _shifted(x_t: tf.Tensor, shift: int) -> tf.Tensor:
-    """x_{t + shift}, and zeros or False after the end."""
+    """Returns x_{t + shift}, with zeros or False past the end."""
     return tf.concat([x_t[shift:], tf.zeros_like(x_t[:shift])], axis=0)
 
 

@@ -1,7 +1,7 @@
-"""The terms of an actor-critic loss, element by element.
+"""Elementwise terms of an actor-critic loss.
 
-Each function gives `[T, B]`, 0 where the transition is not valid.  The learner adds them up over all replicas, and may
-divide by T * B of the global batch, so that the update does not depend on how the batch is spread over replicas.
+Each function returns `[T, B]`, 0 where the transition is not valid.  The learner adds up the elements over all replicas
+and may divide by T * B of the global batch, so the update does not depend on how the batch is split over replicas.
 """
 
 from typing import Any
@@ -12,12 +12,12 @@ from .shapes import check_ranks, check_same_shape
 
 
 def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, valid_t: Any) -> tf.Tensor:
-    """-advantage_t log pi(a_t|x_t), whose gradient is the policy gradient (Sutton et al. 2000, theorem 1).
+    """Returns -advantage_t log pi(a_t|x_t), whose gradient is the policy gradient (Sutton et al. 2000, theorem 1).
 
     Args:
-      log_prob_t: `[T, B]`, log pi(a_t|x_t) of the policy that learns.
+      log_prob_t: `[T, B]`, log pi(a_t|x_t) of the current policy.
       advantage_t: `[T, B]`, through which no gradients flow.
-      valid_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, from `transitions.counts`.
 
     Returns:
       `[T, B]`.
@@ -27,10 +27,10 @@ def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, valid_t: Any) -> tf.
 
 
 def entropy_loss(entropy_t: Any, valid_t: Any) -> tf.Tensor:
-    """-H(pi(.|x_t)): less of it keeps the policy from settling early (Mnih et al. 2016, section 4).
+    """Returns -H(pi(.|x_t)); minimizing it discourages premature convergence (Mnih et al. 2016, section 4).
 
     Args:
-      entropy_t: `[T, B]`, in nats.
+      entropy_t: `[T, B]`, entropy of the policy in nats.
       valid_t: bool `[T, B]`.
 
     Returns:
@@ -41,11 +41,13 @@ def entropy_loss(entropy_t: Any, valid_t: Any) -> tf.Tensor:
 
 
 def value_loss(v_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
-    """(target_t - V(x_t))^2 / 2, as in Espeholt et al. 2018, section 4.2 (a gradient of (v_s - V(x_s)) grad V(x_s)).
+    """Returns (target_t - V(x_t))^2 / 2.
+
+    Its negative gradient is (v_s - V(x_s)) grad V(x_s), as in Espeholt et al. 2018, section 4.2.
 
     Args:
-      v_t: `[T, B]`.
-      target_t: `[T, B]`, through which no gradients flow.
+      v_t: `[T, B]`, the value function's output.
+      target_t: `[T, B]`, value targets, through which no gradients flow.
       valid_t: bool `[T, B]`.
 
     Returns:

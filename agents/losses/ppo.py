@@ -1,7 +1,7 @@
-"""The clipped losses of PPO (Schulman et al. 2017, https://arxiv.org/abs/1707.06347), element by element.
+"""Elementwise clipped losses of PPO (Schulman et al. 2017, https://arxiv.org/abs/1707.06347).
 
-Each function gives `[T, B]`, 0 where the transition does not count; the learner adds them up and divides by the size of
-the global minibatch.
+Each loss returns `[T, B]`, 0 where the transition is not valid.  The learner adds up the elements and divides by the
+size of the global minibatch.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from .dtypes import as_dtype
 from .shapes import check_ranks, check_same_shape
 
 _LARGEST_LOG_RATIO = 20.0
-"""Far beyond every clip; the exponential of much larger ones is infinite, and its gradient not a number."""
+"""Far beyond any clip range.  The exponential of a much larger value overflows, and its gradient is NaN."""
 
 
 def log_ratio(log_prob_t: Any, behavior_log_prob_t: Any, valid_t: Any) -> tf.Tensor:
-    """log pi(a_t|x_t) - log mu(a_t|x_t); 0 where the transition does not count, since it may have no meaning there.
+    """Returns log pi(a_t|x_t) - log mu(a_t|x_t), and 0 where the transition is not valid and the ratio meaningless.
 
     Args:
-      log_prob_t: `[T, B]`, of the policy that learns.
-      behavior_log_prob_t: `[T, B]`, of the policy that acted.
+      log_prob_t: `[T, B]`, log pi(a_t|x_t) of the current policy.
+      behavior_log_prob_t: `[T, B]`, log mu(a_t|x_t) of the behavior policy.
       valid_t: bool `[T, B]`.
 
     Returns:
@@ -33,10 +33,10 @@ def log_ratio(log_prob_t: Any, behavior_log_prob_t: Any, valid_t: Any) -> tf.Ten
 
 
 def clipped_surrogate_loss(log_ratio_t: Any, advantage_t: Any, valid_t: Any, clip: Any) -> tf.Tensor:
-    """-min(ratio A, clip(ratio, 1 - clip, 1 + clip) A) (equation (7)).
+    """Returns -min(ratio A, clip(ratio, 1 - clip, 1 + clip) A) (equation (7)).
 
     Args:
-      log_ratio_t: `[T, B]`, as by `log_ratio`.
+      log_ratio_t: `[T, B]`, from `log_ratio`.
       advantage_t: `[T, B]`, through which no gradients flow.
       valid_t: bool `[T, B]`.
       clip: epsilon, a number or a scalar tensor.
@@ -53,15 +53,15 @@ def clipped_surrogate_loss(log_ratio_t: Any, advantage_t: Any, valid_t: Any, cli
 
 
 def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, valid_t: Any, clip: Any) -> tf.Tensor:
-    """max((V - target)^2, (V_clipped - target)^2) / 2, V_clipped within `clip` of the value before the iteration.
+    """Returns max((V - target)^2, (V_clipped - target)^2) / 2.
 
-    Not in the paper, but in the implementation that its authors published with it
-    (https://github.com/openai/baselines, ppo2).
+    V_clipped is V clipped to within `clip` of the value before the iteration.  It is not in the paper, but in the
+    implementation that its authors published (https://github.com/openai/baselines, ppo2).
 
     Args:
-      v_t: `[T, B]`.
+      v_t: `[T, B]`, the value function's output.
       old_v_t: `[T, B]`, the value before the iteration, through which no gradients flow.
-      target_t: `[T, B]`, through which no gradients flow.
+      target_t: `[T, B]`, value targets, through which no gradients flow.
       valid_t: bool `[T, B]`.
       clip: a number or a scalar tensor.
 
@@ -76,12 +76,12 @@ def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, valid_t: Any, clip
 
 
 def approximate_kl(log_ratio_t: Any) -> tf.Tensor:
-    """ratio - 1 - log ratio: its mean over actions of mu is KL(mu || pi), and no element is below 0.
+    """Returns ratio - 1 - log ratio, a nonnegative estimate whose mean over actions of mu is KL(mu || pi).
 
     Schulman 2020, "Approximating KL divergence", http://joschu.net/blog/kl-approx.html, estimator k3.
 
     Args:
-      log_ratio_t: `[T, B]`, as by `log_ratio`.
+      log_ratio_t: `[T, B]`, from `log_ratio`.
 
     Returns:
       `[T, B]`.

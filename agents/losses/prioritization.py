@@ -1,4 +1,4 @@
-"""Prioritized replay: what an item's priority is, and the weights that undo its bias."""
+"""Prioritized replay: priorities of sequences, and importance weights that correct the sampling bias."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +11,15 @@ from .shapes import check_ranks, check_same_shape
 
 
 def mixed_priority(delta_t: Any, valid_t: Any, eta: float = 0.9) -> tf.Tensor:
-    """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| (Kapturowski et al. 2019, section 2.3).
+    """Computes p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| (Kapturowski et al. 2019, section 2.3).
 
     Args:
       delta_t: `[T, B]`, TD errors.
-      valid_t: bool `[T, B]`, over which the maximum and the mean are taken.
+      valid_t: bool `[T, B]`, the steps over which maximum and mean are taken.
       eta: weight of the maximum, 0..1.
 
     Returns:
-      `[B]`, through which no gradients flow; 0 where no step counts, so that such a sequence is not drawn again.
+      `[B]`, through which no gradients flow; 0 for a sequence without valid steps, so that it is not sampled again.
     """
     delta_t, valid_t = tf.convert_to_tensor(delta_t), tf.convert_to_tensor(valid_t)
     check_ranks(2, delta_t=delta_t, valid_t=valid_t)
@@ -36,17 +36,17 @@ def importance_weights(
     beta: Any,
     largest: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> tf.Tensor:
-    """w = (1 / (N P))^beta, divided by the largest in the batch if asked for (Schaul et al. 2016, section 3.4).
+    """Computes w = (1 / (N P))^beta, optionally divided by the largest in the batch (Schaul et al. 2016, section 3.4).
 
-    With beta = 1 and no division, the weighted mean over the sampled items is an unbiased estimate of the plain mean
-    over all items.
+    With beta = 1 and no division, the weighted mean over the sampled items is an unbiased estimate of the mean over all
+    items.
 
     Args:
-      probability: `[B]`, P, with which each item was drawn from among all.
-      table_size: integers `[B]` or a scalar, N, the number of items it was drawn from.
-      beta: how much of the bias is undone, 0..1; a number or a scalar tensor.
-      largest: gives the largest of the weights `[B]` of all replicas, as `replicas.largest_over_replicas` does:
-        dividing by the largest of one replica would make the update depend on their number.  None for no division.
+      probability: `[B]`, P, the probability with which each item was sampled among all items.
+      table_size: integers `[B]` or a scalar, N, the number of items sampled from.
+      beta: how much of the bias is corrected, 0..1; a number or a scalar tensor.
+      largest: returns the largest weight over all replicas, such as `replicas.largest_over_replicas`; None for no
+        division.  The largest weight of a single replica would make the update depend on the number of replicas.
 
     Returns:
       `[B]` in the dtype of `probability`, through which no gradients flow.
@@ -55,7 +55,7 @@ def importance_weights(
     check_ranks(1, probability=probability)
     expected = tf.cast(table_size, probability.dtype) * probability
     check_same_shape(probability=probability, table_size=expected)
-    # A probability that rounding has made 0 would make this weight infinite, and all of the batch NaN.
+    # A probability rounded to 0 would make its weight infinite and the whole batch NaN.
     expected = tf.maximum(expected, expected.dtype.as_numpy_dtype(np.finfo(expected.dtype.as_numpy_dtype).tiny))
     weights = tf.pow(expected, -as_dtype(beta, probability.dtype))
     return tf.stop_gradient(weights if largest is None else weights / largest(weights))

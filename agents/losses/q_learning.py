@@ -1,6 +1,6 @@
-"""Double Q-learning on n-step returns: targets, TD errors and the loss.
+"""Double Q-learning with n-step returns: targets, TD errors and the loss.
 
-Action values `q` have the axes `[..., A]`, where `[...]` is `[B]` for windows and `[T, B]` for sequences.
+Action values `q` have the shape `[..., A]`, where `[...]` is `[B]` for windows and `[T, B]` for sequences.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from .value_rescaling import inverse_rescale, rescale
 
 
 def action_value(q: Any, action: Any) -> tf.Tensor:
-    """Q(x, a) of the actions taken.
+    """Selects Q(x, a) of the actions taken.
 
     Args:
       q: `[..., A]`.
@@ -28,11 +28,11 @@ def action_value(q: Any, action: Any) -> tf.Tensor:
 
 
 def double_q_value(q_online: Any, q_target: Any) -> tf.Tensor:
-    """Q_target(x, argmax_a Q_online(x, a)) (van Hasselt et al. 2016, "Double DQN").
+    """Computes Q_target(x, argmax_a Q_online(x, a)) (van Hasselt et al. 2016, "Double DQN").
 
     Args:
-      q_online: `[..., A]`, of the network that learns; chooses the action.
-      q_target: `[..., A]`, of the target network; says what it is worth.
+      q_online: `[..., A]`, values of the online network, which select the action.
+      q_target: `[..., A]`, values of the target network, which evaluate the action.
 
     Returns:
       `[...]`, through which no gradients flow.
@@ -43,16 +43,16 @@ def double_q_value(q_online: Any, q_target: Any) -> tf.Tensor:
 
 
 def double_q_target(steps: NStep, q_online: Any, q_target: Any, epsilon: float | None = None) -> tf.Tensor:
-    """G = r_1 + .. + gamma^(n-1) r_n + gamma^n Q_target(x_n, argmax_a Q_online(x_n, a)).
+    """Computes G = r_1 + .. + gamma^(n-1) r_n + gamma^n Q_target(x_n, argmax_a Q_online(x_n, a)).
 
-    Horgan et al. 2018, section 3.1; with value rescaling h(r_1 + .. + gamma^n h^-1(Q_target(..))), Kapturowski et al.
+    Horgan et al. 2018, section 3.1.  With value rescaling, h(r_1 + .. + gamma^n h^-1(Q_target(..))): Kapturowski et al.
     2019, section 2.3.
 
     Args:
       steps: `NStep` over `[...]`.
       q_online: `[..., A]` at the observations `steps.index`.
-      q_target: `[..., A]` at the same.
-      epsilon: of value rescaling; None for none.
+      q_target: `[..., A]` at the same observations.
+      epsilon: parameter of value rescaling; None for no rescaling.
 
     Returns:
       `[...]` in the dtype of `q_target`, through which no gradients flow.
@@ -62,7 +62,7 @@ def double_q_target(steps: NStep, q_online: Any, q_target: Any, epsilon: float |
     check_same_shape(returns=returns, value=value)
     if epsilon is not None:
         value = inverse_rescale(value, epsilon)
-    # After a termination there is no value, and what stands at the index may be anything.
+    # After a termination there is nothing to bootstrap from, and the value at the index may be anything.
     target = returns + tf.math.multiply_no_nan(value, discount)
     return tf.stop_gradient(target if epsilon is None else rescale(target, epsilon))
 
@@ -70,22 +70,22 @@ def double_q_target(steps: NStep, q_online: Any, q_target: Any, epsilon: float |
 def sequence_double_q_targets(
     q_online: Any, q_target: Any, r_t: Any, discount_t: Any, valid_t: Any, n: int, epsilon: float | None = None
 ) -> tf.Tensor:
-    """`double_q_target` at every time of a sequence, with fewer than n steps where the sequence or an episode ends.
+    """Computes `double_q_target` at every timestep of a sequence, with fewer steps before its end or an episode's.
 
     Args:
-      q_online: `[T+1, B, A]`, T known.
+      q_online: `[T+1, B, A]`; T must be known.
       q_target: `[T+1, B, A]`.
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
-      valid_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, from `transitions.counts`.
       n: the largest number of steps.
-      epsilon: of value rescaling (`value_rescaling.EPSILON` in R2D2); None for none.
+      epsilon: parameter of value rescaling (`value_rescaling.EPSILON` in R2D2); None for no rescaling.
 
     Returns:
-      `[T, B]` in the dtype of `q_target`, through which no gradients flow; without meaning where not `valid_t`.
+      `[T, B]` in the dtype of `q_target`, through which no gradients flow; undefined where `valid_t` is False.
 
     Raises:
-      ValueError: if shapes do not fit.
+      ValueError: if shapes do not match.
     """
     q_online, q_target = tf.convert_to_tensor(q_online), tf.convert_to_tensor(q_target)
     check_ranks(3, q_online=q_online, q_target=q_target)
@@ -96,13 +96,13 @@ def sequence_double_q_targets(
 
 
 def td_error(q: Any, action: Any, target: Any, counts: Any) -> tf.Tensor:
-    """delta = target - Q(x, a), and 0 where there is nothing to learn.
+    """Computes delta = target - Q(x, a), and 0 where the target is not valid.
 
     Args:
       q: `[..., A]`, through which gradients flow.
       action: integers `[...]`.
       target: `[...]`, through which no gradients flow.
-      counts: bool `[...]`; for windows `NStep.counts`.
+      counts: bool `[...]`, whether the target is valid; for windows `NStep.counts`.
 
     Returns:
       `[...]` in the dtype of `q`.
@@ -114,18 +114,19 @@ def td_error(q: Any, action: Any, target: Any, counts: Any) -> tf.Tensor:
 
 
 def td_loss(delta: Any, weight: Any = None, huber: float | None = None) -> tf.Tensor:
-    """delta^2 / 2 or its Huber form, element by element, times the importance weights.
+    """Computes the elementwise squared or Huber loss of TD errors, times importance weights.
 
-    The weights multiply the step, as in algorithm 1 of Schaul et al. 2016, and so the loss, not the error in it.
+    The weights multiply the loss rather than the error, since they multiply the step in algorithm 1 of Schaul et al.
+    2016.
 
     Args:
-      delta: `[B]` or `[T, B]`, as by `td_error`.
-      weight: `[B]`, one for each window or sequence; None for 1.
+      delta: `[B]` or `[T, B]`, from `td_error`.
+      weight: `[B]`, one per window or sequence; None for 1.
       huber: |delta| beyond which the loss is linear, huber (|delta| - huber / 2), which clips its gradient (Mnih et al.
-        2015, "Training algorithm"); None for squares everywhere.
+        2015, "Training algorithm"); None for delta^2 / 2 everywhere.
 
     Returns:
-      The shape and dtype of `delta`.  The learner adds it up and divides by the size of the global batch.
+      Losses in the shape and dtype of `delta`.  The learner adds them up and divides by the size of the global batch.
     """
     delta = tf.convert_to_tensor(delta)
     loss = tf.square(delta) / 2

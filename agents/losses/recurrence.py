@@ -1,4 +1,4 @@
-"""Linear recurrences backwards in time, which returns and advantages are made of."""
+"""Linear recurrences backward in time, used to compute returns and advantages."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from .shapes import check_same_shape
 
 
 def backward_sum(x_t: Any, decay_t: Any) -> tf.Tensor:
-    """y_t = x_t + decay_t * y_{t+1}, with y_T = 0.
+    """Computes y_t = x_t + decay_t * y_{t+1}, with y_T = 0.
 
-    T is written out in the graph: with two operations a step that is faster to trace and to run than `tf.while_loop`
-    or `tf.scan` at T = 20, and faster to run at any length.
+    The loop over T is unrolled in the graph.  With two operations per step, it is faster to trace and to run than
+    `tf.while_loop` or `tf.scan` at T = 20, and faster to run at any length.
 
     Args:
-      x_t: `[T, ...]`, T known.
+      x_t: `[T, ...]`; T must be known.
       decay_t: `[T, ...]`.
 
     Returns:

@@ -1,6 +1,6 @@
-"""What a replica must know of the others, so that an update does not depend on their number.
+"""Cross-replica reductions that keep an update independent of the number of replicas.
 
-To be called where a strategy runs a replica, or outside of any strategy.
+Call these functions in a replica context or outside of any strategy.
 """
 
 from typing import Any
@@ -9,27 +9,27 @@ import tensorflow as tf
 
 
 def largest_over_replicas(x: Any) -> tf.Tensor:
-    """The largest element of `x`, of any shape, over all replicas: a scalar, through which no gradients flow."""
+    """Returns the largest element of `x`, of any shape, over all replicas: a scalar without gradient."""
     largest = tf.stop_gradient(tf.reduce_max(x))
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return largest
-    # There is no reduction by maximum: the largest of each are gathered.
+    # `ReduceOp` has no maximum, so gather the largest element of each replica.
     return tf.reduce_max(context.all_gather(largest[tf.newaxis], axis=0))
 
 
 def sum_over_replicas(x: Any) -> tf.Tensor:
-    """The sum of all elements of `x`, of any shape, over all replicas: a scalar, through which no gradients flow."""
+    """Returns the sum of all elements of `x`, of any shape, over all replicas: a scalar without gradient."""
     total = tf.stop_gradient(tf.reduce_sum(x))
     context = tf.distribute.get_replica_context()
     return total if context.num_replicas_in_sync == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, total)
 
 
 def global_index(batch_size: Any) -> tf.Tensor:
-    """The index in the global batch of each element of a replica's share, int32 `[batch_size]`.
+    """Returns the index in the global batch of each element of this replica's share, int32 `[batch_size]`.
 
     Args:
-      batch_size: of this replica's share, the same in all replicas.
+      batch_size: size of this replica's share, the same in all replicas.
     """
     replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
     return replica * batch_size + tf.range(batch_size)

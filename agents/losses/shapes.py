@@ -1,4 +1,4 @@
-"""Checks of shapes on entry to the pure functions of this package."""
+"""Shape checks for the arguments of this package's functions."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import tensorflow as tf
 
 
 def check_ranks(rank: int, **tensors: Any) -> None:
-    """Refuses tensors of another rank, which broadcasting would turn into wrong numbers without a word.
+    """Checks that tensors have the rank `rank`; otherwise broadcasting could silently give wrong results.
 
     Raises:
-      ValueError: naming the tensors.
+      ValueError: if a rank differs; the message names the tensors.
     """
     wrong = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape.rank not in (rank, None)}
     if wrong:
@@ -18,10 +18,10 @@ def check_ranks(rank: int, **tensors: Any) -> None:
 
 
 def check_same_shape(**tensors: Any) -> None:
-    """Refuses tensors whose shapes, as far as they are known, differ.
+    """Checks that tensors have the same shape, as far as shapes are known.
 
     Raises:
-      ValueError: naming the tensors.
+      ValueError: if shapes differ; the message names the tensors.
     """
     shapes = {name: tf.TensorShape(tensor.shape) for name, tensor in tensors.items()}
     reference = next(iter(shapes.values()))

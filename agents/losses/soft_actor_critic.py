@@ -1,8 +1,8 @@
-"""The three losses of SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications"), element by element.
+"""Elementwise losses of SAC (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications").
 
-`alpha` is the temperature, a scalar; log-probabilities are of actions in [-1, 1]^D, as
-`distributions.SquashedGaussian` gives them.  Each loss gives `[B]`, 0 where the transition does not count; the learner
-adds them up and divides by the size of the global batch.
+`alpha` is the temperature, a scalar.  Log-probabilities are those of unit actions in [-1, 1]^D, from
+`distributions.SquashedGaussian`.  Each loss returns `[B]`, 0 where the transition is not valid.  The learner adds up
+the elements and divides by the size of the global batch.
 """
 
 from typing import Any
@@ -14,15 +14,15 @@ from .shapes import check_ranks, check_same_shape
 
 
 def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp1: Any, alpha: Any) -> tf.Tensor:
-    """r + gamma (min_i Q_i(x', a') - alpha log pi(a'|x')), with a' drawn from pi(.|x') (equations (3) and (5)).
+    """Computes r + gamma (min_i Q_i(x', a') - alpha log pi(a'|x')), a' sampled from pi(.|x') (equations (3) and (5)).
 
-    The smaller of two target critics keeps values from being overestimated (section 6).
+    The minimum of two target critics reduces overestimation (section 6).
 
     Args:
-      r_t: `[B]`, the reward; with n-step windows their returns.
+      r_t: `[B]`, the reward, or the return of an n-step window.
       discount_t: `[B]`, gamma times the environment's discount, or the discount of the window.
       q1_tp1: `[B]`, the first target critic's value of a'.
-      q2_tp1: `[B]`, the second's.
+      q2_tp1: `[B]`, the second target critic's value of a'.
       log_prob_tp1: `[B]`, log pi(a'|x').
       alpha: scalar.
 
@@ -33,17 +33,17 @@ def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp
     r_t, discount_t, q2_tp1, log_prob_tp1 = _cast(q1_tp1.dtype, r_t, discount_t, q2_tp1, log_prob_tp1)
     _check(q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1, log_prob_tp1=log_prob_tp1)
     soft_value = tf.minimum(q1_tp1, q2_tp1) - as_dtype(alpha, q1_tp1.dtype) * log_prob_tp1
-    # After a termination there is no value, and what stands in for the next observation may be anything.
+    # After a termination there is nothing to bootstrap from, and the next observation may be anything.
     return tf.stop_gradient(r_t + tf.math.multiply_no_nan(soft_value, discount_t))
 
 
 def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
-    """(Q_1 - target)^2 / 2 + (Q_2 - target)^2 / 2 (equation (5), for both critics).
+    """Computes (Q_1 - target)^2 / 2 + (Q_2 - target)^2 / 2 (equation (5), for both critics).
 
     Args:
       q1_t: `[B]`, the first critic's value of the action taken.
-      q2_t: `[B]`, the second's.
-      target_t: `[B]`, as by `soft_target`; no gradients flow through it.
+      q2_t: `[B]`, the second critic's value of the action taken.
+      target_t: `[B]`, from `soft_target`, through which no gradients flow.
       valid_t: bool `[B]`.
 
     Returns:
@@ -57,11 +57,12 @@ def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
 
 
 def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) -> tf.Tensor:
-    """alpha log pi(a|x) - min_i Q_i(x, a), with a drawn by the policy from noise (equation (9)).
+    """Computes alpha log pi(a|x) - min_i Q_i(x, a), with a sampled by reparameterization (equation (9)).
 
     Args:
-      q1_t: `[B]`, the first critic's value of a; gradients flow through a, and the learner takes none for the critics.
-      q2_t: `[B]`, the second's.
+      q1_t: `[B]`, the first critic's value of a.  Gradients flow through a; the learner does not apply those with
+        respect to the critics' variables.
+      q2_t: `[B]`, the second critic's value of a.
       log_prob_t: `[B]`, log pi(a|x).
       alpha: scalar, through which no gradients flow.
       valid_t: bool `[B]`.
@@ -76,12 +77,12 @@ def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) 
 
 
 def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, valid_t: Any) -> tf.Tensor:
-    """-alpha (log pi(a|x) + H), which raises alpha while the policy's entropy is below H (equation (18)).
+    """Computes -alpha (log pi(a|x) + H), which raises alpha while the policy's entropy is below H (equation (18)).
 
     Args:
       alpha: scalar, through which gradients flow; the exponential of a variable, so that it stays positive.
       log_prob_t: `[B]`, log pi(a|x), through which no gradients flow.
-      target_entropy: H in nats; the paper's is -D, for actions of D dimensions (appendix D).
+      target_entropy: H in nats; -D in the paper, for actions of D dimensions (appendix D).
       valid_t: bool `[B]`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Which transitions of a sequence are experience, and which only join one episode to the next."""
+"""Validity of transitions: which of a sequence are learned from, and which only connect two episodes."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from .shapes import check_ranks, check_same_shape
 
 
 def counts(first: Any, last: Any, discount_t: Any) -> tf.Tensor:
-    """Whether each transition t -> t+1 counts.
+    """Returns whether each transition t -> t+1 is valid.
 
-    It does unless `last[t]` (the action was ignored), or `first[t+1]` with a discount other than 0 (the episode was cut
-    off and its final observation is lost).  Where it does not count, nothing is learned from it and nothing flows over
-    it.
+    It is valid unless `last[t]` (the action was ignored), or `first[t+1]` with a discount other than 0 (the episode was
+    truncated and its final observation is lost).  Nothing is learned from an invalid transition, and nothing bootstraps
+    across it.
 
     Args:
-      first: bool `[T+1, B]`, the observation begins an episode.
-      last: bool `[T+1, B]`, the observation ends one.
+      first: bool `[T+1, B]`, whether the observation begins an episode.
+      last: bool `[T+1, B]`, whether the observation ends an episode.
       discount_t: `[T, B]`, the environment's discount that followed the action at t.
 
     Returns:

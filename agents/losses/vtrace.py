@@ -1,4 +1,4 @@
-"""V-trace: off-policy corrected targets for a value function and its policy (Espeholt et al. 2018, section 4.1)."""
+"""V-trace: off-policy corrected value targets and advantages (Espeholt et al. 2018, section 4.1)."""
 
 from typing import Any, NamedTuple
 
@@ -9,12 +9,12 @@ from .shapes import check_ranks, check_same_shape
 
 
 class VTrace(NamedTuple):
-    """Targets through which no gradients flow."""
+    """Value targets and advantages, through which no gradients flow."""
 
     vs: tf.Tensor
     """`[T, B]`, the value targets v_s."""
     advantages: tf.Tensor
-    """`[T, B]`, rho_s (r_s + gamma v_{s+1} - V(x_s)), what the policy gradient weighs grad log pi with."""
+    """`[T, B]`, rho_s (r_s + gamma v_{s+1} - V(x_s)), the weights of grad log pi in the policy gradient."""
 
 
 def vtrace(
@@ -28,7 +28,7 @@ def vtrace(
     clip_policy_gradient_rho: float | None = 1.0,
     lambda_: float = 1.0,
 ) -> VTrace:
-    """V-trace targets and policy-gradient advantages.
+    """Computes V-trace targets and policy-gradient advantages.
 
     With rho_t = min(clip_rho, ratio_t), c_t = lambda min(clip_c, ratio_t), and
     delta_t V = rho_t (r_t + gamma_t V(x_{t+1}) - V(x_t)), equation (1) is, within an episode,
@@ -36,24 +36,24 @@ def vtrace(
         v_s = V(x_s) + sum_{t >= s} (prod_{i=s}^{t-1} gamma_i c_i) delta_t V
 
     (remark 2 for lambda), computed as v_s - V(x_s) = delta_s V + gamma_s c_s (v_{s+1} - V(x_{s+1})) (remark 1).  Where
-    a transition does not count the target is V(x_t), the advantage is 0, and the sum ends.
+    a transition is not valid, the target is V(x_t), the advantage is 0, and the sum ends.
 
     Args:
       values: `[T+1, B]`, V(x_0) .. V(x_T).
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
       log_rho_t: `[T, B]`, log pi(a_t|x_t) - log mu(a_t|x_t), not clipped.
-      valid_t: bool `[T, B]`, as by `transitions.counts`.
+      valid_t: bool `[T, B]`, from `transitions.counts`.
       clip_rho: rho-bar of the targets; None for no clipping.
-      clip_c: c-bar.
-      clip_policy_gradient_rho: clips the ratio that weighs the advantages.
-      lambda_: shortens the traces, 0..1.
+      clip_c: c-bar; None for no clipping.
+      clip_policy_gradient_rho: clipping of the ratio that weights the advantages; None for no clipping.
+      lambda_: 0..1; smaller values shorten the traces.
 
     Returns:
       `VTrace`, in the dtype of `values`.
 
     Raises:
-      ValueError: if shapes do not fit.
+      ValueError: if shapes do not match.
     """
     values = tf.convert_to_tensor(values)
     r_t, discount_t, log_rho_t = (tf.cast(tensor, values.dtype) for tensor in (r_t, discount_t, log_rho_t))
@@ -64,7 +64,7 @@ def vtrace(
 
     rho_t = tf.exp(log_rho_t)
     zeros = tf.zeros_like(v_t)
-    # Selected, not multiplied by 0: a ratio without meaning may be infinite.
+    # Select instead of multiplying by 0: the ratio of an invalid transition may be infinite.
     delta_t = tf.where(valid_t, _clip(rho_t, clip_rho) * (r_t + discount_t * v_tp1 - v_t), zeros)
     decay_t = tf.where(valid_t, discount_t * lambda_ * _clip(rho_t, clip_c), zeros)
 
