@@ -1,4 +1,4 @@
-"""The policy with the best evaluation so far, and the one that was the best before it."""
+"""The policy with the best evaluation so far, and its predecessor."""
 
 import contextlib
 import logging
@@ -17,11 +17,11 @@ _logger = logging.getLogger(__name__)
 
 
 class BestPolicy:
-    """The best policy of one run.  The one before it is kept too, and takes its place if it is damaged.
+    """The best policy of one run.  Its predecessor is kept too, and replaces it if it is damaged.
 
     Args:
-      run_directory: of the run.
-      say: is given a line about a file that is damaged.
+      run_directory: the run directory.
+      say: receives a line about a damaged file.
     """
 
     def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
@@ -30,7 +30,7 @@ class BestPolicy:
         self._say = say
 
     def path(self) -> pathlib.Path | None:
-        """Its file, or that of the best before it if that is damaged; None if there is none."""
+        """Returns the file of the best policy, or of its predecessor if it is damaged; None if there is none."""
         for path in (self._path, self._before):
             if not path.exists():
                 continue
@@ -48,15 +48,15 @@ class BestPolicy:
         return None
 
     def mean_return(self) -> float:
-        """The mean return that it reached; -inf if there is none."""
+        """Returns the mean return of the best policy; -inf if there is none."""
         path = self.path()
         return -math.inf if path is None else float(read_policy(path).further["mean_return"])
 
     def save(self, variables: Sequence[tf.Variable], mean_return: float, learner_step: int) -> None:
-        """Makes weights the best policy.
+        """Saves weights as the best policy.
 
         Raises:
-          OSError: they could not be written; the best policy is as it was.
+          OSError: the file could not be written; the best policy is unchanged.
         """
         with contextlib.suppress(FileNotFoundError), file_draft(self._before) as draft:
             draft.unlink()

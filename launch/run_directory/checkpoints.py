@@ -1,8 +1,8 @@
-"""Checkpoints: the learner's state, the policy's weights and the counters, written in one atomic step.
+"""Checkpoints: the learner's state, the policy's weights and the counters, written atomically.
 
-A checkpoint is a directory `checkpoints/<learner step>` that appears whole, by a rename, or not at all.  The second one
-of the same step is `<learner step>.001`.  Its manifest says what its files hold, and is checked before they are used: a
-damaged checkpoint is renamed to `damaged-...`, and the one before it takes its place.
+A checkpoint is a directory `checkpoints/<learner step>`, which appears complete, by a rename, or not at all.  The
+second checkpoint of the same step is `<learner step>.001`.  A manifest lists the contents of its files and is checked
+before they are used: a damaged checkpoint is renamed to `damaged-...`, and the previous one is used instead.
 """
 
 import json
@@ -37,28 +37,28 @@ _logger = logging.getLogger(__name__)
 
 
 class NotWritten(Exception):
-    """A checkpoint could not be written, for example because the disk is full; those before it are as they were."""
+    """A checkpoint could not be written, for example because the disk is full; earlier ones are unchanged."""
 
 
 class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-      run_directory: of the run.
-      say: is given a line about every checkpoint that is damaged.
+      run_directory: the run directory.
+      say: receives a line about every damaged checkpoint.
     """
 
     def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
         self.directory = run_directory.checkpoints
         self._say = say
         self._whole: set[tuple[str, int]] = set()
-        """Names and inodes of those that were checked."""
+        """Names and inodes of the checkpoints found intact."""
 
     def latest(self) -> pathlib.Path | None:
-        """The newest checkpoint that is not damaged; None if there never was one.
+        """Returns the newest intact checkpoint; None if there never was a checkpoint.
 
         Raises:
-          CallboardError: all that there are, or were, are damaged.
+          CallboardError: all checkpoints are damaged.
         """
         newest = self._newest_whole()
         if newest is None:
@@ -71,12 +71,12 @@ class Checkpoints:
         return newest
 
     def counter_sources(self) -> dict[str, dict[str, int]]:
-        """The counters in the newest checkpoint that is not damaged, by source."""
+        """Returns the counters in the newest intact checkpoint, by source."""
         newest = self._newest_whole()
         return json.loads((newest / "counters.json").read_text()) if newest else {}
 
     def newest_step(self) -> int:
-        """The learner step of the newest checkpoint that is not damaged; 0 if there is none."""
+        """Returns the learner step of the newest intact checkpoint; 0 if there is none."""
         newest = self._newest_whole()
         return step_of(newest) if newest else 0
 
@@ -87,17 +87,17 @@ class Checkpoints:
         policy_variables: Sequence[tf.Variable],
         counter_sources: Mapping[str, Mapping[str, int]],
     ) -> pathlib.Path:
-        """Writes the checkpoint of a learner step, and removes old ones.
+        """Writes the checkpoint of a learner step and removes old ones.
 
         Args:
-          step: learner steps done.
-          modules: all that the learner needs to go on, by name.
+          step: number of learner steps done.
+          modules: everything that the learner needs to continue, by name.
           policy_variables: the weights to act with, see `load_policy`.
           counter_sources: the counters, by source.
 
         Raises:
-          NotWritten: with the reason; nothing of it is left.
-          NotFiniteError: a weight is NaN or infinite; likewise.
+          NotWritten: with the reason; no part of the checkpoint is left.
+          NotFiniteError: a weight is NaN or infinite; no part of the checkpoint is left.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -116,17 +116,17 @@ class Checkpoints:
         return final
 
     def remove_all(self) -> None:
-        """Removes all checkpoints, the damaged ones too."""
+        """Removes all checkpoints, including the damaged ones."""
         for path in [*self._all(), *self.directory.glob("damaged-[0-9]*")]:
             remove_directory(path)
 
     def replace_counters(self, counter_sources: Mapping[str, Mapping[str, int]]) -> None:
-        """Puts a checkpoint with other counters, those at the end of the run, in place of the newest one.
+        """Replaces the newest checkpoint by a copy with other counters, those at the end of the run.
 
-        Does nothing where there is no checkpoint.
+        Does nothing if there is no checkpoint.
 
         Raises:
-          NotWritten: with the reason; the checkpoint is as it was.
+          NotWritten: with the reason; the checkpoint is unchanged.
         """
         newest = self._newest_whole()
         if newest is None or not (newest / "policy.npz").exists():
@@ -146,10 +146,10 @@ class Checkpoints:
     def restore(
         self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]
     ) -> int:
-        """Loads a checkpoint into modules that were built alike, and gives its learner step.
+        """Loads a checkpoint into modules that were built alike, and returns its learner step.
 
         Raises:
-          CallboardError: if the networks have changed, with the first weight that differs.
+          CallboardError: the networks have changed (names the first weight that differs), or the learner has.
         """
         load_policy(path / "policy.npz", policy_variables)
         status = tf.train.Checkpoint(**modules).read(str(path / "learner"))
@@ -162,20 +162,20 @@ class Checkpoints:
         return step_of(path)
 
     def next_incarnation(self) -> int:
-        """Counts the starts of the learner in this run; the first is 0."""
+        """Counts the incarnations of the learner in this run and returns the number of this one, from 0 on."""
         marker = self.directory / "incarnation"
         try:
             number = int(marker.read_text()) + 1
         except FileNotFoundError:
             number = 0
         except ValueError:
-            # A damaged file.  The minutes since 1970 are more than all starts so far, and fit 32 bits.
+            # The file is damaged.  Minutes since 1970 exceed any number of incarnations so far, and fit 32 bits.
             number = int(time.time() / 60)
         write_file(marker, str(number))
         return number
 
     def _newest_whole(self) -> pathlib.Path | None:
-        """The newest checkpoint that is not damaged; those that are, are set aside."""
+        """Returns the newest intact checkpoint, and sets damaged ones aside."""
         for path in reversed(self._all()):
             try:
                 key = (path.name, path.stat().st_ino)
@@ -185,7 +185,7 @@ class Checkpoints:
                     return path
                 path.stat()
             except FileNotFoundError:
-                continue  # The learner has removed it meanwhile.
+                continue  # The learner has removed it in the meantime.
             kept = set_aside(path)
             self._say(
                 f"the checkpoint {path.name} is damaged ({wrong}) and not used"
@@ -194,14 +194,14 @@ class Checkpoints:
         return None
 
     def _all(self) -> list[pathlib.Path]:
-        """All checkpoints, the newest last."""
+        """Returns all checkpoints, the newest last."""
         return sorted(
             (path for path in self.directory.glob("[0-9]*") if is_checkpoint_name(path.name) and path.is_dir()),
             key=lambda path: path.name,
         )
 
     def _new_path(self, step: int) -> pathlib.Path:
-        """Where the next checkpoint of a step goes: none is replaced, since two renames would not be one step."""
+        """Returns a new path for a checkpoint of a step; none is replaced, since two renames are not atomic."""
         numbers = [
             match for path in self._all() if (match := CHECKPOINT_NAME.fullmatch(path.name)) and int(match[1]) == step
         ]
@@ -211,34 +211,35 @@ class Checkpoints:
 
 
 def step_of(checkpoint: pathlib.Path) -> int:
-    """The learner step of a checkpoint."""
+    """Returns the learner step of a checkpoint."""
     return int(checkpoint.name.partition(".")[0])
 
 
 class SavedPolicy(NamedTuple):
-    """What a file of weights holds."""
+    """The contents of a file of weights."""
 
     names: list[str]
     values: list[np.ndarray]
     further: dict[str, Any]
-    """What else was given to `save_policy`."""
+    """The additional values that were passed to `save_policy`."""
 
 
 def save_policy(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
-    """Writes a policy's weights, in order, to an `.npz` file, in one atomic step.
+    """Writes a policy's weights, in order, to an `.npz` file, atomically.
 
     Raises:
-      NotFiniteError: one of them is NaN or infinite; the file stays as it was.
+      NotFiniteError: a weight is NaN or infinite; the file is unchanged.
     """
     with file_draft(path) as draft:
         _write_weights(draft, variables, **also)
 
 
 def read_policy(path: pathlib.Path) -> SavedPolicy:
-    """Reads a file that `save_policy` wrote.
+    """Reads a file written by `save_policy`.
 
     Raises:
-      CallboardError: it is damaged.
+      FileNotFoundError: there is no such file.
+      CallboardError: the file is damaged.
     """
     try:
         with np.load(path) as file:
@@ -256,7 +257,7 @@ def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
     """Loads a policy's weights into variables of the same shapes.
 
     Raises:
-      CallboardError: the file is damaged, or names the first weight whose shape differs.
+      CallboardError: the file is damaged, or a shape differs (names the first such weight).
     """
     names, values, _ = read_policy(path)
     for name, value, variable in zip(names, values, variables, strict=False):

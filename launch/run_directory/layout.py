@@ -1,4 +1,4 @@
-"""The run directory: all that a run writes, and nothing outside it."""
+"""The layout of the run directory, which contains everything that a run writes."""
 
 import dataclasses
 import pathlib
@@ -7,27 +7,27 @@ import re
 from ...atomic_files import remove_drafts, write_file
 
 CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
-"""Names of checkpoints: the learner step, and a number where the step was saved several times."""
+"""Names of checkpoints: the learner step, and a number if the step was saved several times."""
 
 
 def is_checkpoint_name(name: str) -> bool:
-    """Whether a directory of this name in `checkpoints` is a checkpoint, and not a draft or a damaged one."""
+    """Returns whether a directory of this name in `checkpoints` is a checkpoint, not a draft or a damaged one."""
     return CHECKPOINT_NAME.fullmatch(name) is not None
 
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
-    """Where a run keeps what.  Directories are made by `create`, not before."""
+    """The paths of everything that a run writes.  Directories are made by `create`, not before."""
 
     path: pathlib.Path
     host: str = ""
-    """The name of this machine, where several share the directory."""
+    """Name of this machine, if several machines share the directory."""
     url: str = ""
-    """Where the run is kept, if that is not `path`: see `storage`."""
+    """URL of the run directory if the run is stored remotely; `path` is then its local copy.  See `remote_storage`."""
 
     @property
     def experiment(self) -> pathlib.Path:
-        """The YAML that is enough to run it again."""
+        """The YAML file from which the run can be repeated."""
         return self.path / "experiment.yaml"
 
     @property
@@ -41,7 +41,7 @@ class RunDirectory:
 
     @property
     def best_policy_before(self) -> pathlib.Path:
-        """The policy that was the best before `best_policy`, in case that is damaged."""
+        """The best policy before `best_policy`, in case that file is damaged."""
         return self.checkpoints / "best-before.npz"
 
     @property
@@ -50,7 +50,7 @@ class RunDirectory:
 
     @property
     def counters(self) -> pathlib.Path:
-        """The counters of the whole run, as the coordinator last wrote them."""
+        """The counters of the whole run, as last written by the coordinator."""
         return self.path / "counters.json"
 
     @property
@@ -63,38 +63,38 @@ class RunDirectory:
 
     @property
     def temporary(self) -> pathlib.Path:
-        """Temporary files of this machine's nodes, there only while they run."""
+        """Temporary files of this machine's nodes; exists only while they run."""
         return self.path / f"tmp-{self.host}" if self.host else self.path / "tmp"
 
     def lock(self, has_checkpoints: bool = True) -> pathlib.Path:
-        """The file whose lock a launcher holds; hosts that share the directory have one each, but for the first."""
+        """Returns the lock file of a launcher; of hosts that share the directory, all but the first have their own."""
         return self.path / ("lock" if has_checkpoints else f"lock-{self.host}")
 
     def replay(self, shard: int) -> pathlib.Path:
-        """Where a replay shard keeps its checkpoints."""
+        """Returns the directory of a replay shard's checkpoints."""
         return self.path / "replay" / str(shard)
 
     def replay_shards(self) -> list[int]:
-        """The shards that have a directory."""
+        """Returns the shards that have a directory."""
         return sorted(int(path.name) for path in self.path.glob("replay/*") if path.name.isdigit())
 
     def log(self, node: str) -> pathlib.Path:
-        """The log file of a node such as `actor/0`."""
+        """Returns the log file of a node such as `actor/0`."""
         return self.path / "logs" / f"{node.replace('/', '-')}.log"
 
     def end_of_run(self) -> str:
-        """Why a run over several hosts has ended for good; empty if it has not, or may go on."""
+        """Returns why a run over several hosts has ended for good; empty if it has not, or was resumed."""
         try:
             return self._end_marker.read_text().strip()
         except OSError:
             return ""
 
     def write_end_of_run(self, reason: str) -> None:
-        """Keeps other hosts from beginning the run again, until it is resumed."""
+        """Marks the run as ended, so that other hosts do not start it again before it is resumed."""
         write_file(self._end_marker, f"{reason}\n")
 
     def resume(self) -> None:
-        """Lets the run go on."""
+        """Removes the mark that the run has ended."""
         self._end_marker.unlink(missing_ok=True)
 
     @property
@@ -102,7 +102,7 @@ class RunDirectory:
         return self.path / "ended"
 
     def create(self) -> None:
-        """Makes the directories; others than this user may not look into a new one."""
+        """Makes the directories; a new run directory is not readable by other users."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.log("any").parent.mkdir(exist_ok=True)

@@ -1,8 +1,9 @@
-"""Metrics on disk: `metrics.jsonl`, one row a line, and the same for TensorBoard.
+"""Metrics on disk: `metrics.jsonl` with one row per line, and the same values for TensorBoard.
 
-Both stay small however long a run takes.  While `metrics.jsonl` has less than 8 MB every row is written.  After that
-rows of one kind are written at most every 4 s, from 16 MB on every 8 s, and so on: with 2.8 kB a row, it has some 40 MB
-after a day, 70 MB after a month and 100 MB after a year, and TensorBoard's files a bit more than twice as much.
+Both stay small however long a run takes.  While `metrics.jsonl` is smaller than 8 MB, every row is written.  After
+that, rows of the same kind are written at most every 4 s, from 16 MB on every 8 s, and so on.  With 2.8 kB per row, the
+file reaches about 40 MB after a day, 70 MB after a month and 100 MB after a year, and TensorBoard's files slightly more
+than twice that.
 """
 
 import json
@@ -28,12 +29,12 @@ _TAIL_BYTES = 2**20
 class MetricsWriter:
     """Appends rows of metrics to the run directory.  The step of a row is its `environment_steps`.
 
-    Where the disk does not take them, rows are left out until it does.
+    If the disk is full or fails, rows are dropped until it accepts writes again.
 
     Args:
-      run_directory: of the run.
-      say: is given a line when the disk does not take a row, and when it does again.
-      clock: seconds.
+      run_directory: the run directory.
+      say: receives a line when writing begins to fail, and when it works again.
+      clock: returns seconds.
     """
 
     def __init__(
@@ -50,12 +51,12 @@ class MetricsWriter:
         self._last: dict[str, float] = {}
 
     def write(self, row: dict[str, Any], kind: str = "", always: bool = False) -> None:
-        """Writes a row, unless the last one of its kind was written too short a time ago.
+        """Writes a row, unless the last one of its kind was written too recently.
 
         Args:
           row: values by name.
-          kind: rows of different kinds are counted separately.
-          always: whether to write it in any case.
+          kind: kind of the row; the interval applies to each kind separately.
+          always: whether to ignore the interval.
         """
         now = self._clock()
         if not always and kind in self._last and now - self._last[kind] < row_interval(self._rows.size):
@@ -79,31 +80,31 @@ class MetricsWriter:
 
 
 def row_interval(size: int) -> float:
-    """Seconds between rows of one kind in a file of `size` bytes."""
+    """Returns the seconds between rows of one kind in a file of `size` bytes."""
     steps = size // _STEP_BYTES
     return _ROW_SECONDS * 2.0**steps if steps else 0.0
 
 
 class RowFile:
-    """A file of JSON rows that is appended to.
+    """A file of JSON rows, opened for appending.
 
-    What a process left of a row that it did not finish is removed; so is what a full disk took of one.
+    Incomplete rows, left by a killed process or by a full disk, are removed.
 
     Args:
-      path: of the file.
+      path: path of the file.
     """
 
     def __init__(self, path: pathlib.Path):
         self._file = path.open("ab", buffering=0)
         self.size = _end_of_rows(path)
-        """Bytes."""
+        """Size of the file in bytes."""
         self._remove_rest()
 
     def write(self, row: dict[str, Any]) -> None:
         """Appends a row.
 
         Raises:
-          OSError: it was not written; the file is as it was.
+          OSError: the row was not written; the file is unchanged.
         """
         finite = {
             name: value if not isinstance(value, float) or math.isfinite(value) else None for name, value in row.items()
@@ -129,7 +130,7 @@ class RowFile:
 class TensorBoardWriter:
     """Writes rows for TensorBoard.
 
-    TensorBoard reads no further than to a record that is not whole: after an error, a new file is begun.
+    TensorBoard stops reading a file at an incomplete record, so a new file is begun after an error.
     """
 
     def __init__(self, directory: pathlib.Path):
@@ -140,7 +141,7 @@ class TensorBoardWriter:
         """Writes the values of a row.
 
         Raises:
-          OpError: of TensorFlow; they were not written, or in part.
+          OpError: the values were not written, or only some of them.
         """
         try:
             if self._writer is None:
@@ -148,7 +149,7 @@ class TensorBoardWriter:
             with self._writer.as_default(step=row["environment_steps"]):
                 for name, value in row.items():
                     if name not in ("time", "environment_steps"):
-                        # A Python number beyond float32, such as the return of huge rewards, would be refused.
+                        # TensorFlow rejects Python numbers beyond float32, such as the return of huge rewards.
                         tf.summary.scalar(name, np.float64(value))
             self._writer.flush()
         except tf.errors.OpError:
@@ -161,13 +162,13 @@ class TensorBoardWriter:
 
 
 def _end_of_rows(path: pathlib.Path) -> int:
-    """Where the last row of a file that is whole ends, in bytes."""
+    """Returns the offset in bytes of the end of the last complete row in a file."""
     with path.open("rb") as file:
         size = end = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
         tail = file.read()
     while tail and not _is_row(tail):
-        # Without the line end, if there is one: back to the end of the row before.
+        # Ignore the final line end, if there is one, to find the end of the previous row.
         kept = tail[:-1].rfind(_LINE_END) + 1
         end -= len(tail) - kept
         tail = tail[:kept]
@@ -175,7 +176,7 @@ def _end_of_rows(path: pathlib.Path) -> int:
 
 
 def _is_row(tail: bytes) -> bool:
-    """Whether the last line is a whole row."""
+    """Returns whether the last line is a complete row."""
     if not tail.endswith(_LINE_END):
         return False
     try:

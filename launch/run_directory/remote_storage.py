@@ -1,8 +1,8 @@
-"""Run directories at a URL: object stores and other file systems that `fsspec` knows.
+"""Run directories at a URL: object stores and other file systems supported by `fsspec`.
 
-Every node works in a local directory.  What it needs from earlier lives is fetched before it begins, and what it owns
-is stored every few seconds and when it ends.  A directory that is of use only as a whole, such as a checkpoint, is
-stored with an empty or real file `DONE` last, and counts as soon as that is there.
+Every node works in a local directory.  Files it needs from earlier incarnations are fetched before it starts, and files
+it owns are stored every few seconds and when it ends.  A directory that is usable only as a whole, such as a
+checkpoint, is stored with a file `DONE` last, and is ignored without it.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from .layout import RunDirectory, is_checkpoint_name
 
 _STORE_SECONDS = 5.0
-# Storing may take this part of the time, at most: what is large is stored less often.
+# Upper bound on the fraction of time spent on storing: large files are stored less often.
 _STORE_SHARE = 0.2
 _TRIES = 3
 _RETRY_SECONDS = 1.0
@@ -34,18 +34,18 @@ _logger = logging.getLogger(__name__)
 
 
 def is_url(path: str | os.PathLike[str] | None) -> bool:
-    """Whether a run directory is a URL, such as `s3://bucket/run`."""
+    """Returns whether a run directory is a URL, such as `s3://bucket/run`."""
     return isinstance(path, str) and "://" in path
 
 
 class Storage:
-    """What a run keeps at a URL.
+    """The files of a run at a URL.
 
     Args:
-      url: of the run directory.
+      url: URL of the run directory.
 
     Raises:
-      CallboardError: it cannot be reached that way, or a package is missing.
+      CallboardError: the URL cannot be used, or a package for it is missing.
     """
 
     def __init__(self, url: str):
@@ -64,7 +64,7 @@ class Storage:
         return bool(self._files.exists(self._at(name)))
 
     def fetch(self, name: str, directory: pathlib.Path) -> bool:
-        """Brings a file into a local directory; False if there is none."""
+        """Downloads a file into a local directory; returns False if it does not exist."""
         if not self.exists(name):
             return False
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,15 +78,15 @@ class Storage:
         only: Sequence[str] | None = None,
         say: Callable[[str], None] = _logger.warning,
     ) -> None:
-        """Brings the newest whole directory in a folder, if there is one, that is as its manifest says.
+        """Downloads the newest complete directory in a folder whose contents match its manifest, if there is one.
 
-        A damaged one is renamed to `damaged-...`, and the one before it is taken.
+        Damaged directories are renamed to `damaged-...`, and the previous one is used.
 
         Args:
           folder: for example `checkpoints`.
           directory: the local run directory.
-          only: names of the files that are wanted; the manifest is then one of those.  None brings all.
-          say: is given a line about every directory that is damaged.
+          only: names of the files to download; the local manifest then lists only those.  None downloads all.
+          say: receives a line about every damaged directory.
         """
         tried: set[str] = set()
         for _ in range(_TRIES_FOR_NEWEST):
@@ -101,13 +101,13 @@ class Storage:
             if self.exists(f"{name}/{_DONE}"):
                 tried.add(candidates[-1])
                 self._set_aside(name, wrong, say)
-            # Otherwise a newer one has taken its place meanwhile.
+            # Otherwise a newer one has replaced it in the meantime.
         for damaged in self._files.glob(self._at(f"{folder}/damaged-*")):
-            # Those who look here shall not believe that there never was one.
+            # Local checks must see that there was a checkpoint, although it is damaged.
             (directory / folder / damaged.rsplit("/", 1)[1]).mkdir(parents=True, exist_ok=True)
 
     def _fetch_whole(self, name: str, directory: pathlib.Path, only: Sequence[str] | None) -> str:
-        """Brings a directory, or some files of it; gives what is wrong with it, if anything."""
+        """Downloads a directory, or some of its files; returns what is wrong with it, empty if nothing."""
         try:
             if not self.fetch(f"{name}/{MANIFEST}", directory):
                 return f"{MANIFEST} is missing"
@@ -135,17 +135,17 @@ class Storage:
         try:
             self.remove(f"{name}/{_DONE}")
             self._files.mv(self._at(name), self._at(kept), recursive=True)
-        except Exception as error:  # Every kind of storage raises its own errors; it may be one that is only read.
+        except Exception as error:  # Each storage backend raises its own errors; it may also be read-only.
             _logger.warning("%s/%s could not be renamed: %s", self.url, name, error)
 
     def store(self, name: str, directory: pathlib.Path) -> None:
-        """Stores a local file; others see the old one or the new one, never a part."""
+        """Uploads a local file; readers see the old file or the new one, never a part."""
         self._store_as(name, directory / name)
 
     def store_whole(self, name: str, directory: pathlib.Path) -> None:
-        """Stores a directory such as `checkpoints/000000000100`, and removes old ones beside it."""
+        """Uploads a directory such as `checkpoints/000000000100`, and removes old ones in the same folder."""
         folder = name.rpartition("/")[0]
-        # Links, because the node may remove its old checkpoints while they are stored.
+        # Hard links, because the node may remove its old checkpoints during the upload.
         with tempfile.TemporaryDirectory(dir=directory) as links:
             kept = pathlib.Path(links) / "kept"
             shutil.copytree(directory / name, kept, copy_function=os.link)
@@ -157,7 +157,7 @@ class Storage:
         self._remove_old(folder, name.rpartition("/")[2])
 
     def _remove_old(self, folder: str, newest: str) -> None:
-        """Removes all but the newest whole directories, and what was never whole: who stored that has died."""
+        """Removes all but the newest complete directories, and incomplete ones of writers that have died."""
         whole = self._whole(folder)
         for entry in self._files.ls(self._at(folder), detail=True):
             old = entry["name"].rstrip("/").rpartition("/")[2]
@@ -167,13 +167,13 @@ class Storage:
                 self._files.rm(self._at(f"{folder}/{old}"), recursive=True)
 
     def shards(self) -> list[int]:
-        """The replay shards that have kept something."""
+        """Returns the replay shards that have a checkpoint."""
         self._files.invalidate_cache()
         found = {path.rsplit("/", 4)[1] for path in self._files.glob(self._at(f"replay/*/checkpoints/*/{_DONE}"))}
         return sorted(int(name) for name in found if name.isdigit())
 
     def _whole(self, folder: str) -> list[str]:
-        """Names of the whole directories in a folder, the newest last."""
+        """Returns the names of the complete directories in a folder, the newest last."""
         self._files.invalidate_cache()
         return sorted(path.rsplit("/", 2)[1] for path in self._files.glob(self._at(f"{folder}/*/{_DONE}")))
 
@@ -181,7 +181,7 @@ class Storage:
         folder, _, last = self._at(name).rpartition("/")
         self._files.makedirs(folder, exist_ok=True)
         if "file" in self._protocols():
-            # fsspec's transactions would copy it from the temporary files, so that others could see a part.
+            # fsspec's transactions would copy it from a temporary file, so readers could see a part.
             with file_draft(pathlib.Path(folder) / last) as draft:
                 shutil.copyfile(path, draft)
             return
@@ -193,7 +193,7 @@ class Storage:
         return (protocols,) if isinstance(protocols, str) else protocols
 
     def remove(self, name: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._files.rm(self._at(name))
 
@@ -202,13 +202,13 @@ class Storage:
 
 
 class Mirror:
-    """Stores what a node owns, from a thread of its own.
+    """Uploads the files that a node owns, from a background thread.
 
     Args:
-      storage: where to.
-      node: its name, for example `learner/0`.
-      directory: where the node writes.
-      say: is told, in a line, when storing begins to fail.
+      storage: the destination.
+      node: name of the node, for example `learner/0`.
+      directory: the local run directory.
+      say: receives a line when storing begins to fail.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Mirror:
         self._thread = threading.Thread(target=self._store_for_ever, name="storage", daemon=True)
 
     def fetch(self) -> None:
-        """Brings what the node goes on from, and what it appends to."""
+        """Downloads the files from which the node continues, and those it appends to."""
         storage, path = self._storage, self._directory.path
         storage.fetch(self._log, path)
         if self._label == "learner":
@@ -245,7 +245,7 @@ class Mirror:
         self._thread.start()
 
     def close(self) -> bool:
-        """Stores what is new for the last time; whether that worked."""
+        """Uploads new content a last time; returns whether that succeeded."""
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -266,7 +266,7 @@ class Mirror:
     def _try_to_store(self) -> bool:
         try:
             self._store_new()
-        except Exception as error:  # Every kind of storage raises its own errors; what it did not take, it may later.
+        except Exception as error:  # Each storage backend raises its own errors; a failed upload is retried later.
             what = " ".join(f"{type(error).__name__}: {error}".split())
             logging.warning("%s did not take what is new: %s", self._storage.url, what)
             if not self._failing:
@@ -277,7 +277,7 @@ class Mirror:
         return True
 
     def _store_new(self) -> None:
-        """Stores all that it can.  Raises the first error, once everything has been tried."""
+        """Uploads everything it can, and then raises the first error, if there was one."""
         first_error: Exception | None = None
         for name in [*self._owned_wholes()[-1:], *self._owned_files()]:
             state = self._state(name)
@@ -307,7 +307,7 @@ class Mirror:
         return [name for name in owned if (path / name).exists()]
 
     def _owned_wholes(self) -> list[str]:
-        """Whole directories that the node owns, the newest last."""
+        """Returns the directories that the node owns and that are uploaded as a whole, the newest last."""
         path = self._directory.path
         if self._label == "learner" and self._number == "0":
             folder = self._directory.checkpoints
@@ -315,12 +315,12 @@ class Mirror:
             folder = self._directory.replay(int(self._number)) / "checkpoints"
         else:
             return []
-        # These appear whole; a draft has another name.
+        # These appear complete; drafts have other names.
         found = [entry for entry in folder.glob("[0-9]*") if is_checkpoint_name(entry.name)]
         return sorted(str(entry.relative_to(path)) for entry in found)
 
     def _state(self, name: str) -> Any:
-        """Changes when a file, or a directory that was written anew, is another one; None if there is none."""
+        """Returns a value that changes when a file or directory is replaced or modified; None if there is none."""
         try:
             found = (self._directory.path / name).stat()
         except FileNotFoundError:
@@ -332,9 +332,9 @@ class Mirror:
 
 @contextlib.contextmanager
 def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
-    """A run directory to read from; of one at a URL, a copy of its experiment and policies, there while it is used.
+    """Yields a run directory to read from; for a URL, a temporary local copy of the run's experiment and policies.
 
-    Videos that are made in it are stored.
+    Videos made in such a copy are uploaded at the end.
     """
     if not is_url(run):
         yield RunDirectory(pathlib.Path(run))
@@ -349,7 +349,7 @@ def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
 
 
 def fetch_run(storage: Storage, directory: RunDirectory) -> None:
-    """Brings the experiment, its policies, and how its replay was made: enough to evaluate it and to check a resume."""
+    """Downloads the experiment, the policies and the settings of replay, to evaluate a run or to check a resume."""
     storage.fetch("experiment.yaml", directory.path)
     for name in _BEST_POLICIES:
         storage.fetch(name, directory.path)

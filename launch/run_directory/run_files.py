@@ -1,4 +1,4 @@
-"""What a run writes when it begins, which is once nothing can refuse it any more."""
+"""Writes the files of a new run, once all checks have passed."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from .remote_storage import Storage
 
 @contextlib.contextmanager
 def begun(run: Run) -> Iterator[None]:
-    """Makes the run directory and writes the experiment; temporary files are in it as long as this lasts.
+    """Makes the run directory and writes the experiment; within the context, temporary files are created in it.
 
-    A launcher enters it when all that could refuse the run has been looked at, and before it starts a node: a start
-    that is refused leaves nothing behind.
+    A launcher enters this context after all checks have passed and before it starts a node, so a rejected start leaves
+    nothing behind.
 
     Raises:
       CallboardError: the directory cannot be written.

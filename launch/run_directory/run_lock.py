@@ -1,9 +1,9 @@
-"""One run at a time in a run directory.
+"""Ensures that only one run at a time uses a run directory.
 
-A lock of the kernel on a file in the directory: the kernel forgets it with the last process that holds it, so what is
-left of a run that was killed blocks no other.  On a file system that several hosts share it holds between hosts as far
-as `flock` does there (NFS from version 4 on, Lustre mounted with `flock`, CephFS).  A directory at a URL has a lease
-instead, which the driver renews.
+Local directories are protected by a kernel lock on a file in the directory.  The kernel releases it with the last
+process that holds it, so the remains of a killed run block no other run.  On a file system shared by several hosts it
+works between hosts as far as `flock` does there (NFS from version 4 on, Lustre mounted with `flock`, CephFS).  A
+directory at a URL has a lease instead, which the driver renews.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from ...data import CallboardError
 from .remote_storage import Storage
 
 _REMAINS_SECONDS = 15.0
-"""In which the processes of a launcher that was killed must have ended."""
+"""Time within which the processes of a killed launcher must have ended."""
 _RENEW_SECONDS = 5.0
 _SILENT_SECONDS = 20.0
 _SETTLE_SECONDS = 1.0
@@ -36,15 +36,15 @@ _LEASE = "lock"
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Who runs in a directory."""
+    """The process that runs in a directory."""
 
     host: str
     pid: int
     begun: float
-    """When the process began, in seconds since 1970: numbers of processes are given again."""
+    """Start time of the process in seconds since 1970, because process ids are reused."""
     launcher: str
     token: str = ""
-    """Of a lease: different for every start."""
+    """Id of a lease, different for every start."""
     renewals: int = 0
 
     @classmethod
@@ -53,7 +53,7 @@ class Holder:
 
     @classmethod
     def read(cls, content: bytes) -> "Holder | None":
-        """From what `write` gave; None where it is something else."""
+        """Parses the output of `write`; returns None if `content` is something else."""
         try:
             return cls(**json.loads(content))
         except (ValueError, TypeError):
@@ -63,7 +63,7 @@ class Holder:
         return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
 
     def has_died(self) -> bool:
-        """Whether it was a process of this host that has ended; False where that cannot be known."""
+        """Returns whether the holder was a process of this host that has ended; False if that cannot be determined."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -79,13 +79,13 @@ class Holder:
 
 @contextlib.contextmanager
 def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
-    """Locks a run directory while it lasts; gives the descriptor of the lock, which other processes may hold on to.
+    """Locks a run directory; yields the descriptor of the lock, which other processes may inherit and hold.
 
-    Makes the directory where there is none; where it is still empty at the end, it is removed.
+    Makes the directory if it does not exist, and removes it at the end if it is still empty.
 
     Args:
-      path: of the lock file.
-      launcher: its name, for who comes second.
+      path: path of the lock file.
+      launcher: name of the launcher, for the error message that a second run gets.
 
     Raises:
       CallboardError: the directory cannot be written, or another process runs there.
@@ -112,10 +112,13 @@ def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
 
 
 def check_not_running(path: pathlib.Path) -> None:
-    """Refuses a directory in which another process runs, without waiting and without a trace.
+    """Rejects a directory in which another process runs, without waiting and without writing anything.
 
     Args:
-      path: of the lock file.
+      path: path of the lock file.
+
+    Raises:
+      CallboardError: another process runs there.
     """
     try:
         with open(path, "rb") as file:
@@ -126,7 +129,7 @@ def check_not_running(path: pathlib.Path) -> None:
                 if holder is not None and holder.pid != os.getpid() and not holder.has_died():
                     raise CallboardError(_refusal(path.parent, holder)) from None
     except OSError:
-        return  # There is no lock, or no locks at all.
+        return  # There is no lock file, or the file system has no locks.
 
 
 def _lock(path: pathlib.Path) -> int:
@@ -148,7 +151,7 @@ def _lock(path: pathlib.Path) -> int:
             continue
         except OSError as error:
             logging.warning("%s cannot be locked (%s): take care that no second run starts there", path, error.strerror)
-        # Who held it before may have removed the file since it was opened.
+        # The previous holder may have removed the file after it was opened here.
         if _is_same(descriptor, path):
             return descriptor
         os.close(descriptor)
@@ -167,12 +170,12 @@ def _refusal(directory: object, holder: Holder) -> str:
 
 @contextlib.contextmanager
 def run_lease(storage: Storage, launcher: str, say: Callable[[str], None] = logging.warning) -> Iterator[None]:
-    """Keeps others from running in a directory at a URL while it lasts, by a file there that is renewed all the time.
+    """Keeps other runs out of a directory at a URL, by a lease file there that is renewed continuously.
 
     Args:
       storage: the directory.
-      launcher: its name, for who comes second.
-      say: is told, in a line, where a lease that is no longer renewed is taken over.
+      launcher: name of the launcher, for the error message that a second run gets.
+      say: receives a line if a lease that is no longer renewed is taken over.
 
     Raises:
       CallboardError: another process runs there.
@@ -200,7 +203,7 @@ def run_lease(storage: Storage, launcher: str, say: Callable[[str], None] = logg
 
 
 class _Lease:
-    """The file of a lease, and a local directory to write it in."""
+    """The file of a lease, and a local directory to prepare it in."""
 
     def __init__(self, storage: Storage, own: Holder, scratch: pathlib.Path):
         self.storage = storage
@@ -221,7 +224,7 @@ class _Lease:
         while not ended.wait(_RENEW_SECONDS):
             try:
                 self.renew()
-            except Exception as error:  # Every kind of storage raises its own errors.
+            except Exception as error:  # Each storage backend raises its own errors.
                 logging.warning("the lock at %s could not be renewed: %s", self.storage.url, error)
 
     def give_up(self) -> None:
@@ -232,7 +235,7 @@ class _Lease:
 
 
 def _wait_for_silence(lease: _Lease, former: Holder) -> None:
-    """Waits until a lease has not been renewed for a while; clocks of other hosts are not trusted."""
+    """Waits until a lease has not been renewed for a while; the clocks of other hosts are not trusted."""
     if former.host == lease.own.host:
         raise CallboardError(_refusal(lease.storage.url, former))
     deadline = time.monotonic() + _SILENT_SECONDS

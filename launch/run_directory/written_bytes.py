@@ -1,4 +1,4 @@
-"""Progress of what writes files: as long as these grow, it does not hang, however slow the disk is."""
+"""Progress of writing files: as long as the files grow, the node does not hang, however slow the disk is."""
 
 import contextlib
 import pathlib
@@ -14,13 +14,13 @@ _SECONDS = 1.0
 def marked_while_files_grow(
     progress: Progress, directory: pathlib.Path, activity: str, seconds: float = _SECONDS
 ) -> Iterator[None]:
-    """Marks progress whenever the files in a directory have changed in size, while the block lasts.
+    """Marks progress whenever the total size of the files in a directory has changed, within the context.
 
     Args:
-      progress: of the node that writes them.
-      directory: the files are in it or in directories in it.
+      progress: progress of the node that writes the files.
+      directory: the directory, including its subdirectories.
       activity: what the node is doing.
-      seconds: between two looks.
+      seconds: interval between checks.
     """
     done = threading.Event()
 
@@ -42,9 +42,9 @@ def marked_while_files_grow(
 
 
 def bytes_in(directory: pathlib.Path) -> int:
-    """The sizes of all files in a directory, together."""
+    """Returns the total size of all files in a directory."""
     total = 0
     for path in directory.rglob("*"):
-        with contextlib.suppress(OSError):  # Files are renamed and removed meanwhile.
+        with contextlib.suppress(OSError):  # Files may be renamed or removed in the meantime.
             total += path.stat().st_size
     return total
