@@ -1,4 +1,4 @@
-"""Options of the commands themselves: argparse, with a mistake said in one plain line."""
+"""A parser for the options of the commands themselves: argparse, with one-line error messages."""
 
 import argparse
 import re
@@ -11,7 +11,7 @@ _KINDS = {"int": "a whole number", "float": "a number"}
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises `CallboardError` for what a user got wrong, and takes no shortened options."""
+    """An `ArgumentParser` that raises `CallboardError` for wrong usage and accepts no abbreviated options."""
 
     def __init__(self, prog: str, **settings: object):
         super().__init__(prog, allow_abbrev=False, **settings)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Evaluating the policy of a run that was trained before."""
+"""Evaluates the policy of an earlier run."""
 
 import dataclasses
 import math
@@ -18,17 +18,17 @@ from .video import record_video
 
 
 class Evaluation(NamedTuple):
-    """What an evaluation gave."""
+    """The result of an evaluation."""
 
     policy: pathlib.Path
-    """The file that the weights came from."""
+    """The file from which the weights were loaded."""
     episodes: list[Episode]
     video: pathlib.Path | None
     video_episodes: list[Episode]
 
 
 def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
-    """The weights to evaluate: `best` by evaluation, or `latest`.
+    """Returns the file of the weights to evaluate: the `best` by evaluation, or the `latest`.
 
     Raises:
       CallboardError: the run has none.
@@ -53,13 +53,13 @@ def with_evaluation_settings(
     epsilon: float | None = None,
     seed: int | None = None,
 ) -> Experiment:
-    """An experiment whose evaluations are played differently; None leaves a setting as it is.
+    """Returns the experiment with other evaluation settings; None leaves a setting unchanged.
 
     Args:
-      experiment: of the run.
+      experiment: experiment of the run.
       mode: `greedy` or `sampled`.
       epsilon: the agent's `evaluation_epsilon`, for agents that learn action values.
-      seed: of the environments, and of what the policy samples.
+      seed: seed of the environments and of sampled actions.
 
     Raises:
       CallboardError: the agent has no such setting, or its value is out of range.
@@ -92,20 +92,20 @@ def evaluate_run(
     video_episodes: int,
     say: Callable[[str], None],
 ) -> Evaluation:
-    """Plays whole episodes with the policy of a run, as many in each of up to `evaluation_envs` environments.
+    """Plays whole episodes with the policy of a run, the same number in each of up to `evaluation_envs` environments.
 
-    Seeds are those of the run's evaluator: the same episodes are played at every call.
+    The seeds are those of the run's evaluator: every call plays the same episodes.
 
     Args:
-      experiment: of the run, see `with_evaluation_settings`.
-      run_directory: of the run.
-      episodes: to be played.
+      experiment: experiment of the run, see `with_evaluation_settings`.
+      run_directory: directory of the run.
+      episodes: number of episodes to play.
       checkpoint: `best` or `latest`.
-      video_episodes: to be played once more, in one environment, and recorded as MP4; 0 for no video.
-      say: takes a line for the user.
+      video_episodes: number of additional episodes to play in one environment and record as MP4; 0 for no video.
+      say: receives a line for the user.
 
     Raises:
-      CallboardError: there is no such checkpoint, or the environment cannot draw itself.
+      CallboardError: there is no such checkpoint, or the environment cannot render.
     """
     weights = policy_file(run_directory, checkpoint)
     layout = experiment.acting_layout()

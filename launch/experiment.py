@@ -1,4 +1,4 @@
-"""An experiment: all that defines a run."""
+"""An experiment: everything that defines a run."""
 
 import dataclasses
 import math
@@ -28,48 +28,50 @@ _RANGES = {
     "evaluation_envs": (1, 1_000_000),
     "max_steps": (1, _MOST_STEPS),
 }
-"""The least and the most that a number may be: more than that no machine runs, and mistakes are found at once."""
+"""Lowest and highest values: higher ones fit no machine, and mistyped numbers are rejected at once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """All that defines a run, whichever launcher runs it.
+    """Everything that defines a run, independent of the launcher.
 
     Attributes:
-      agent: the recipe.
+      agent: the agent and its hyperparameters.
       env: name of the environment, see `environments.make`.
       env_options: keyword arguments of the environment.
-      seed: of everything that is random: environments, exploration, initial weights.  An actor that is started again,
-        and a run that is resumed, continue with other episodes and other noise; evaluations begin with the same ones.
+      seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
+        continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes.
-      envs_per_actor: environments that one actor steps as a batch.
-      inference: where actions are chosen: `local`, by every actor itself, or `central`, by inference nodes that serve
-        several actors with one forward pass, see docs/inference.md.
+      envs_per_actor: number of environments that one actor steps as a batch.
+      inference: where actions are computed: `local` in every actor, or `central` in inference nodes that serve several
+        actors with one forward pass, see docs/inference.md.
       inference_nodes: number of inference nodes, which share the actors; only with central inference.
       replay_shards: number of replay servers.
       learners: number of learner nodes, which share each batch and make every step together.
-      learner_devices: devices of each learner, which share its part: a number of GPUs (1 takes the CPU where there is
-        none), `all` GPUs, or names, such as `CPU:0,CPU:1`.
-      learner_threads: threads of TensorFlow in a learner that has a process of its own; 0 leaves them to TensorFlow.  A
-        small network learns as fast on 1, and leaves the other cores to others, see docs/learners.md.
-      evaluator: whether an evaluator node runs beside the training, and evaluates the final policy once `max_steps`
-        are done.
+      learner_devices: devices of each learner, which share its part of the batch: a number of GPUs (1 uses the CPU if
+        there is none), `all` GPUs, or names such as `CPU:0,CPU:1`.
+      learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
+        TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see
+        docs/learners.md.
+      evaluator: whether an evaluator node runs during training, and evaluates the final policy once `max_steps` is
+        reached.
       evaluate_every: environment steps between two evaluations.
-      evaluation_episodes: episodes of one evaluation, the same number in every environment of the evaluator.
-      evaluation_envs: environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
+      evaluation_episodes: number of episodes per evaluation, the same in every environment of the evaluator.
+      evaluation_envs: number of environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
       evaluation_mode: `greedy` takes the policy's best actions, `sampled` samples them from the policy, as actors do.
-        Agents that learn action values have an `evaluation_epsilon` instead.
-      evaluation_timeout: seconds after which an evaluation is given up.
-      max_steps: environment steps after which the run ends; it does less than one more timestep of every actor.
-      stop_return: the run ends once an evaluation's mean return reaches this; None never.
+        Agents that learn action values have `evaluation_epsilon` instead.
+      evaluation_timeout: seconds after which an evaluation is abandoned.
+      max_steps: environment steps after which the run ends; it exceeds them by less than one timestep of every actor.
+      stop_return: the run ends once an evaluation's mean return reaches this value; None for never.
       checkpoint_every: seconds between two checkpoints of the learner.
-      checkpoint_replay: whether replay is kept too, for a shard that is restarted and for `--resume`; not for agents
-        that learn from what is new only (PPO).
-      replay_checkpoint_every: seconds between two checkpoints of replay; another follows at the end of the run.
-      node_timeout: seconds that an environment step, a learner step or a forward pass may take, and that a node may be
-        without a heartbeat, before the node is treated like one that has died; what is compiled for the first time has
-        at least ten minutes.  Raise it for environments that are slower.
-      run_dir: directory of all that the run writes, a path or a URL (`s3://...`); None makes a new one under `runs/`.
+      checkpoint_replay: whether replay is saved too, for restarted shards and for `--resume`; not for agents that only
+        learn from new data (PPO).
+      replay_checkpoint_every: seconds between two checkpoints of replay; another one follows at the end of the run.
+      node_timeout: seconds that an environment step, a learner step, a forward pass, or a gap between heartbeats may
+        take before the node is treated as dead; a call that compiles may take at least ten minutes.  Increase it for
+        slower environments.
+      run_dir: directory of everything that the run writes, a path or a URL (`s3://...`); None makes a new one under
+        `runs/`.
     """
 
     agent: Agent
@@ -99,10 +101,10 @@ class Experiment:
     run_dir: str | pathlib.Path | None = None
 
     def check_numbers(self) -> None:
-        """Refuses numbers that are out of range, or do not go together; the agent is not looked at.
+        """Rejects numbers that are out of range or inconsistent; does not check the agent.
 
         Raises:
-          CallboardError: one line that says what is wrong and what would be right.
+          CallboardError: names the problem and a valid value, in one line.
         """
         for name, (lowest, highest) in _RANGES.items():
             value = getattr(self, name)
@@ -132,16 +134,16 @@ class Experiment:
             raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
 
     def check(self, learners_here: int | None = None) -> Layout:
-        """Refuses what cannot work, before anything starts.
+        """Rejects an experiment that cannot work, before anything starts.
 
         Args:
-          learners_here: learners that will run on this machine, which must have their devices; None for all of them.
+          learners_here: number of learners that will run on this machine, which must have their devices; None for all.
 
         Returns:
           The layout of the run, without its record and state.
 
         Raises:
-          CallboardError: one line that says what is wrong and what would be right.
+          CallboardError: names the problem and a valid value, in one line.
         """
         self.check_numbers()
         layout = self.layout()
@@ -178,7 +180,7 @@ class Experiment:
             )
 
     def evaluation_policy_mode(self) -> Mode:
-        """The mode of the policy in evaluations.
+        """Returns the mode of the policy in evaluations.
 
         Raises:
           CallboardError: the agent has no such mode.
@@ -196,11 +198,11 @@ class Experiment:
         return mode
 
     def acting_layout(self) -> Layout:
-        """The layout for acting alone, on a machine that need not have the learner's devices."""
+        """Returns the layout for acting only, on a machine that need not have the learner's devices."""
         return dataclasses.replace(self, learners=1, learner_devices=1).layout()
 
     def layout(self) -> Layout:
-        """The layout of the run, without its record and state."""
+        """Returns the layout of the run, without its record and state."""
         return Layout(
             spec=environment_spec(self.env, self.env_options),
             envs_per_actor=self.envs_per_actor,
@@ -214,9 +216,9 @@ class Experiment:
 
 
 class Run(NamedTuple):
-    """An experiment that was checked, and where it writes: what every node is given."""
+    """A checked experiment and the directory it writes to; every node receives it."""
 
     experiment: Experiment
     layout: Layout
-    """What `Experiment.check` returned."""
+    """The return value of `Experiment.check`."""
     directory: RunDirectory

@@ -1,4 +1,4 @@
-"""The policy of a run as a SavedModel, which acts without Callboard."""
+"""Exports the policy of a run as a SavedModel, which acts without Callboard."""
 
 import pathlib
 import re
@@ -18,34 +18,34 @@ from .run_directory.checkpoints import load_policy
 from .run_directory.layout import RunDirectory
 
 ACT = "serving_default"
-"""The signature that acts, by the name that TensorFlow Serving looks for."""
+"""Name of the signature that acts, the default one of TensorFlow Serving."""
 INITIAL_STATE = "initial_state"
 
 TensorSpecs = dict[str, tf.TensorSpec]
 
 
 class Signatures(NamedTuple):
-    """What the SavedModel of a policy takes and gives, by name; the batch axis is None."""
+    """Inputs and outputs of a policy's SavedModel, by name; the batch axis is None."""
 
     inputs: TensorSpecs
     outputs: TensorSpecs
     state: TensorSpecs
-    """Of `initial_state`, which takes `batch_size`; these are inputs and outputs of the other signature too."""
+    """Outputs of `initial_state`, which takes `batch_size`; also inputs and outputs of the acting signature."""
 
 
 class Export(NamedTuple):
-    """What was exported."""
+    """The result of an export."""
 
     policy: pathlib.Path
-    """The file that the weights came from."""
+    """The file from which the weights were loaded."""
     signatures: Signatures
 
 
 def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathlib.Path, checkpoint: str) -> Export:
-    """Writes the policy of a run, `best` or `latest`, that acts as in the run's evaluations.
+    """Exports the policy of a run, `best` or `latest`, which acts as in the run's evaluations.
 
     Raises:
-      CallboardError: there is no such checkpoint, or something at `path` already.
+      CallboardError: there is no such checkpoint, or `path` is a file or a directory that is not empty.
     """
     if path.is_dir() and any(path.iterdir()):
         raise CallboardError(f"{path} is not empty: name a directory that is new")
@@ -60,16 +60,16 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
 
 
 def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: pathlib.Path) -> Signatures:
-    """Writes a policy as a SavedModel, in one atomic step.
+    """Writes a policy as a SavedModel, atomically.
 
-    The leaves of nests have names of their own, such as `observation_camera` (see `leaf_names`).  Of the timestep,
-    besides the observation and `first`, there are those fields that the policy looks at.  What it draws by chance, if
-    it does, is new at every call.
+    Each leaf of a nest has its own name, such as `observation_camera` (see `leaf_names`).  The inputs from the timestep
+    are the observation, `first`, and the other fields that the policy uses.  A policy that samples its actions uses a
+    new random seed in every call.
 
     Args:
-      policy: in the mode it shall act in.
-      spec: of its environment.
-      path: a directory that is not there or empty.
+      policy: the policy, in the mode in which it is to act.
+      spec: spec of its environment.
+      path: a directory that does not exist or is empty.
     """
     observation = _named("observation", specs.tensor_spec(spec.observation, (None,)))
     state_nest = tree.map_structure(_with_free_batch, policy.initial_state(1))
@@ -105,7 +105,7 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
         lambda batch_size: _named("state", policy.initial_state(batch_size)), autograph=False
     ).get_concrete_function(tf.TensorSpec((), tf.int32, "batch_size"))
     model = tf.Module()
-    # The weights alone, and not the layers: a program that loads them need not know their classes.
+    # Only the weights, not the layers: a program that loads the model does not need their classes.
     model.weights = list(policy.variables)
     _write(path, model, {ACT: acting, INITIAL_STATE: starting})
     outputs = {name: tf.TensorSpec(tensor.shape, tensor.dtype) for name, tensor in acting.structured_outputs.items()}
@@ -113,9 +113,9 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
 
 
 def leaf_names(prefix: str, nest: Nest) -> list[str]:
-    """A name for each leaf of a nest, in the order of `tree.flatten`: the prefix, then keys, fields and indices.
+    """Returns a name for each leaf of a nest, in the order of `tree.flatten`: the prefix, keys, fields and indices.
 
-    What is not a letter or a digit becomes `_`.
+    Characters other than letters and digits become `_`.
 
     Raises:
       CallboardError: two leaves would have the same name.

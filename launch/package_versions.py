@@ -1,14 +1,14 @@
-"""The versions of what Callboard stands on."""
+"""The installed versions of the packages that Callboard depends on."""
 
 import importlib.metadata
 import platform
 
-# Compiled against each other: another one of them ends in an undefined symbol at import.
+# Compiled against each other: any other version fails with an undefined symbol at import.
 PINS = {"tensorflow": "2.12.0", "dm-reverb": "0.11.0", "dm-launchpad-nightly": "0.5.2.dev20230303"}
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of a package; None if there is none."""
+    """Returns the installed version of a package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -16,6 +16,6 @@ def version_of(package: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """What machines that work on one run must have in common, by name."""
+    """Returns the versions that must agree on all machines of a run, by name."""
     packages = {f"the version of {name}": str(version_of(name)) for name in ("callboard", *PINS, "numpy", "gymnasium")}
     return {"the version of Python": ".".join(platform.python_version_tuple()[:2]), **packages}

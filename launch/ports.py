@@ -1,4 +1,4 @@
-"""Ports of this machine: reserved before a node starts until after it has died for the last time."""
+"""Reserves ports of this machine for nodes, from before their first start until after their last end."""
 
 import contextlib
 import functools
@@ -6,7 +6,7 @@ import random
 import socket
 import struct
 
-# Above those of Ray's workers (10002 to 19999), and below those that Linux gives to outgoing connections.
+# Above the ports of Ray's workers (10002 to 19999), and below Linux's range for outgoing connections.
 RAY_PORTS = range(20_000, 32_768)
 
 _MOST_CONNECTIONS = 100
@@ -15,10 +15,11 @@ _SHARING = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
 class ReservedPort:
-    """A port, kept for a node and for those that take its place when it is restarted.
+    """A port reserved for a node and its later incarnations.
 
-    This process holds a socket that is bound to the port but does not listen.  It shares the port as servers do, so one
-    of them may bind it too and listen on it, while the kernel gives it to nobody who asks for any free one.
+    This process holds a socket that is bound to the port but does not listen.  The socket shares the port as servers
+    do: a server may bind the port too and listen on it, but the kernel never assigns it to a process that requests any
+    free port.
 
     Args:
       bound: the socket.
@@ -35,7 +36,7 @@ class ReservedPort:
 
 
 def reserve_any() -> ReservedPort:
-    """A free port.
+    """Reserves any free port.
 
     Raises:
       OSError: there is none.
@@ -44,26 +45,26 @@ def reserve_any() -> ReservedPort:
 
 
 def reserve(port: int) -> ReservedPort:
-    """This port, also where another process has reserved it.
+    """Reserves the given port, even if another process has reserved it.
 
     Raises:
-      OSError: somebody listens on it.
+      OSError: a process listens on it.
     """
-    # With all sharing allowed two servers could listen on it, each with half of the connections.
+    # With both sharing options, two servers could listen on the port, and each would get half of the connections.
     _bound_socket(port, socket.SO_REUSEADDR).close()
     return ReservedPort(_bound_socket(port, *_SHARING))
 
 
 def reserve_among(ports: range) -> ReservedPort:
-    """One of some ports, which nobody else has reserved.
+    """Reserves one of the given ports that no other process has reserved.
 
     Raises:
       OSError: all are taken.
     """
-    # Not from the process's own generator: where that is seeded, all would try the same ports.
+    # Not the process's global generator: if that is seeded, all processes would try the same ports.
     for port in random.SystemRandom().sample(ports, len(ports)):
         try:
-            # It is shared only once it is bound: where two had asked for that from the start, both would get it.
+            # Shared only after binding: two processes that bind with sharing from the start would both get the port.
             return ReservedPort(_bound_socket(port))
         except OSError:
             continue
@@ -71,22 +72,22 @@ def reserve_among(ports: range) -> ReservedPort:
 
 
 def check_connections(port: int, nodes: int) -> None:
-    """Makes as many connections to a reserved port as nodes may make to one of them: each takes a port of its own.
+    """Opens as many connections to a reserved port as nodes may open to one node; each uses a local port.
 
     Raises:
-      OSError: there are not so many.
+      OSError: so many connections cannot be opened.
     """
     with contextlib.ExitStack() as sockets:
         server = sockets.enter_context(_bound_socket(port, *_SHARING))
         server.listen(_MOST_CONNECTIONS)
         for _ in range(min(nodes, _MOST_CONNECTIONS)):
             client = sockets.enter_context(socket.create_connection(("localhost", port), timeout=_DIAL_SECONDS))
-            # The port is free again at once.
+            # Frees the local port immediately on close.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def listen_on_all(port: int) -> socket.socket:
-    """A socket that listens on a port of all interfaces, by IPv6 and IPv4 where the machine has both.
+    """Returns a socket that listens on a port of all interfaces, on IPv6 and IPv4 if the machine has both.
 
     Raises:
       OSError: the port cannot be bound.
@@ -98,7 +99,7 @@ def listen_on_all(port: int) -> socket.socket:
 
 @functools.cache
 def has_ipv6() -> bool:
-    """Whether this machine has IPv6; containers often do not, and servers there listen by IPv4 alone."""
+    """Returns whether this machine has IPv6; containers often have none, and servers there listen on IPv4 alone."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::", 0))

@@ -1,4 +1,4 @@
-"""The program graph: from an experiment to a Launchpad program, and how each kind of node is to be treated."""
+"""The program graph: turns an experiment into a Launchpad program, and defines how each kind of node is treated."""
 
 import dataclasses
 from typing import Any
@@ -26,13 +26,13 @@ POLICIES: dict[str, NodePolicy] = {
     "coordinator": NodePolicy(stop_order=5, keeps=True),
 }
 
-# Of several learners the first ends before all others: the step that it is in needs the other learners, and their data.
+# With several learners, the first ends before all others: its current step needs the others and their data.
 FIRST_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=0)
 OTHER_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=1, keeps=False)
 
 
 def make_program(run: Run) -> lp.Program:
-    """The program graph of a run."""
+    """Makes the program graph of a run."""
     program = lp.Program("callboard")
 
     def add(label: str, number: int, role: type[Node], **arguments: Any) -> Any:
@@ -76,7 +76,7 @@ def make_program(run: Run) -> lp.Program:
 
 
 def learner_policy(experiment: Experiment, rank: int = 0) -> NodePolicy:
-    """How a learner of an experiment is treated."""
+    """Returns how launchers treat a learner of an experiment."""
     policy = POLICIES["learner"]
     if experiment.learners > 1:
         policy = OTHER_LEARNER if rank else FIRST_LEARNER
@@ -84,17 +84,17 @@ def learner_policy(experiment: Experiment, rank: int = 0) -> NodePolicy:
 
 
 def replay_policy(experiment: Experiment) -> NodePolicy:
-    """How a replay server of an experiment is treated: one without checkpoints has nothing to lose at the end."""
+    """Returns how launchers treat a replay server; one without checkpoints has nothing to save at the end."""
     return dataclasses.replace(POLICIES["replay"], keeps=experiment.checkpoint_replay)
 
 
 def nodes_of(program: lp.Program) -> list[tuple[str, ProgramNode]]:
-    """All nodes with their labels, in the order in which they should start."""
+    """Returns all nodes with their labels, in the order in which they should start."""
     return [(label, node) for label, nodes in program.groups.items() for node in nodes]
 
 
 def describe_graph(program: lp.Program) -> str:
-    """The graph as text: each kind of node, how many there are, and whom they call."""
+    """Describes the graph as text: each kind of node, their number, and the nodes they call."""
     lines = []
     for label, nodes in program.groups.items():
         called = dict.fromkeys(handle.name.partition("/")[0] for handle in nodes[0].input_handles)

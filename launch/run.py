@@ -1,4 +1,4 @@
-"""Running an experiment: the one way in for the command and for those who use Callboard as a library."""
+"""Runs an experiment: the single entry point for the command line and for users of the library."""
 
 import contextlib
 import importlib
@@ -36,7 +36,7 @@ _MODULES = {
     "hosts": ".launchers.hosts.launcher",
     "ray": ".launchers.ray.launcher",
 }
-"""The module of each launcher; imported when it is chosen, because some need Ray."""
+"""The module of each launcher, imported only when the launcher is chosen, because some require Ray."""
 
 
 def run(
@@ -51,35 +51,35 @@ def run(
     Args:
       experiment: what to run.
       launcher: one of `start_checks.LAUNCHERS`.
-      monitor: is told what happens; None prints a line now and then.
-      resume: whether to go on with the run in `experiment.run_dir`, instead of beginning one there.
-      options: of the launcher: a `HostsOptions` for hosts, a `RayOptions` or None for ray.
+      monitor: receives the run's events; None prints a status line from time to time.
+      resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
+      options: options of the launcher: a `HostsOptions` for hosts, a `RayOptions` or None for ray.
 
     Returns:
-      How the run has ended.
+      How the run ended.
 
     Raises:
-      CallboardError: nothing was started, because something is wrong that the message names.
+      CallboardError: nothing was started, because of the problem named in the message.
     """
     bypass_proxies()
     check_launcher(launcher)
-    format_experiment(experiment)  # What cannot be written is refused now.
+    format_experiment(experiment)  # Rejects an experiment that cannot be written to a file.
     _check_agent_is_found_again(experiment.agent)
     if launcher == "hosts":
         options.check()
         experiment = options.cluster.fit(experiment)
     check_launcher_can(launcher, experiment)
-    # On other machines it shows when the learner starts.
+    # A missing device on another machine is only found when the learner starts there.
     learners_here = {"hosts": lambda: options.learners, "ray": lambda: 0}.get(launcher, lambda: None)()
     layout = experiment.check(learners_here)
     if launcher in ("threads", "inline"):
         prepare_devices(device_names(experiment.learner_devices))
     with _open_directory(experiment, launcher, resume, options) as directory:
-        # Of several hosts the first has the checkpoints; the others write nothing before they are let in.
+        # Of several hosts, the first has the checkpoints; the others write nothing before they join the run.
         begins = launcher != "hosts" or options.is_first
         if begins and directory.experiment.exists():
             if launcher not in ("threads", "inline"):
-                hide_gpus()  # They are the learners'.
+                hide_gpus()  # They belong to the learners.
             _check_run_fits(experiment, layout, directory, options.replay_shards if launcher == "hosts" else None)
         one_run = Run(experiment, layout, directory)
         module: Any = importlib.import_module(_MODULES[launcher], __package__)
@@ -88,7 +88,7 @@ def run(
         try:
             outcome = module.run(make_program(one_run), one_run, summary, *arguments)
         except OSError as error:
-            # There may be too few ports, descriptors, processes or too little room for what the launcher itself needs.
+            # The launcher itself may lack ports, file descriptors, processes or disk space.
             outcome = Outcome()
             outcome.failed("launcher", error_text(error))
         return summary.complete(outcome)
@@ -96,7 +96,7 @@ def run(
 
 @contextlib.contextmanager
 def _open_directory(experiment: Experiment, launcher: str, resume: bool, options: Any) -> Iterator[RunDirectory]:
-    """The directory to run in, and a local one while the run goes on where it is kept at a URL."""
+    """Yields the directory to run in; for a run directory at a URL, a temporary local one."""
     url = experiment.run_dir
     if isinstance(url, str) and is_url(url):
         local = pathlib.Path(tempfile.mkdtemp(prefix="callboard-"))
@@ -113,16 +113,16 @@ def _open_directory(experiment: Experiment, launcher: str, resume: bool, options
         directory = find_run_directory(experiment, resume)
         lock_file = directory.lock()
     with run_lock(lock_file, launcher) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
-        # Of a launcher that was killed before it could.
+        # Left by a launcher that was killed before it could remove it.
         shutil.rmtree(directory.temporary, ignore_errors=True)
         if launcher != "hosts":
-            # Another run may have begun, and ended, since.
+            # Another run may have started and ended since the directory was chosen.
             check_begun(directory, experiment.run_dir or directory.path, resume)
         yield directory
 
 
 def _check_agent_is_found_again(agent: Agent) -> None:
-    """Refuses an agent that `experiment.yaml` could not name: its run could be neither resumed nor evaluated."""
+    """Rejects an agent that `experiment.yaml` could not name: its run could be neither resumed nor evaluated."""
     name = agent_name(agent)
     if not name.startswith("__main__:"):
         try:
@@ -136,9 +136,9 @@ def _check_agent_is_found_again(agent: Agent) -> None:
 def _check_run_fits(
     experiment: Experiment, layout: Layout, directory: RunDirectory, shards_here: Sequence[int] | None
 ) -> None:
-    """Refuses to go on with networks, or with a replay, of other shapes than those in the last checkpoint.
+    """Rejects networks or a replay whose shapes differ from those in the last checkpoint.
 
-    Of several hosts with disks of their own, each has kept its own shards, `shards_here`.
+    Hosts with separate disks each have only their own shards, `shards_here`.
     """
     agent = experiment.agent
     networks = agent.make_networks(layout)

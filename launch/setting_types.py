@@ -1,4 +1,4 @@
-"""What the annotation of a field says about a setting: values from YAML or an option are converted to it or refused."""
+"""Converts values from YAML or an option to the annotated type of a setting's field, or rejects them."""
 
 import collections.abc
 import dataclasses
@@ -31,25 +31,25 @@ _EXAMPLES = {int: "[64, 64]", float: "[0.5, 1.0]", str: "[a, b]"}
 
 
 class Unfit(ValueError):
-    """A value that is not what the annotation says."""
+    """The value does not match the annotation."""
 
 
 def converted(key: str, value: Any, hint: Any) -> Any:
-    """`value`, which YAML gave for the setting `key`, as the annotation `hint` says.
+    """Converts the YAML value of the setting `key` to the type of the annotation `hint`.
 
     Raises:
-      CallboardError: it is something else.
+      CallboardError: the value does not match.
     """
     return _or_refused(key, value, hint, lambda: _convert(value, hint, key))
 
 
 def converted_text(key: str, text: str, hint: Any) -> Any:
-    """The same for the text of an option: it is read as YAML, unless the setting is text."""
+    """Like `converted`, for the text of an option, which is parsed as YAML unless the setting is text."""
     return _or_refused(key, text, hint, lambda: _convert_text(text, hint, key))
 
 
 def described(hint: Any) -> str:
-    """What a value must be, for messages: `a whole number or null`."""
+    """Describes the values an annotation allows, for messages: `a whole number or null`."""
     if hint in _NAMES:
         return _NAMES[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -71,17 +71,17 @@ def described(hint: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for messages: in one line, and short."""
+    """Formats a value for messages, on one line, shortened if needed."""
     text = value if isinstance(value, str) else repr(value)
     text = repr(text) if isinstance(value, str) else " ".join(text.split())
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def field_types(settings: Any) -> dict[str, Any]:
-    """The annotations of a dataclass's fields that can be set, by name."""
+    """Returns the annotations of the dataclass fields that can be set, by name."""
     try:
         hints = typing.get_type_hints(settings)
-    except Exception:  # A name that is there for type checkers alone.
+    except Exception:  # An annotation may use a name that is imported for type checkers only.
         hints = {}
     return {
         field.name: hints.get(field.name, Any if isinstance(field.type, str) else field.type)
@@ -126,7 +126,7 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
         return _convert_to_one_of(value, arguments, key)
     if origin is Literal:
         for choice in arguments:
-            # YAML's `no` and `on` are flags where a word was meant.
+            # YAML reads `no` and `on` as booleans where a word may be meant.
             if type(choice) is type(value) and choice == value:
                 return choice
         raise Unfit
@@ -157,14 +157,14 @@ def _convert_scalar(value: Any, hint: Any) -> Any:
         if isinstance(value, pathlib.Path) or (isinstance(value, str) and "\0" not in value):
             return pathlib.Path(value)
         raise Unfit
-    # An own agent may annotate a field with anything: its own check says what is wrong with a value.
+    # A user's agent may annotate a field with any type; the agent's own check then rejects wrong values.
     return value
 
 
 def _whole_number(value: Any) -> int:
     if isinstance(value, str) and _INT.fullmatch(value) and len(value) <= _MOST_DIGITS:
         return int(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # 1e6, a million.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # For example 1e6 for a million.
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -174,7 +174,7 @@ def _whole_number(value: Any) -> int:
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise Unfit
-    if isinstance(value, str) and not value.isascii():  # Python reads the digits of all scripts.
+    if isinstance(value, str) and not value.isascii():  # Python accepts the digits of all scripts.
         raise Unfit
     try:
         number = float(value)
@@ -186,7 +186,7 @@ def _number(value: Any) -> float:
 
 
 def _convert_to_one_of(value: Any, hints: Sequence[Any], key: str) -> Any:
-    # What it is already comes first: 1 stays a whole number where a number would do, too.
+    # The value's own type is tried first: 1 stays an integer if floats are allowed too.
     exact = [hint for hint in hints if isinstance(hint, type) and type(value) is hint]
     for hint in [*exact, *hints]:
         try:

@@ -1,8 +1,8 @@
-"""Settings as a user writes them, in options and in YAML, and the experiment that they make.
+"""Settings given as options and in YAML, and the experiment that they define.
 
 Every field of the agent and of the experiment is an option (`--agent.learning-rate 3e-4`, `--max-steps 1000`) and a
-YAML key (`agent: {learning_rate: 3e-4}`, `max_steps: 1000`), from the dataclasses themselves.  Nothing here imports
-TensorFlow before all settings have the right names and types.
+YAML key (`agent: {learning_rate: 3e-4}`, `max_steps: 1000`), derived from the dataclasses themselves.  This module does
+not import TensorFlow until all settings have valid names and types.
 """
 
 import collections.abc
@@ -34,17 +34,17 @@ RECIPES = pathlib.Path(__file__).parent / "recipes"
 _AGENT = "agent"
 _NAME = "name"
 _REMOVE = "no_"
-"""What options begin with that switch a flag off or remove an entry: `--no-evaluator`, `--no-env-options.size`."""
+"""Prefix of options that switch a flag off or remove an entry: `--no-evaluator`, `--no-env-options.size`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings with the right names and types, of which nothing was built yet.
+    """Settings with valid names and types, before the experiment is built from them.
 
     Attributes:
       agent: name of the agent.
-      of_agent: its hyperparameters; what is left out keeps its default.
-      of_run: fields of the experiment besides the agent, likewise.
+      of_agent: the agent's hyperparameters; those left out keep their defaults.
+      of_run: the experiment's fields other than the agent; those left out keep their defaults.
     """
 
     agent: str
@@ -52,11 +52,11 @@ class Settings:
     of_run: Mapping[str, Any]
 
     def without_agent(self) -> Experiment:
-        """The experiment, whose agent is None, for checks that do not look at it."""
+        """Returns the experiment with None as its agent, for checks that do not involve the agent."""
         return Experiment(agent=cast(Any, None), **self.of_run)
 
     def experiment(self) -> Experiment:
-        """The experiment, with the agent's class imported."""
+        """Returns the experiment, and imports the agent's class."""
         try:
             agent = agent_class(self.agent)(**self.of_agent)
         except ValueError as error:
@@ -65,23 +65,23 @@ class Settings:
 
 
 def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Experiment:
-    """The experiment that a recipe and command-line options make together, see `parse_settings`."""
+    """Returns the experiment defined by a recipe and command-line options, see `parse_settings`."""
     return parse_settings(agent, recipe, options).experiment()
 
 
 def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Settings:
-    """The settings that a recipe and command-line options make together; options come before the recipe.
+    """Returns the settings defined by a recipe and command-line options; options override the recipe.
 
     Options are merged into nested settings: `--env-options.size 5` sets that one environment option and leaves the
-    others of the recipe as they are, and `--no-env-options.size` removes it.
+    recipe's others unchanged, and `--no-env-options.size` removes it.
 
     Args:
-      agent: name of the agent; None takes the recipe's.
-      recipe: what the YAML holds, see `read_recipe`.
+      agent: name of the agent; None uses the recipe's.
+      recipe: contents of the YAML file, see `read_recipe`.
       options: for example `["--agent.learning-rate", "3e-4"]`.
 
     Raises:
-      CallboardError: an unknown option or key, with the nearest right one, or a value of the wrong type.
+      CallboardError: an option or key is unknown (suggests the nearest one), or a value has the wrong type.
     """
     settings = {key: value for key, value in recipe.items() if key != _AGENT}
     of_agent = _agent_of(recipe)
@@ -116,13 +116,13 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
 
 
 def setting_types(agent: str) -> dict[str, Any]:
-    """The annotations of all settings of a run with that agent, by name (`agent.learning_rate`, `max_steps`)."""
+    """Returns the annotations of all settings of a run with that agent, by name (such as `agent.learning_rate`)."""
     of_run = {name: hint for name, hint in field_types(Experiment).items() if name != _AGENT}
     return {**of_run, **{f"{_AGENT}.{name}": hint for name, hint in field_types(agent_settings(agent)).items()}}
 
 
 def format_help(agent: str) -> str:
-    """All settings of a run with that agent as options, with what they are and their defaults."""
+    """Lists all settings of a run with that agent as options, with their descriptions and defaults."""
     lines = []
     for title, settings, prefix in (
         ("the run", Experiment, ""),
@@ -144,10 +144,10 @@ def format_help(agent: str) -> str:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """A recipe that ships, by name, or a YAML file of the user's, by path.
+    """Reads a built-in recipe, by name, or a user's YAML file, by path.
 
     Raises:
-      CallboardError: there is none, or it is not a YAML mapping.
+      CallboardError: it does not exist, or is not a YAML mapping.
     """
     path = pathlib.Path(name)
     if name in recipe_names():
@@ -171,26 +171,26 @@ def recipe_names() -> list[str]:
 
 
 def write_experiment(experiment: Experiment, path: pathlib.Path) -> None:
-    """Writes a YAML that `read_recipe` and `parse_experiment` turn into the same experiment, in one atomic step."""
+    """Writes YAML from which `read_recipe` and `parse_experiment` restore the same experiment, atomically."""
     run_dir = experiment.run_dir if is_url(experiment.run_dir) else path.parent
     write_file(path, format_experiment(dataclasses.replace(experiment, run_dir=run_dir)))
 
 
 def format_experiment(experiment: Experiment) -> str:
-    """An experiment as YAML.
+    """Formats an experiment as YAML.
 
     Raises:
-      CallboardError: it holds what YAML does not, such as an object of Python's in `env_options`.
+      CallboardError: it holds a value that YAML cannot represent, such as a Python object in `env_options`.
     """
     try:
-        # Start and end are marked, so that a file that was cut is not taken for one with fewer settings.
+        # Marks at the start and the end distinguish a truncated file from one with fewer settings.
         return format_yaml(experiment_settings(experiment), marked=True)
     except ValueError as error:
         raise CallboardError(f"the experiment cannot be written to a file: {error}") from error
 
 
 def settings_by_name(experiment: Experiment) -> dict[str, str]:
-    """All settings but the run's directory as text, by the names of their options (`agent.learning_rate`)."""
+    """Returns all settings except the run directory as text, by the names of their options (`agent.learning_rate`)."""
     settings = experiment_settings(experiment)
     agent = {f"{_AGENT}.{name}" if name != _NAME else _AGENT: value for name, value in settings.pop(_AGENT).items()}
     del settings["run_dir"]
@@ -201,15 +201,15 @@ def settings_by_name(experiment: Experiment) -> dict[str, str]:
 
 
 def read_experiment(run: str | pathlib.Path, options: Sequence[str] = ()) -> Experiment:
-    """The experiment of a run directory, with options merged into it, see `read_settings`."""
+    """Returns the experiment of a run directory, with options merged into it, see `read_settings`."""
     return read_settings(run, options).experiment()
 
 
 def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Settings:
-    """The settings of a run directory, which may be a URL, with options merged into them.
+    """Returns the settings of a run directory, which may be a URL, with options merged into them.
 
     Raises:
-      CallboardError: there is no run in it.
+      CallboardError: the directory contains no run.
     """
     with tempfile.TemporaryDirectory(prefix="callboard-") as local:
         directory = RunDirectory(pathlib.Path(local if is_url(run) else run))
@@ -225,13 +225,13 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Setti
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The most similar of some words."""
+    """Returns the most similar of some words; None if none is similar."""
     found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
     return found[0] if found else None
 
 
 def experiment_settings(experiment: Experiment) -> dict[str, Any]:
-    """An experiment as YAML can hold it."""
+    """Returns an experiment's settings as values that YAML can represent."""
     agent: Any = experiment.agent
     settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}
     settings[_AGENT] = {_NAME: agent_name(agent), **{f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}}
@@ -239,7 +239,7 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
 
 
 def _needed(settings: Any) -> list[str]:
-    """The settings of an agent that have no default."""
+    """Returns the agent's settings that have no default."""
     defaults = (dataclasses.MISSING, dataclasses.MISSING)
     fields = dataclasses.fields(settings)
     return [f"{_AGENT}.{f.name}" for f in fields if f.init and (f.default, f.default_factory) == defaults]
@@ -260,7 +260,7 @@ def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
 
 
 def _apply_options(values: dict[str, Any], options: Sequence[str], types: Mapping[str, Any]) -> None:
-    """Sets what options say in `values`, which are flat but for what is nested in one setting."""
+    """Applies options to `values`, which are flat except for settings that are nested themselves."""
     remaining = list(options)
     while remaining:
         option = remaining.pop(0)
@@ -291,7 +291,7 @@ def _apply_options(values: dict[str, Any], options: Sequence[str], types: Mappin
 
 
 def _setting_of(path: str, types: Mapping[str, Any]) -> str | None:
-    """The setting that an option's name means, whether it names the setting or an entry of it."""
+    """Returns the setting that an option's name refers to, either as a whole or by one of its entries."""
     return next((key for key in types if path == key or (path.startswith(f"{key}.") and _is_nested(types[key]))), None)
 
 
@@ -300,7 +300,7 @@ def _is_nested(hint: Any) -> bool:
 
 
 def _entries(name: str, path: str, key: str) -> list[str]:
-    """The names of an entry inside a setting, in order, as the user wrote them: those may hold dashes."""
+    """Returns the path of an entry inside a setting, as the user wrote it: names of entries may contain dashes."""
     rest = path[len(key) :]
     entries = name[len(name) - len(rest) :].split(".")[1:] if rest else []
     if not all(entries):
@@ -343,7 +343,7 @@ def _remove(values: dict[str, Any], key: str, entries: list[str], name: str, hin
 
 
 def _hint_at(hint: Any, names: Sequence[str], key: str) -> Any:
-    """The annotation of a field inside a nested dataclass."""
+    """Returns the annotation of a field inside a nested dataclass."""
     for name in names:
         hints = field_types(hint) if dataclasses.is_dataclass(hint) else {}
         if name not in hints:
@@ -359,7 +359,7 @@ def _nested(names: Sequence[str], value: Any) -> Any:
 
 
 def _merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` with those of `given` in their place; mappings in both are merged, key by key, at any depth."""
+    """Returns `settings` updated with `given`; mappings in both are merged recursively."""
     merged = dict(settings)
     for key, value in given.items():
         before = merged.get(key)
@@ -382,7 +382,7 @@ def _default_text(field: Any) -> str:
 
 
 def _attribute_texts(docstring: str) -> dict[str, str]:
-    """What the section `Attributes:` of a docstring says about each of them."""
+    """Returns the descriptions in the `Attributes:` section of a docstring, by name."""
     _, _, section = inspect.cleandoc(docstring).partition("Attributes:\n")
     texts: dict[str, str] = {}
     name = ""
@@ -399,7 +399,7 @@ def _attribute_texts(docstring: str) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Settings as YAML can hold them."""
+    """Converts settings to values that YAML can represent."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""What is refused before a run begins: nothing is written and nothing is started, nor is TensorFlow imported, here."""
+"""Checks before a run starts.  They write nothing, start nothing, and do not import TensorFlow."""
 
 import datetime
 import os
@@ -18,7 +18,7 @@ LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 
 
 def check_launcher(launcher: str) -> None:
-    """Refuses a launcher that does not exist."""
+    """Rejects a launcher that does not exist."""
     if launcher not in LAUNCHERS:
         near = nearest(launcher, LAUNCHERS)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(LAUNCHERS)}"
@@ -26,7 +26,7 @@ def check_launcher(launcher: str) -> None:
 
 
 def check_launcher_can(launcher: str, experiment: Experiment) -> None:
-    """Refuses an experiment that is not for that launcher."""
+    """Rejects an experiment that the launcher cannot run."""
     if launcher not in ("inline", "threads") and str(experiment.env).startswith("__main__:"):
         raise CallboardError(
             f"environment {experiment.env!r} is of the program that was started, and nodes in other processes cannot "
@@ -54,15 +54,15 @@ def check_launcher_can(launcher: str, experiment: Experiment) -> None:
 
 
 def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") -> RunDirectory:
-    """The directory to run in; nothing is written yet.
+    """Returns the directory to run in; writes nothing yet.
 
     Args:
-      experiment: of the run.
-      resume: whether there must be a run in it, or there must be none.
-      agent: name of the agent, where the experiment has none yet.
+      experiment: experiment of the run.
+      resume: whether the directory must contain a run; otherwise it must not.
+      agent: name of the agent, if the experiment has none yet.
 
     Raises:
-      CallboardError: there is a run in it already, or none to resume.
+      CallboardError: the directory already contains a run, or none to resume.
     """
     path = experiment.run_dir
     if path is None:
@@ -87,12 +87,12 @@ def check_begun(directory: RunDirectory, name: str | pathlib.Path, resume: bool)
 
 
 def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -> RunDirectory:
-    """The directory to run in on one of several hosts, which may come late, or once more after a reboot.
+    """Returns the directory to run in on one of several hosts, which may join late, or again after a reboot.
 
-    A run that has not reached its end goes on there, whether `resume` is told or not.
+    A run that has not ended continues there, with or without `resume`.
 
     Raises:
-      CallboardError: there is another run in it, one that has ended, or none to resume.
+      CallboardError: the directory contains another run, a run that has ended, or none to resume.
     """
     if experiment.run_dir is None:
         raise CallboardError("hosts need the run's directory: name it with --run-dir, the same on every host")
@@ -121,13 +121,13 @@ def find_directory_on_host(experiment: Experiment, resume: bool, options: Any) -
 
 
 def default_run_directory(experiment: Experiment, agent_name: str, now: str) -> pathlib.Path:
-    """`runs/<agent>-<environment>-<time>`, for runs that name none."""
+    """Returns `runs/<agent>-<environment>-<time>`, the default for runs that name no directory."""
     words = f"{agent_name}-{experiment.env}-{now}"
     return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)
 
 
 def _check_can_be_made(path: pathlib.Path) -> None:
-    """Refuses a directory that cannot be made or written to."""
+    """Rejects a directory that cannot be made or written to."""
     if "\0" in str(path):
         raise CallboardError(f"the run directory {str(path)!r} has a null character in its name")
     try:

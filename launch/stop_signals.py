@@ -1,4 +1,4 @@
-"""The signals that end a run: Ctrl-C, SIGTERM, and SIGHUP where a terminal was closed."""
+"""The signals that end a run: SIGINT (Ctrl-C), SIGTERM, and SIGHUP (a closed terminal)."""
 
 import contextlib
 import os
@@ -10,11 +10,11 @@ from types import FrameType
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _early: list[int] = []
-"""The signal that has come before anything took it."""
+"""The signal that arrived before a handler of `stop_signals` was installed."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised in the main thread by a signal that comes before a run has begun, or after it is over."""
+    """Raised in the main thread by a signal that arrives before a run starts or after it has ended."""
 
     def __init__(self, number: int):
         super().__init__(number)
@@ -22,7 +22,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def raise_at_signals() -> None:
-    """Makes a signal end the command from now on, also where this is process 1, for which the kernel would drop it."""
+    """Makes stop signals end the command from now on, even as process 1, for which the kernel would ignore them."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         _early.append(number)
@@ -35,13 +35,13 @@ def raise_at_signals() -> None:
 
 @contextlib.contextmanager
 def stop_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
-    """Calls `on_signal` for the stop signals while it lasts.  Does nothing outside the main thread."""
+    """Calls `on_signal` for stop signals within the context.  Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.signal(number, lambda number, frame: on_signal(number)) for number in _to_handle()}
     if _early:
-        # Raised where Python lets no exception out, such as in a callback of its garbage collector.
+        # `Stopped` was raised where Python discards exceptions, such as in a callback of its garbage collector.
         on_signal(_early[0])
     try:
         yield
@@ -51,9 +51,9 @@ def stop_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
 
 
 def pass_on_signals(tell: Callable[[int], object]) -> None:
-    """Calls `tell` for every stop signal from now on, from a thread, also while the main thread is blocked in C++.
+    """Calls `tell` for every stop signal from now on, from a thread, even while the main thread is blocked in C++.
 
-    Processes that this one forks can be ended by SIGTERM, and ignore the others.
+    Forked child processes can be ended by SIGTERM and ignore the other signals.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -79,5 +79,5 @@ def _leave_signals_to_parent() -> None:
 
 
 def _to_handle() -> list[signal.Signals]:
-    # `nohup` ignores it for the command that it starts.
+    # `nohup` makes the command that it starts ignore SIGHUP.
     return [number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]

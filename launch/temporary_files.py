@@ -1,4 +1,4 @@
-"""Temporary files that are gone when the process that needs them is, however it ends."""
+"""Temporary files that are removed when the process that needs them ends, even if it is killed."""
 
 import contextlib
 import os
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from .stop_signals import STOP_SIGNALS
 
-# Waits for a line, which says that nothing is left to do, or for the end of the pipe.  Processes that end at the same
-# time may write a little longer.  Of those that match $2, the ones with open files in the directory are killed.
+# Waits for a line, after which nothing is left to do, or for the end of the pipe.  Repeats, because processes that end
+# at the same time may still write.  Kills processes that match $2 and have open files in the directory.
 _REMOVE = """\
 trap '' INT TERM HUP
 read -r line && exit
@@ -30,7 +30,7 @@ done
 
 @contextlib.contextmanager
 def temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
-    """Keeps temporary files, such as AutoGraph's, in a directory while it lasts."""
+    """Makes a directory the place of temporary files, such as AutoGraph's, within the context."""
     directory.mkdir(parents=True, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
@@ -41,13 +41,13 @@ def temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def removed_afterwards(directory: pathlib.Path, held: Sequence[int] = (), processes: str = "") -> Iterator[None]:
-    """Removes a directory at the end, also where this process is killed: a small process that outlives it sees to it.
+    """Removes a directory at the end, even if this process is killed: a small process outlives it and removes it.
 
     Args:
-      directory: need not be there.
-      held: file descriptors, such as that of a lock, that stay open until it is removed.
-      processes: a regular expression; where this process is killed, so are those that have open files in the directory
-        and a command line that matches.
+      directory: the directory, which need not exist.
+      held: file descriptors, such as that of a lock, to keep open until the directory is removed.
+      processes: a regular expression; if this process is killed, so are processes with a matching command line and open
+        files in the directory.
     """
     end = _start_remover(directory, held, processes)
     try:
@@ -80,7 +80,7 @@ def _start_remover(
         )
         return process, writer
     except OSError:
-        # Without a shell, what is left of a process that was killed lies there until the next start.
+        # Without a shell, the files of a killed process remain until the next start.
         os.close(writer)
         return None
     finally:

@@ -1,4 +1,4 @@
-"""Videos of episodes."""
+"""Records episodes as a video."""
 
 import contextlib
 import dataclasses
@@ -18,28 +18,28 @@ from .nodes.actor import make_environments
 from .nodes.evaluation_watch import EvaluationWatch
 
 _FRAMES_PER_SECOND = 30.0
-"""Where the environment names no rate."""
+"""Used if the environment specifies no frame rate."""
 
 
 def record_video(
     experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path, episodes: int, say: Callable[[str], None]
 ) -> list[Episode]:
-    """Plays whole episodes, and writes what they look like to one MP4 file: a frame for every timestep.
+    """Plays whole episodes and records them in one MP4 file, with one frame per timestep.
 
     Args:
-      experiment: names the environment.
+      experiment: specifies the environment.
       policy: compiled for one environment.
-      path: of the file, which appears whole or not at all.
-      episodes: to be played one after the other.
-      say: takes a line for the user.
+      path: path of the file, which appears complete or not at all.
+      episodes: number of episodes, which are played one after the other.
+      say: receives a line for the user.
 
     Returns:
       The episodes.
 
     Raises:
-      CallboardError: the environment cannot draw itself.
+      CallboardError: the environment cannot render.
     """
-    # SDL, which draws for Gymnasium, looks for a screen otherwise.
+    # Without this, SDL, with which Gymnasium renders, requires a display.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     watch = EvaluationWatch(episodes, np.inf, lambda: False, say)
     with contextlib.closing(_make_drawing_environment(experiment)) as environment:
@@ -50,7 +50,7 @@ def record_video(
 
 @contextlib.contextmanager
 def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """Gives what writes the next frame; an episode may be too long to be kept in memory."""
+    """Yields a function that writes the next frame, because an episode may be too long to keep in memory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"draft-{os.getpid()}-{path.name}")
     try:
@@ -63,7 +63,7 @@ def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callab
 
 
 class _Recorded(BatchedEnvironment):
-    """Records a frame of another environment after every reset and step."""
+    """Writes a frame of another environment after every reset and step."""
 
     def __init__(self, environment: BatchedEnvironment, write: Callable[[np.ndarray], None]):
         self._environment = environment
@@ -95,12 +95,12 @@ class _Recorded(BatchedEnvironment):
 
 
 def _even(frame: np.ndarray) -> np.ndarray:
-    """H.264 needs even widths and heights."""
+    """Crops a frame to an even width and height, as H.264 requires."""
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 
 def _make_drawing_environment(experiment: Experiment) -> BatchedEnvironment:
-    # Gymnasium ids take both options, factories that make a Gymnasium environment perhaps the first, others none.
+    # Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.
     tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
     for options in tries:
         drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})

@@ -1,7 +1,7 @@
-"""YAML as settings are written in it: plain values alone, read within bounds and written so that they read alike.
+"""Reads and writes settings as YAML: plain values only, of limited size, which round-trip unchanged.
 
-Nothing that is read can run code, name a Python object, or grow: there are no aliases (`*name`), no tags but YAML's own
-plain ones, and keys are text.
+A file that is read cannot run code, name a Python object, or expand: aliases (`*name`) and tags other than YAML's own
+plain ones are rejected, and keys must be text.
 """
 
 import os
@@ -22,7 +22,7 @@ _BOOL = "tag:yaml.org,2002:bool"
 _INT = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
-# YAML 1.1, which PyYAML reads, has 1:30 for 90, 010 for 8, and takes 1e-3 for text: none of this is what users mean.
+# PyYAML reads YAML 1.1, where 1:30 is 90, 010 is 8, and 1e-3 is text: users mean none of these.
 _INT_TEXT = re.compile(r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+")
 _FLOAT_TEXT = re.compile(
     r"[-+]?(([0-9][0-9_]*\.[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
@@ -30,16 +30,16 @@ _FLOAT_TEXT = re.compile(
 
 
 class NotPlain(ValueError):
-    """A value that settings are not made of."""
+    """A value of a type that settings cannot have."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain values."""
+    """Loads plain values."""
 
     depth = 0
 
     def fetch_flow_collection_start(self, TokenClass: Any) -> None:
-        # PyYAML takes a quarter of a minute to fail on some thousand brackets.
+        # PyYAML needs about 15 s to fail on a few thousand brackets.
         if self.flow_level > _MOST_DEPTH:
             raise yaml.scanner.ScannerError(None, None, "it is nested too deeply", self.get_mark())
         super().fetch_flow_collection_start(TokenClass)
@@ -78,7 +78,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads as the same."""
+    """Writes YAML that `_Loader` reads back unchanged."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -95,7 +95,7 @@ def _with_own_numbers(resolvers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Whole:
-    """A pattern that must match the whole text; PyYAML calls `match`."""
+    """A pattern that must match the whole text; PyYAML calls its `match`."""
 
     def __init__(self, pattern: re.Pattern[str]):
         self.match = pattern.fullmatch
@@ -109,13 +109,13 @@ _Dumper.yaml_implicit_resolvers = {
 
 
 def read_yaml(path: pathlib.Path) -> Any:
-    """The plain values in a YAML file.
+    """Reads the plain values in a YAML file.
 
     Raises:
-      CallboardError: there is no such file, it is not a regular one, too large, not UTF-8, or not plain YAML.
+      CallboardError: the file does not exist, is not a regular file, too large, not UTF-8, or not plain YAML.
     """
     try:
-        # Without waiting: a named pipe would have this process wait for who writes to it.
+        # Non-blocking: opening a named pipe would otherwise wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -124,7 +124,7 @@ def read_yaml(path: pathlib.Path) -> Any:
             content = file.read(_MOST_BYTES + 1)
     except IsADirectoryError as error:
         raise CallboardError(f"{path} is a directory: name a YAML file") from error
-    except (OSError, ValueError) as error:  # The second: a path with a null character.
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null character.
         raise CallboardError(f"{str(path)!r} cannot be read: {_reason(error)}") from error
     if len(content) > _MOST_BYTES:
         raise CallboardError(f"{path} has more than {_MOST_BYTES:,} bytes: that is not a file of settings")
@@ -139,10 +139,10 @@ def read_yaml(path: pathlib.Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The plain values in a text.
+    """Parses the plain values in a text.
 
     Raises:
-      ValueError: it is not plain YAML; the message is one line.
+      ValueError: the text is not plain YAML; the message is one line.
     """
     try:
         value = yaml.load(text, _Loader)
@@ -158,16 +158,16 @@ def parse_yaml(text: str) -> Any:
     except NotPlain as error:
         raise ValueError(str(error)) from error
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
-        # What constructors of PyYAML raise for `!!int x`, or a number of five thousand digits.
+        # Raised by PyYAML's constructors for `!!int x`, or for a number with thousands of digits.
         raise ValueError("a value is not what its tag says, or too long") from error
     return value
 
 
 def format_yaml(value: Any, marked: bool = False) -> str:
-    """Plain values as YAML that `parse_yaml` reads as the same; with `marked`, between marks of start and end.
+    """Formats plain values as YAML that `parse_yaml` reads back unchanged; `marked` adds start and end marks.
 
     Raises:
-      ValueError: something in it is not plain.
+      ValueError: a value is not plain.
     """
     _check_plain(value)
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, explicit_start=marked, explicit_end=marked)

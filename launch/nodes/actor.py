@@ -130,7 +130,7 @@ class EnvironmentNode(ReportingNode):
 
 
 class ActorNode(EnvironmentNode):
-    """An actor with a policy network of its own, for the slots from `index * envs_per_actor` on."""
+    """An actor that computes its actions itself, for the slots from `index * envs_per_actor` on."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class InferenceNode(ReportingNode):
         self._shard_names = [replay[shard].name for shard in self._shards]
         self._replay_handle = self.replay_handle(replay)
         self._timesteps = TimestepCodec(run.layout)
-        # With one thread for all nodes, the actors that a batch would wait for cannot call meanwhile.
+        # With one thread for all nodes, the actors that a batch would wait for cannot call at the same time.
         self._batcher = RequestBatcher(0.0 if context.cooperative else _DEADLINE_SECONDS)
         self._set_up = threading.Event()
         self._failure: Exception | None = None

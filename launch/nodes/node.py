@@ -82,7 +82,7 @@ class NodePolicy:
       stop_order: nodes with lower numbers are stopped first; the next ones are stopped once those have ended.
       keeps: whether the node saves something when it ends, so that an error then fails the run.
       restart_group: nodes of the same group are ended and restarted together when one of them dies.
-      grace: seconds a node has to end after it was told to stop.
+      grace: seconds a node has to end after it was requested to stop.
       restarts: number of times a node may die within `restart_window` seconds before the run fails.
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.

@@ -70,8 +70,8 @@ class StepBudget:
 
     The steps done and the steps leased never exceed the limit together.  An actor may begin a timestep with the last
     step of its lease, so the run exceeds its limit by less than one timestep of every actor's batch.  There are two
-    exceptions: an actor that is cut off from the coordinator for half a minute but continues to act has lost its lease,
-      and the steps of a killed actor since its last report are done again.
+    exceptions.  An actor that is cut off from the coordinator for half a minute, but continues to act, has lost its
+    lease.  And the steps of a killed actor since its last report are done again.
 
     A lease is an equal share of half of the remaining steps, so that an actor that is cut off or slow does not hold up
     the others.  It shrinks with every report; what is taken back is leased to others once the actor has confirmed the
