@@ -11,10 +11,10 @@ _PATIENCE_SECONDS = 1.0
 class Pacer:
     """Decides when an actor may begin another sequence.
 
-    An actor may have `items_per_actor * (max_policy_lag + 1)` items in flight, that is, items of which no learner step
-    has consumed this actor's share: together, actors never have more than `max_policy_lag + 1` learner steps' worth of
-    items in flight.  The number in flight follows from the learner step of the weights that the actor receives, so
-    actors need no knowledge of each other.
+    An actor may have `items_per_actor * (max_policy_lag + 1)` items in flight, that is, not yet consumed by a learner
+    step.  Together, actors never have more than `max_policy_lag + 1` learner steps' worth of items in flight.  The
+    number in flight follows from the learner step of the weights that the actor receives, so actors need no knowledge
+    of each other.
 
     If the learner is short of data although this actor has delivered its share, another actor is dead or slow.  After
     `patience` seconds this actor then contributes one extra item.
