@@ -1,1 +1,1 @@
-"""Benchmarks: our part of a piece of work beside the same work done bare, in turn."""
+"""Benchmarks: Callboard's part of a task, measured in turn with a minimal implementation of the same task."""

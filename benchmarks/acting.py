@@ -1,15 +1,15 @@
-"""Environment steps a second of an actor node, over a loop that only steps the same environments and acts.
+"""Environment steps per second of an actor node, relative to a loop that only steps the same environments and acts.
 
-Ours is the actor node of a whole program (coordinator, learner and replay run beside it, in another process): it steps,
-acts, tracks episodes, refuses what is not a number, writes IMPALA's blocks to replay, asks for weights and reports.
-The learner serves its first weights and learns nothing.
+Our side is the actor node of a complete program (coordinator, learner and replay run at the same time in another
+process): it steps, acts, tracks episodes, rejects values that are not finite, writes IMPALA's blocks to replay, fetches
+weights and reports.  The learner serves its first weights and does not learn.
 
-The limit steps the same environments through their libraries alone, and calls one `tf.function` of the same network
-and the same sampling in the fastest way there is (traced once, given tensors): it takes the observation and a seed and
-gives the action.  Nothing is recorded.  Both have TensorFlow's settings for actors: one thread.
+The limit steps the same environments directly through their libraries, and calls one `tf.function` with the same
+network and the same sampling in the fastest possible way (traced once, called with tensors): it takes the observation
+and a seed and returns the action.  Nothing is recorded.  Both sides use the TensorFlow settings of actors: one thread.
 
-A figure counts all timesteps of all environments, those that reset one too.  From the two rates follow the microseconds
-that we add to a timestep of the batch.
+A figure counts all timesteps of all environments, including those of resets.  The difference between the two rates
+gives the microseconds that we add to a timestep of the batch.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ _SEED = 1
 
 
 class WriteOnlyQueue(SequenceQueue):
-    """A queue that takes all items and yields none."""
+    """A queue that accepts all items and yields none."""
 
     def tables(self) -> list[Any]:
         import reverb
@@ -57,14 +57,14 @@ class WriteOnlyQueue(SequenceQueue):
 
 @dataclasses.dataclass(frozen=True)
 class RecordingImpala(Impala):
-    """IMPALA whose replay takes all items and yields none."""
+    """IMPALA with a replay that accepts all items and yields none."""
 
     def make_replay(self, layout: Layout) -> WriteOnlyQueue:
         return WriteOnlyQueue(**vars(super().make_replay(layout)))
 
 
 def experiment(library: Library, batch_size: int) -> Experiment:
-    """The run whose actor is measured."""
+    """Return the experiment whose actor is measured."""
     env, options, torso = {
         "gymnasium vector": ("CartPole-v1", {"vectorized": True}, "mlp"),
         "gymnasium": ("CartPole-v1", {"vectorized": False}, "mlp"),
@@ -84,7 +84,7 @@ def experiment(library: Library, batch_size: int) -> Experiment:
 
 
 class OurActor(Side):
-    """An actor node, set up anew for each figure so that nothing of it runs while the limit is measured."""
+    """An actor node, created anew for each figure so that it does not run while the limit is measured."""
 
     def __init__(self, library: Library, batch_size: int, seconds: float):
         from .nodes import Nodes
@@ -111,7 +111,7 @@ class OurActor(Side):
 
 
 class BareActor(Side):
-    """The environments, and a compiled policy that takes observations and gives actions."""
+    """The environments, and a compiled policy that maps observations to actions."""
 
     def __init__(self, library: Library, batch_size: int, seconds: float):
         run = experiment(library, batch_size)
@@ -159,7 +159,7 @@ def _compile(run: Experiment, layout: Layout) -> Any:
 
     signature = [specs.tensor_spec(layout.spec.observation, (batch_size,)), tf.TensorSpec((2,), tf.int32)]
     compiled = tf.function(act, autograph=False, input_signature=signature).get_concrete_function()
-    # A `tf.function` that looks at its arguments first takes twice as long as one that is given tensors.
+    # A `tf.function` that first inspects its arguments takes twice as long as one that is called with tensors.
     return lambda observation, seed: compiled(tf.constant(observation), tf.constant(seed)).numpy()
 
 
@@ -196,7 +196,7 @@ def _bare_scalars(batch_size: int) -> Callable[[Any], np.ndarray]:
 
 
 def _bare_procgen(batch_size: int) -> Callable[[Any], np.ndarray]:
-    # Its own import, because Procgen's package greets with a warning of another library.
+    # Through our adapter's loader, because importing Procgen prints a warning of another library.
     load = importlib.import_module("..environments.procgen", __package__)._load
     environment = load()(num=batch_size, env_name="coinrun", rand_seed=_SEED, num_threads=0)
 
@@ -240,7 +240,7 @@ BARE_ENVIRONMENTS: dict[Library, Callable[[int], Callable[[Any], np.ndarray]]] =
     "procgen": _bare_procgen,
     "atari": _bare_atari,
 }
-"""Functions that make a step: from actions, or None at the beginning, to the next observations `[B, ...]`."""
+"""Step functions: from actions, or None at the start, to the next observations `[B, ...]`."""
 
 
 def cases(quick: bool) -> list[Case]:

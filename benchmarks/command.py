@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-# Before TensorFlow is imported: it would greet the user.
+# Set before TensorFlow is imported, which would otherwise print messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from ..data import CallboardError
@@ -25,9 +25,9 @@ _WIDTH = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code, 2 where the user has to mend something first."""
+    """Run the command; return its exit code, which is 2 if the user has to fix something first."""
     known = _parser().parse_args(arguments)
-    # Where there is no terminal whose width could be asked for, tables shall not be broken.
+    # Without a terminal the width is unknown, and tables must not be wrapped.
     screen = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     try:
         known.command(known, screen)

@@ -1,4 +1,4 @@
-"""Benchmarks by name, and how they are run: both sides in turn, several times."""
+"""Registry and runner of benchmarks: both sides are measured in turn, several times."""
 
 import contextlib
 import dataclasses
@@ -23,29 +23,30 @@ BENCHMARKS: Mapping[str, str] = MappingProxyType(
         "peers": "steps/s, seconds to a score and frames/s of other libraries on the same work",
     }
 )
-"""What there is, and what it measures: modules of this package, each with a function `cases(quick)`.
+"""Names and descriptions of the benchmarks, which are modules of this package with a function `cases(quick)`.
 
-One with more than two sides has a function `measure(repeats, quick, only, say)` instead, which gives their results.
+A benchmark with more than two sides has a function `measure(repeats, quick, only, say)` instead, which returns the
+results of its cases.
 """
 
 
 class Case(NamedTuple):
-    """Two sides to compare; see `results.CaseResult` for what they share."""
+    """Two sides to compare; see `results.CaseResult` for the fields that both classes have."""
 
     name: str
     unit: str
     ours: MakeSide
     limit: MakeSide | float
-    """The other side, or its figure where it is known."""
+    """The other side, or its figure if that is known."""
     target: float | None = None
     higher_is_better: bool = True
     timestep: int = 0
     policy: NodePolicy | None = None
-    """Of the node under whose TensorFlow settings both sides run."""
+    """Policy of the node whose TensorFlow settings both sides use."""
 
 
 def cases_of(benchmark: str, quick: bool) -> list[Case]:
-    """The cases of a benchmark; small ones that only show that it works if `quick`."""
+    """Return the cases of a benchmark; if `quick`, small ones that only show that it works."""
     return _module(benchmark).cases(quick)
 
 
@@ -56,14 +57,14 @@ def _module(benchmark: str) -> Any:
 def run_benchmark(
     benchmark: str, repeats: int, quick: bool = False, only: str = "", say: Callable[[str], None] = lambda line: None
 ) -> Result:
-    """Measures all cases of a benchmark.
+    """Measure all cases of a benchmark.
 
     Args:
       benchmark: one of `BENCHMARKS`.
       repeats: measurements of each side of each case.
-      quick: whether to take small cases.
-      only: a part of the names of the cases to measure; empty takes all.
-      say: is told each pair of figures.
+      quick: whether to use small cases.
+      only: part of the names of the cases to measure; empty selects all.
+      say: called with a line for each pair of figures.
 
     Raises:
       SideFailed: a side could not be measured.
@@ -76,7 +77,7 @@ def run_benchmark(
 
 
 def run_case(case: Case, repeats: int, say: Callable[[str], None]) -> CaseResult:
-    """Measures both sides in turn; every other time the limit goes first."""
+    """Measure both sides in turn; the limit goes first in every other repeat."""
     figures: dict[str, list[float]] = {"ours": [], "limit": []}
     with contextlib.ExitStack() as opened:
         sides: dict[str, SideProcess | None] = {"ours": None, "limit": None}

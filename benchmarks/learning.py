@@ -1,16 +1,16 @@
-"""Learner steps a second in a program whose replay is full, over the same compiled step on one constant batch.
+"""Learner steps per second in a program with a full replay, relative to the same compiled step on one constant batch.
 
-Ours is the learner node of a whole program: it reads from a replay server in another process, makes a step, sends new
-priorities where the agent has some, offers its weights and turns metrics into numbers.  No actor runs, so nothing else
-uses the processor but the replay server.
+Our side is the learner node of a complete program: it reads from a replay server in another process, makes a step,
+sends new priorities if the agent uses them, publishes its weights and converts metrics to numbers.  No actor runs, so
+only the replay server shares the CPU with it.
 
-The limit makes the same learner's steps on one batch of that replay, again and again, and does nothing else.  The same
-full replay server stands beside it, idle.
+The limit makes the same learner's steps on one batch of that replay, repeatedly, and does nothing else.  An equally
+full replay server runs at the same time, idle.
 
-Small networks make several updates in a call of the learner, on both sides alike; one large update is a call.  The
-threads are left to TensorFlow, on both sides too, but for a case with one.
+With small networks, a call of the learner makes several updates on both sides; with large ones, a call makes one
+update.  The number of threads is left to TensorFlow on both sides, except in one single-threaded case.
 
-Checkpoints, which are written every half minute by default, are left out on both sides.
+Checkpoints, which are written every 30 s by default, are disabled on both sides.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ _UPDATES_PER_CALL = 8
 _ENDLESS = 10**9
 _NEVER = 1e9
 _SPARE_CALLS = 6
-"""What is read ahead."""
+"""Number of calls whose data is prefetched."""
 _WARM_UP_CALLS = 3
 
 
@@ -64,7 +64,7 @@ class QueuedImpala(Impala):
 
 
 class UnlimitedReplay(TransitionReplay):
-    """A replay that can be sampled as often as the learner likes."""
+    """A replay without a limit on samples per insert."""
 
     def tables(self) -> list[Any]:
         import reverb
@@ -84,23 +84,23 @@ class UnlimitedReplay(TransitionReplay):
 
 @dataclasses.dataclass(frozen=True)
 class UnlimitedApex(Apex):
-    """Ape-X whose replay gives out as often as it is asked."""
+    """Ape-X with a replay without a limit on samples per insert."""
 
     def make_replay(self, layout: Layout) -> UnlimitedReplay:
         return UnlimitedReplay(**vars(super().make_replay(layout)))
 
 
 class Work(NamedTuple):
-    """What is learned, and how much of it makes a figure."""
+    """What is learned, and the amount of work per figure."""
 
     agent: Any
     env: str
     calls: int
-    """Of the learner, to a figure; each makes `agent.updates_per_call` steps."""
+    """Calls of the learner per figure; each makes `agent.updates_per_call` steps."""
     read_once: bool
-    """Whether a batch is gone when it has been learned from."""
+    """Whether a batch is removed from replay once it has been read."""
     threads: int = 0
-    """Of TensorFlow in the learner; 0 leaves it to TensorFlow."""
+    """TensorFlow threads of the learner; 0 leaves the number to TensorFlow."""
 
     def experiment(self) -> Experiment:
         return Experiment(
@@ -116,7 +116,7 @@ class Work(NamedTuple):
 
 
 class Learning(Side):
-    """A replay server and what fills it."""
+    """A replay server, and a writer that fills it."""
 
     def __init__(self, work: Work):
         self.work = work
@@ -129,7 +129,7 @@ class Learning(Side):
         self._timesteps = itertools.cycle(timesteps_of(self.layout))
 
     def fill(self, items: float) -> None:
-        """Writes until so many items more are in replay."""
+        """Write until replay has this many more items."""
         before = self._writer.items_written
         while self._writer.items_written - before < items:
             while not self._writer.ready(0.5):
@@ -139,14 +139,14 @@ class Learning(Side):
             pass
 
     def items(self, calls: int) -> float:
-        """Items that so many calls of the learner need in replay."""
+        """Return the number of items that this many calls of the learner need in replay."""
         agent = self.work.agent
         if not self.work.read_once:
             return 0 if self._writer.items_written else agent.replay_size
         return calls * agent.updates_per_call * agent.batch_size / _ENVS
 
     def steps_per_second(self, call: Callable[[], object]) -> float:
-        """Learner steps a second by so many calls as make a figure."""
+        """Measure learner steps per second over the calls of one figure."""
         for _ in range(_WARM_UP_CALLS):
             call()
         begun = time.perf_counter()
@@ -198,7 +198,7 @@ class ConstantLearning(Learning):
 
 
 def work(quick: bool) -> dict[str, Work]:
-    """What is measured, by name."""
+    """Return the measured cases, by name."""
     size = 1_000 if quick else 20_000
     updates = 2 if quick else _UPDATES_PER_CALL
     mlp = QueuedImpala(torso="mlp", hidden_sizes=(64, 64), normalize_observations=False, updates_per_call=updates)

@@ -1,11 +1,11 @@
-"""Bytes that a replay server takes for each frame, over the frame's own.
+"""Bytes of memory per frame in a replay server, relative to the size of the frame.
 
-What the server's process grows by while frames of 84x84 bytes are written through our writers, divided by their number.
-They are noise, which does not compress, or pictures of a game as our environments show them.  Reverb's tables of keys
-double at certain numbers of items; shortly before (57,344, 114,688, ..., 917,504) a frame takes 60 bytes less than
-shortly after, as here and with a million.
+The figure is the growth of the server's process while frames of 84x84 bytes are written through our writers, divided by
+the number of frames.  Frames are noise, which does not compress, or images of a game as produced by our environments.
+Reverb's tables of keys double at certain numbers of items; shortly before these (57,344, 114,688, ..., 917,504) a frame
+takes 60 bytes less than shortly after, as here and with a million.
 
-- *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one to every timestep, each environment's by itself;
+- *stacked windows*: Ape-X's 3-step windows of 4 stacked frames, one per timestep of each environment;
 - *blocks*: IMPALA's sequences of 20 transitions of 16 environments.
 """
 
@@ -46,25 +46,25 @@ _EPISODE = 1000
 _SETTLING_SECONDS = 1.0
 _FIRST_TICKS = 200
 _GAME_TICKS = 250
-"""Timesteps of a game, which are written again and again: many times what lies in one chunk."""
+"""Timesteps of a game, which are written repeatedly; many times more than fit into one chunk."""
 _SERVERS = 20
-"""As many repeats as there can be."""
+"""Maximum number of repeats."""
 
 
 class BytesPerFrame(Side):
     """Fills a new server for each figure.
 
     Args:
-      kind: of items.
-      pictures: what frames show.
-      frames: how many to write.
+      kind: kind of the items.
+      pictures: content of the frames.
+      frames: number of frames to write.
     """
 
     def __init__(self, kind: Kind, pictures: Pictures, frames: int):
         self._kind = kind
         self._frames = frames
         self._pictures = _noise() if pictures == "noise" else _game()
-        # Servers are forks, made before this process talks to one of them.
+        # Servers are forks, created before this process connects to any of them.
         self._unused = [ServingProcess() for _ in range(_SERVERS)]
         self._layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
         self._timesteps = timesteps_of(self._layout, 8)
@@ -76,7 +76,7 @@ class BytesPerFrame(Side):
             memory = psutil.Process(server.pid).memory_info
             writer = self._make_writer(replay)
             with contextlib.closing(writer):
-                # What the server takes for its connections and its threads is no frame's.
+                # Memory of the server's connections and threads must not be attributed to frames.
                 self._write(writer, range(_FIRST_TICKS))
                 before = memory().rss
                 self._write(writer, range(_FIRST_TICKS, _FIRST_TICKS + self._frames // ENVS))
@@ -103,14 +103,14 @@ class BytesPerFrame(Side):
 
 
 def _noise() -> Iterator[np.ndarray]:
-    """Always other ones: Reverb finds frames again that it has in the same chunk."""
+    """Yield new noise each time, because Reverb deduplicates equal frames in a chunk."""
     rng = np.random.default_rng(0)
     while True:
         yield np.frombuffer(rng.bytes(ENVS * _FRAME_BYTES), np.uint8).reshape(ENVS, *OBSERVATIONS[_OBSERVATION].shape)
 
 
 def _game() -> Iterator[np.ndarray]:
-    """Of Breakout played at random, over and over."""
+    """Yield frames of Breakout played at random, cyclically."""
     environment = environments.make("ALE/Breakout-v5", ENVS, list(range(ENVS)))
     rng = np.random.default_rng(0)
     pictures = [environment.reset().observation]

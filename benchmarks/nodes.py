@@ -1,4 +1,4 @@
-"""A program's nodes, the one that is measured in this process and the others in a process of their own."""
+"""The nodes of a program: the measured one in this process, the others in another process."""
 
 import contextlib
 import functools
@@ -27,8 +27,8 @@ class Nodes:
     """The nodes of a run.
 
     Args:
-      experiment: of the run.
-      others: labels of the nodes to run in another process, in threads; of all the rest, those that are made by
+      experiment: the experiment of the run.
+      others: labels of the nodes to run in another process, in threads; of the remaining nodes, only those made by
         `make_node` run.
     """
 
@@ -47,26 +47,26 @@ class Nodes:
         process.start(functools.partial(_start_nodes, cloudpickle.dumps(elsewhere)))
 
     def make_node(self, name: str) -> Node:
-        """A new life of a node, in this process and not yet set up; its methods are not served."""
+        """Return a new incarnation of a node, in this process and not yet set up; its methods are not served."""
         return self._nodes[name].make_node(_context(self._nodes[name], None))
 
     def port(self, name: str) -> int:
-        """The port that is reserved for a node."""
+        """Return the port that is reserved for a node."""
         return self._ports[name]
 
     def replay(self) -> ReplayHandle:
-        """The first replay shard."""
+        """Return a handle of the first replay shard."""
         address = f"localhost:{self._ports['replay/0']}"
         return ReplayHandle(lambda: [address])
 
     def wait_for_replay(self) -> None:
-        """Waits until the first replay shard answers."""
+        """Wait until the first replay shard responds."""
         client = self.replay().client()
         while True:
             try:
                 client.server_info(timeout=1)
                 return
-            except Exception:  # Reverb raises its own errors and RuntimeError; each means that nobody is there yet.
+            except Exception:  # Reverb raises its own errors and RuntimeError if no server is up.
                 continue
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ def _run_node(node: ProgramNode, port: int) -> None:
     try:
         node.run_node(_context(node, port))
     except BaseException:
-        # Whoever measures would wait for it in vain.
+        # Otherwise the measuring process would wait for this node forever.
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)

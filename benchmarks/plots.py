@@ -1,4 +1,4 @@
-"""Results as pictures for the documentation."""
+"""Plots of results for the documentation."""
 
 import pathlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _RATIOS, _SCALE = "benchmarks.png", "benchmarks-scale.png"
 
 
 def write_plots(results: Sequence[Result], directory: pathlib.Path) -> list[pathlib.Path]:
-    """Writes pictures of the ratios, and of the scale where it was measured; gives their paths."""
+    """Write plots of the ratios, and of the scale benchmark if it was measured; return their paths."""
     written = [_write(_plot_ratios, [result for result in results if result.benchmark != "scale"], directory / _RATIOS)]
     scale = [result for result in results if result.benchmark == "scale"]
     if scale:
@@ -28,7 +28,7 @@ def _write(plot: Any, what: Any, path: pathlib.Path) -> pathlib.Path:
 
 
 def _plot_ratios(results: Sequence[Result]) -> Any:
-    """Median and quartiles of every ratio, with the targets: to the right of them where more is better, else left."""
+    """Plot median and quartiles of every ratio, with targets as triangles: `>` where more is better, otherwise `<`."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
@@ -53,7 +53,7 @@ def _plot_ratios(results: Sequence[Result]) -> Any:
 
 
 def _plot_scale(result: Result) -> Any:
-    """Environment steps a second against the number of actors."""
+    """Plot environment steps per second against the number of actors."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6, 4))

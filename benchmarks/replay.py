@@ -1,16 +1,15 @@
-"""Items a second into and out of a Reverb server, through our writers and datasets, over Reverb by hand.
+"""Items per second into and out of a Reverb server, through our writers and datasets, relative to Reverb by hand.
 
-A server in a process of its own, one writer process, one reader process.  Either inserts into a table that always has
-room, or reads from a table that is full; the two directions do not disturb each other.
+There is a server process, a writer process and a reader process.  A case either inserts into a table that always has
+room or reads from a full table, so the two directions do not affect each other.
 
-Two layouts, the same columns, chunks and items on both sides:
+Two layouts are measured, with the same columns, chunks and items on both sides:
 
 - *sequences*: IMPALA's blocks, one item of 20 transitions of 16 environments, read in batches of 32 sequences;
-- *windows*: Ape-X's 3-step windows of single environments, one to every timestep of each of 16, with first priorities,
-read
-  by priority in batches of 256.
+- *windows*: Ape-X's 3-step windows of single environments, one per timestep of each of 16 environments, with initial
+  priorities, sampled by priority in batches of 256.
 
-What is read is what a learner gets, time-major, and for windows with keys and probabilities.  The other side is in
+Batches are those that a learner gets: time-major, and for windows with keys and probabilities.  The other side is in
 `replay_by_hand`.
 """
 
@@ -57,14 +56,14 @@ ENVS_PER_ITEM: dict[Kind, int] = {"sequences": ENVS, "windows": 1}
 ROOM = 4_000
 """Items in a table of windows."""
 IN_WAITING = 4
-"""Batches left in a queue when the time is taken, so that as much has been read ahead as at the beginning."""
+"""Batches left in a queue when the time is taken, so that as much has been prefetched as at the start."""
 
 
 class Replay(Side):
     """One side, in one direction.
 
     Args:
-      kind: of items.
+      kind: kind of the items.
       observation: one of `streams.OBSERVATIONS`.
       direction: what is measured.
       amount: seconds to insert, or batches to read.
@@ -83,13 +82,15 @@ class Replay(Side):
         self._batches: Iterator[Any] | None = None
 
     def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
-        """Three functions: write a timestep and wait for the server where it must; wait for all; items written so
-        far.
+        """Return three functions for writing.
+
+        The first writes a timestep and, where necessary, waits for the server; the second waits for all pending items;
+        the third returns the number of items written so far.
         """
         raise NotImplementedError
 
     def reader(self, kind: Kind, layout: Layout) -> Iterator[Any]:
-        """Endless batches."""
+        """Return an endless iterator of batches."""
         raise NotImplementedError
 
     def measure(self) -> float:
@@ -189,7 +190,7 @@ def _serve_tables(kind: Kind, observation: str, direction: Direction) -> tuple[A
             signature=window_signature(layout, STEPS),
         )
     else:
-        # Read once and in order; where nobody reads, the oldest make room.
+        # Items are read once and in order; without a reader, the oldest are removed.
         table = reverb.Table(
             TABLE,
             sampler=reverb.selectors.Fifo(),
@@ -208,7 +209,7 @@ def cases(quick: bool) -> list[Case]:
     from .replay_by_hand import ReplayByHand
 
     kinds: list[Kind] = ["sequences", "windows"]
-    # Some seconds of each.
+    # Several seconds of each.
     batches = {
         ("sequences", "4 floats"): 3000,
         ("sequences", "84x84 bytes"): 300,

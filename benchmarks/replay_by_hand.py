@@ -1,8 +1,7 @@
 """The other side of `replay`: the same columns, chunks and items, written with Reverb and TensorFlow alone.
 
-As somebody would write it who wants nothing else than this and wants it fast: no nests, no checks of shapes, no record
-of what was sent, items on their way without a wait after every timestep, and no thread between the dataset and who
-reads.
+This is the fastest code for exactly this task: no nests, no shape checks, no record of what was sent, items in flight
+without a wait after every timestep, and no thread between the dataset and the reader.
 """
 
 import math
@@ -37,13 +36,13 @@ class ReplayByHand(Replay):
 
 
 class _Sequences:
-    """One writer to the whole batch: an append a timestep, an item every 20.  Frames have a column of their own."""
+    """One writer for the whole batch: one append per timestep, one item every 20.  Frames have their own column."""
 
     def __init__(self, client: reverb.Client, observation: Any):
         self.items = 0
         self._timesteps = 0
         self._framed = _framed(observation)
-        # Field after field, each of all environments.
+        # Fields in sequence, each with all environments.
         fields = [(name, kind, (ENVS, *shape)) for name, kind, shape in _fields(observation)]
         self._row = np.zeros((), np.dtype([("identity", "i8", (2,)), *fields]))
         self._bytes = self._row.reshape(1).view(np.uint8)
@@ -76,7 +75,7 @@ class _Sequences:
 
 
 class _Windows:
-    """A writer to each environment: a row of bytes a timestep, and an item every timestep."""
+    """One writer per environment: a row of bytes and an item per timestep."""
 
     def __init__(self, client: reverb.Client, observation: Any):
         alive = STEPS + 1 + 2 * CHUNK_LENGTH
@@ -130,7 +129,7 @@ _SIZES = [1, 1, 4, 4, 4, 8]
 
 
 def _fields(observation: Any) -> list[Any]:
-    """Of a record of sequences: what is no frame."""
+    """Return the fields of a record of sequences, except frames."""
     return [*_FIELDS, ("logits", "f4", (2,)), *([] if _framed(observation) else [_observation(observation)])]
 
 
@@ -143,12 +142,12 @@ def _observation(observation: Any) -> tuple[Any, ...]:
 
 
 def _bits(part: tf.Tensor, dtype: tf.DType, *shape: int) -> tf.Tensor:
-    """[T, B, bytes] -> [T, B, *shape]."""
+    """Convert `[T, B, bytes]` to `[T, B, *shape]`."""
     return tf.bitcast(tf.reshape(part, (*part.shape[:2], *shape, 4)), dtype)
 
 
 def _sequences(address: str, layout: Layout) -> tf.data.Dataset:
-    """Batches of two items, joined along their environments."""
+    """Return batches of two items, concatenated along the environments."""
     observation = layout.spec.observation
     framed = _framed(observation)
     fields = _fields(observation)
@@ -197,7 +196,7 @@ class _Batch(NamedTuple):
 
 
 def _windows(address: str, layout: Layout) -> tf.data.Dataset:
-    """Batches of windows, time-major, with what lies beyond the end of a short one blotted out."""
+    """Return batches of windows, time-major, masked beyond the end of short windows."""
     observation = layout.spec.observation
     sizes = [4, *_SIZES, math.prod(observation.shape) * observation.dtype.itemsize]
     batch = BATCH["windows"]

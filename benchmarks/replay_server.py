@@ -1,11 +1,11 @@
-"""Stored transitions a second: a `ReplayServer`, against a Ray actor that stores transitions one at a time.
+"""Stored transitions per second: a `ReplayServer`, compared with a Ray actor that stores transitions one at a time.
 
 From the root of the repository, with the extra `ray` installed:
 
     python -m callboard.benchmarks.replay_server --output benchmarks/results/replay_server.json
 
-Both are written to from the same processes, in turns within every repeat.  A transition counts once its store has
-confirmed it.  The frames are noise, which does not compress.
+The same processes write to both, in turn within every repeat.  A transition is counted once its store has confirmed it.
+The frames are noise, which does not compress.
 """
 
 import argparse
@@ -40,7 +40,7 @@ WINDOWS, SEQUENCES, ONE_BY_ONE = "transitions", "sequences", "one at a time"
 
 @dataclasses.dataclass(frozen=True)
 class OpenReplay:
-    """As much of a replay kind as a `ReplayServer` needs: tables that take all that comes."""
+    """The part of a replay kind that a `ReplayServer` needs: tables that accept all items."""
 
     layout: Layout
 
@@ -58,14 +58,14 @@ class OpenReplay:
 
 
 class OpenAgent:
-    """As much of an agent as a `ReplayServer` needs."""
+    """The part of an agent that a `ReplayServer` needs."""
 
     def make_replay(self, layout: Layout) -> OpenReplay:
         return OpenReplay(layout)
 
 
 class Store:
-    """What one writes first: an actor that is given one transition a call."""
+    """The obvious first implementation: an actor that receives one transition per call."""
 
     def __init__(self) -> None:
         self._transitions: collections.deque[Any] = collections.deque(maxlen=CAPACITY)
@@ -75,14 +75,14 @@ class Store:
 
 
 class Writer:
-    """Writes for some seconds, and gives the transitions a second that were stored."""
+    """Writes for some seconds, and returns the transitions stored per second."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
         self._timesteps = timesteps_of(layout)
 
     def to_replay(self, server: Any, kind: str, seconds: float) -> float:
-        """As agents do: `transitions` like SAC's and Ape-X's, each an item, or `sequences` like IMPALA's and PPO's."""
+        """Write as agents do: `transitions` like SAC and Ape-X, one per item, or `sequences` like IMPALA and PPO."""
         replay = replay_handle([server])
         writer: Any
         if kind == WINDOWS:
@@ -102,7 +102,7 @@ class Writer:
         return rate
 
     def one_by_one(self, store: Any, seconds: float) -> float:
-        """One call to each transition, with a bounded number of calls on their way."""
+        """Make one call per transition, with a bounded number of pending calls."""
         transitions = [
             (
                 timestep.observation[env],
@@ -126,7 +126,7 @@ class Writer:
 
 
 class Row(NamedTuple):
-    """What a table shows: rates are medians over the repeats."""
+    """A row of the table; rates are medians over the repeats."""
 
     observation: str
     writers: int
@@ -140,7 +140,7 @@ class Row(NamedTuple):
 
 
 def measure(name: str, repeats: int, seconds: float) -> list[Row]:
-    """All rates with observations of one kind."""
+    """Measure all rates with one kind of observation."""
     layout = layout_of(OBSERVATIONS[name], ENVIRONMENTS)
     server: Any = ReplayServer.remote(OpenAgent(), layout)
     store: Any = ray.remote(num_cpus=1)(Store).remote()
@@ -154,7 +154,7 @@ def measure(name: str, repeats: int, seconds: float) -> list[Row]:
                 else:
                     calls = [writer.to_replay.remote(server, kind, seconds) for writer in writers[:count]]
                 rate = sum(ray.get(calls, timeout=PATIENCE_SECONDS))
-                if repeat:  # The first finds its way.
+                if repeat:  # The first repeat is a warm-up.
                     rates[kind, count].append(rate)
     for actor in (server, store, *writers):
         ray.kill(actor)

@@ -1,4 +1,4 @@
-"""Results as tables: of one run, of two side by side, and for the page in the documentation."""
+"""Tables of results: of one run, of two runs side by side, and for the documentation."""
 
 import pathlib
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where the quartiles of the two ratios do not overlap; else empty."""
+        """`better` or `worse` if the quartile ranges of the two ratios do not overlap; otherwise empty."""
         before, after = spread(self.before.ratios), spread(self.after.ratios)
         if before.lower <= after.upper and after.lower <= before.upper:
             return ""
@@ -30,7 +30,7 @@ class Comparison(NamedTuple):
 
 
 def compare(before: Sequence[Result], after: Sequence[Result]) -> list[Comparison]:
-    """The cases that are in both, in the order of `after`."""
+    """Return the cases that are in both, in the order of `after`."""
     known = {(result.benchmark, case.name): case for result in before for case in result.cases}
     return [
         Comparison(result.benchmark, case.name, known[result.benchmark, case.name], case)
@@ -41,7 +41,7 @@ def compare(before: Sequence[Result], after: Sequence[Result]) -> list[Compariso
 
 
 def results_table(results: Sequence[Result]) -> Table:
-    """What was measured, for the screen."""
+    """Return a table of results for the screen."""
     table = Table(*_COLUMNS, box=None)
     for row in _rows(results):
         table.add_row(*row)
@@ -49,7 +49,7 @@ def results_table(results: Sequence[Result]) -> Table:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Two results side by side, for the screen."""
+    """Return a table of two results side by side for the screen."""
     table = Table("benchmark", "case", "ours", "then", "unit", "ratio", "then", "quartiles", "then", "", box=None)
     for comparison in comparisons:
         sides = (comparison.before, comparison.after)
@@ -67,7 +67,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def update_page(page: pathlib.Path, results: Sequence[Result], pictures: Sequence[pathlib.Path]) -> None:
-    """Writes the table of results, and the pictures beside the page, between the two marks of a Markdown page."""
+    """Write the table of results, and links to the plots beside the page, between the two marks of a Markdown page."""
     before, _, rest = page.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
     shown = "\n\n".join(f"![{picture.stem}]({picture.name})" for picture in pictures)
@@ -75,7 +75,7 @@ def update_page(page: pathlib.Path, results: Sequence[Result], pictures: Sequenc
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """What was measured, and on what, in Markdown."""
+    """Return the results, and the machines that they were measured on, as Markdown."""
     lines = [
         f"| {' | '.join(_COLUMNS[:-1])} | reached |",
         "|---|---|--:|--:|---|--:|--:|--:|--:|---|",
@@ -94,12 +94,12 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def figure(value: float) -> str:
-    """Three or more digits of a figure."""
+    """Format a figure with at least three digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _repeats(cases: Sequence[CaseResult]) -> str:
-    """How often: a peer that fails takes a repeat from its case only."""
+    """Describe the number of repeats, which differs between cases if a peer failed in one of them."""
     counts = [len(case.ours) for case in cases] or [0]
     least, most = min(counts), max(counts)
     return ("" if least == most else f"{least} to ") + f"{most} repeat{'' if most == 1 else 's'}"

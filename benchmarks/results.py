@@ -1,4 +1,4 @@
-"""What a benchmark has measured: every repeat of both sides, their ratios, and the file that keeps them."""
+"""Results of a benchmark: every repeat of both sides, their ratios, and the file format."""
 
 import dataclasses
 import datetime
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-"""Where results are kept: `<benchmark>.json`."""
+"""Directory of the results, `<benchmark>.json`."""
 
 _PACKAGES = ("tensorflow", "dm-reverb", "dm-launchpad-nightly", "numpy", "gymnasium", "procgen", "ale-py")
 
 
 class Spread(NamedTuple):
-    """Several measurements of one thing."""
+    """Statistics of several measurements of the same quantity."""
 
     median: float
     lower: float
@@ -31,7 +31,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, quartiles (between measurements by linear interpolation) and extremes of at least one value."""
+    """Return median, quartiles (linearly interpolated) and extremes of at least one value."""
     if len(values) == 1:
         return Spread(*[values[0]] * 5)
     lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
@@ -43,14 +43,14 @@ class CaseResult:
     """The repeats of one case.
 
     Attributes:
-      name: of the case.
-      unit: of the figures.
-      ours: one figure a repeat.
-      limit: of the same repeats, measured right before or after ours.
-      target: that the ratio shall reach; None where there is none.
-      higher_is_better: whether figures are rates, or costs.
-      timestep: figures that an actor's timestep adds up to, where there are timesteps; else 0.
-      note: what else there is to know of the figures.
+      name: name of the case.
+      unit: unit of the figures.
+      ours: one figure per repeat.
+      limit: figures of the same repeats, each measured right before or after ours.
+      target: value that the ratio should reach; None if there is no target.
+      higher_is_better: whether figures are rates rather than costs.
+      timestep: number of units of the figures in one timestep of an actor; 0 if the case has no timesteps.
+      note: remarks on the figures.
     """
 
     name: str
@@ -64,17 +64,17 @@ class CaseResult:
 
     @property
     def ratios(self) -> list[float]:
-        """Ours over the limit, repeat by repeat: what slows the machine down for a while slows both sides."""
+        """Our figure divided by the limit, per repeat; a temporary slowdown of the machine affects both sides."""
         return [ours / limit for ours, limit in zip(self.ours, self.limit, strict=True)]
 
     @property
     def added_microseconds(self) -> list[float]:
-        """How much longer than the limit ours takes for a timestep; of cases with timesteps."""
+        """How much longer than the limit our side takes for a timestep, in cases with timesteps."""
         return [1e6 * self.timestep * (1 / ours - 1 / limit) for ours, limit in zip(self.ours, self.limit, strict=True)]
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median ratio is as good as the target; None without one."""
+        """Whether the median ratio is as good as the target; None without a target."""
         if self.target is None:
             return None
         median = spread(self.ratios).median
@@ -88,10 +88,10 @@ class Result:
     Attributes:
       benchmark: its name.
       begun: date and time, UTC.
-      quick: whether it was made only to see that it works: its figures mean nothing.
-      commit: of the code that was measured, with a `+` where files differed from it; empty if unknown.
-      machine: what it ran on, and the load of others when it began.
-      versions: of Python and the packages that count.
+      quick: whether it was only run to show that it works; its figures are then meaningless.
+      commit: commit of the measured code, with a `+` if files differed from it; empty if unknown.
+      machine: the machine, and its load at the start.
+      versions: versions of Python and of the relevant packages.
       cases: in the order in which they were measured.
     """
 
@@ -104,7 +104,7 @@ class Result:
     cases: list[CaseResult]
 
     def save(self, directory: pathlib.Path = RESULTS) -> pathlib.Path:
-        """Writes `<benchmark>.json` into a directory, and gives its path."""
+        """Write `<benchmark>.json` into a directory, and return its path."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.benchmark}.json"
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
@@ -112,7 +112,7 @@ class Result:
 
 
 def load(path: pathlib.Path) -> list[Result]:
-    """The results in a file, or in all files of a directory; files that hold something else are left out."""
+    """Return the results in a file, or in all files of a directory; files with other content are skipped."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     contents = [json.loads(file.read_text()) for file in files]
     return [
@@ -123,7 +123,7 @@ def load(path: pathlib.Path) -> list[Result]:
 
 
 def new_result(benchmark: str, quick: bool) -> Result:
-    """A result of this moment on this machine, without cases."""
+    """Return a result without cases, with the current time and this machine."""
     return Result(
         benchmark=benchmark,
         begun=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

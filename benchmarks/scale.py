@@ -1,9 +1,9 @@
-"""Environment steps a second of 1 to 64 actors whose environments only wait, over the ideal.
+"""Environment steps per second of 1 to 64 actors whose environments only wait, relative to the ideal.
 
-A whole program under the `processes` launcher, IMPALA with a small network: each actor has 16 environments, and a step
-of all of them takes 80 ms without using the processor, as that of simulators on other cores does.  The ideal is what
-the environments alone would give: nothing is lost to acting, writing, or waiting for the learner, which has to keep up
-on the same cores.
+A complete program runs under the `processes` launcher, IMPALA with a small network.  Each actor has 16 environments,
+and a step of all of them takes 80 ms without using the CPU, like simulators on other cores.  The ideal is the rate of
+the environments alone: no time is lost to acting, writing, or waiting for the learner, which has to keep up on the same
+cores.
 """
 
 import functools
@@ -28,11 +28,11 @@ _BEGUN = "first action"
 
 
 class Actors(Side):
-    """A run with so many actors, from when all of them act.
+    """A run with a number of actors, measured from when all of them act.
 
     Args:
       actors: number of actors.
-      seconds: that are measured, of the run's metrics.
+      seconds: measured time span of the run's metrics.
     """
 
     def __init__(self, actors: int, seconds: float):
@@ -59,7 +59,7 @@ class Actors(Side):
             )
             try:
                 self._wait(command, lambda: self._all_act(run))
-                # The row before may count steps of the time when not all of them acted.
+                # The previous row may include steps from before all actors were acting.
                 begun = len(_rows(run)) + 2
                 self._wait(command, lambda: len(_rows(run)) > begun and self._span(run, begun)[1] >= self._seconds)
                 steps, seconds = self._span(run, begun)
@@ -68,7 +68,7 @@ class Actors(Side):
                 end(command)
 
     def _span(self, run: RunDirectory, begun: int) -> tuple[int, float]:
-        """Steps and seconds since the row with this index."""
+        """Return the steps and seconds since the row with this index."""
         first, last = _rows(run)[begun], _rows(run)[-1]
         return last["environment_steps"] - first["environment_steps"], last["time"] - first["time"]
 

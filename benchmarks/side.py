@@ -1,8 +1,8 @@
-"""One side of a benchmark, at home in a process of its own.
+"""One side of a benchmark, in a separate process.
 
-Settings of TensorFlow, its threads, and what it keeps in memory belong to a process: two sides must not share one.  A
-side's process lives through all repeats, so that what is built once is built once, and is idle while it is not asked.
-It is a fork of the launchers' forkserver, which imports TensorFlow once for all.
+TensorFlow's settings, its threads and its memory are per process, so two sides must not share one.  A side's process is
+kept for all repeats, so that set-up happens only once, and is idle between measurements.  It is forked from the
+launchers' forkserver, which imports TensorFlow once for all sides.
 """
 
 import abc
@@ -24,22 +24,22 @@ from ..launch.nodes.node import NodePolicy
 _PATIENCE_SECONDS = 3600.0
 _END_SECONDS = 20.0
 _SIDE_END_SECONDS = 90.0
-"""A side may have to end processes of its own."""
+"""A side may have to end processes that it started."""
 
 
 class SideFailed(Exception):
-    """A side could not be measured; holds its traceback."""
+    """A side could not be measured; contains its traceback."""
 
 
 class Side(abc.ABC):
-    """Something that can be measured again and again."""
+    """Something that can be measured repeatedly."""
 
     @abc.abstractmethod
     def measure(self) -> float:
-        """One figure.  Warms up by itself, and leaves nothing running that costs processor time."""
+        """Measure one figure, including any warm-up.  Must not leave anything running that uses CPU time."""
 
     def close(self) -> None:  # noqa: B027
-        """Ends what it has started."""
+        """End everything that the side has started."""
 
 
 MakeSide = Callable[[], Side]
@@ -47,11 +47,11 @@ MakeSide = Callable[[], Side]
 
 
 class SideProcess:
-    """A side in a process of its own.
+    """A side in a separate process.
 
     Args:
       make: makes the side.
-      policy: under whose TensorFlow settings it runs; None leaves them alone.
+      policy: policy of the node whose TensorFlow settings it uses; None leaves the settings unchanged.
     """
 
     def __init__(self, make: MakeSide, policy: NodePolicy | None = None):
@@ -59,10 +59,10 @@ class SideProcess:
         self._pipe = self._process.pipe
 
     def measure(self) -> float:
-        """One figure of the side.
+        """Measure one figure of the side.
 
         Raises:
-          SideFailed: with the traceback of the side, or because it has died or takes an hour.
+          SideFailed: with the traceback of the side, or because its process died or took more than an hour.
         """
         try:
             self._pipe.send("measure")
@@ -76,16 +76,15 @@ class SideProcess:
         return figure
 
     def close(self) -> None:
-        """Ends the side and its process."""
+        """End the side and its process."""
         _tell(self._pipe, "close")
         _end(self._process, _SIDE_END_SECONDS)
 
 
 class ServingProcess:
-    """Something that serves in a process of its own, until it is closed or the process that made it ends.
+    """A server in a separate process, until it is closed or the process that created it ends.
 
-    The process is a fork: make it before TensorFlow, Reverb or Courier have done anything.  It does nothing before
-    `start`.
+    The process is a fork, so create it before TensorFlow, Reverb or Courier have been used.  It is idle until `start`.
     """
 
     def __init__(self) -> None:
@@ -97,9 +96,10 @@ class ServingProcess:
         other_end.close()
 
     def start(self, start: Callable[[], tuple[Any, Any]]) -> Any:
-        """Calls `start` in the process, which gives what to keep alive there, and what this returns.
+        """Call `start` in the process.
 
-        Both `start` and what it sends back must be picklable.
+        It returns an object to keep alive there, and the value that this method returns.  Both `start` and that value
+        must be picklable.
 
         Raises:
           SideFailed: with the traceback of `start`.
@@ -120,7 +120,7 @@ class ServingProcess:
         return self._process.pid
 
     def pause(self) -> None:
-        """Stops the process until `resume`; not for one that serves others, who would wait."""
+        """Suspend the process until `resume`; not for a process that serves others, which would block."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -134,7 +134,7 @@ class ServingProcess:
         _end(self._process, _END_SECONDS)
 
     def _end_with_it(self) -> None:
-        """Ends this process too where the other one dies: who is served by it would wait without end."""
+        """End this process too if the server's process dies; otherwise its clients would wait forever."""
         wait([self._process.sentinel])
         if not self._closed:
             sys.stderr.write("a process that serves has died\n")
@@ -150,7 +150,7 @@ def _serve(make: MakeSide, policy: NodePolicy | None, pipe: Connection) -> None:
         while pipe.recv() == "measure":
             pipe.send((side.measure(), None))
     except EOFError:
-        pass  # Who has asked has died.
+        pass  # The measuring process has died.
     except BaseException:
         _tell(pipe, (None, traceback.format_exc()))
     if side is not None:
@@ -161,7 +161,7 @@ def _serve(make: MakeSide, policy: NodePolicy | None, pipe: Connection) -> None:
 
 
 def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
-    # A fork holds both ends, and would never see the end of its own.
+    # The fork holds both ends, and could not detect that the other process has closed its end.
     others_end.close()
     kept: Any = None
     try:
@@ -171,10 +171,10 @@ def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
             pipe.send((answer, None))
             pipe.recv()
     except EOFError:
-        pass  # Who was served has died.
+        pass  # The process that created this one has died.
     except BaseException:
         _tell(pipe, (None, traceback.format_exc()))
-    # What it holds may be temporary files.
+    # It may hold temporary files.
     del kept
     os._exit(0)
 

@@ -10,16 +10,16 @@ from ..environments import BatchedEnvironment
 from ..specs import EnvironmentSpec
 
 SECONDS = 0.08
-"""How long a step of a batch takes, without using the processor."""
+"""Duration of a step of a batch, during which the CPU is not used."""
 _EPISODE = 1000
 
 
 class SleepingBatch(BatchedEnvironment):
-    """A batch whose step takes a fixed time, as that of a simulator on other cores does.
+    """A batch whose step takes a fixed time, like simulators on other cores.
 
     Args:
       batch_size: number of environments.
-      seconds: that a step takes, whatever the size of the batch.
+      seconds: duration of a step, for any size of the batch.
     """
 
     def __init__(self, batch_size: int, seconds: float):
@@ -51,7 +51,7 @@ class SleepingBatch(BatchedEnvironment):
         pass
 
     def _timestep(self) -> Timestep:
-        """A termination and a reset in one timestep every thousand."""
+        """Return a timestep; every thousandth is a termination and a reset in one."""
         size, begins = self._batch_size, self._timesteps % _EPISODE == 0
         terminates = begins and self._timesteps > 0
         return Timestep(
@@ -64,5 +64,5 @@ class SleepingBatch(BatchedEnvironment):
 
 
 def sleeping(batch_size: int, seconds: float = SECONDS) -> SleepingBatch:
-    """The factory, for `--env`."""
+    """Return the environments; the factory for `--env`."""
     return SleepingBatch(batch_size, seconds)

@@ -1,8 +1,8 @@
-"""Seconds from the command to the learner's first step, over those of `import tensorflow`.
+"""Seconds from the command to the learner's first step, relative to `import tensorflow`.
 
-Ours is `callboard train --recipe impala-cartpole`, as a user types it: processes for coordinator, replay, learner, two
-actors and an evaluator, the first batch of experience, and the compilation of the learner's step.  The other side is a
-Python that imports TensorFlow and ends, which nobody who trains with TensorFlow can do without.
+Our side is `callboard train --recipe impala-cartpole`, as typed by a user: it includes the processes of coordinator,
+replay, learner, two actors and an evaluator, the first batch of experience, and the compilation of the learner's step.
+The other side is a Python process that imports TensorFlow and ends, the minimum for any training with TensorFlow.
 """
 
 import os
@@ -23,7 +23,7 @@ _FIRST_STEP = "first learner step done"
 
 
 class Command(Side):
-    """The command, until the learner's log tells of its first step."""
+    """The command, until the learner's log reports its first step."""
 
     def measure(self) -> float:
         with tempfile.TemporaryDirectory(prefix="callboard-bench-") as directory:
@@ -49,7 +49,7 @@ class Command(Side):
 
 
 class ImportTensorFlow(Side):
-    """A Python of its own."""
+    """A new Python process."""
 
     def measure(self) -> float:
         begun = time.perf_counter()
@@ -63,7 +63,7 @@ class ImportTensorFlow(Side):
 
 
 def end(command: subprocess.Popen[bytes]) -> None:
-    """Ends a `callboard train` as Ctrl-C does, and waits until all of its processes are gone."""
+    """End a `callboard train` as Ctrl-C does, and wait until all of its processes are gone."""
     command.send_signal(signal.SIGINT)
     try:
         command.wait(_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Timesteps to write where no environment shall be stepped."""
+"""Generated timesteps, for writing without stepping environments."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _TICKS = 64
 
 
 def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
-    """Of one actor's environments that show `observation` and take one of two actions, by a policy of logits."""
+    """Return the layout of one actor's environments with `observation`, two actions and a policy that records logits."""
     spec = specs.EnvironmentSpec(observation, dm_specs.DiscreteArray(2, np.int32))
     flag, number = tf.TensorSpec((), tf.bool), tf.TensorSpec((), tf.float32)
     record = Record(
@@ -35,9 +35,9 @@ def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
 
 
 def timesteps_of(layout: Layout, count: int = _TICKS) -> list[Record]:
-    """Timesteps of all environments of an actor, in which no episode begins or ends.
+    """Return timesteps of all environments of an actor, in which no episode begins or ends.
 
-    Bytes are noise, which does not compress; floats are normal; whole numbers are 0.
+    Bytes are noise, which does not compress; floats are normally distributed; integers are 0.
     """
     rng = np.random.default_rng(0)
 

@@ -1,4 +1,4 @@
-"""Processes that hold a policy's weights as actors do, and note when: the far end of `weights`."""
+"""Processes that hold a policy's weights as actors do, and record when they receive them; used by `weights`."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ _CALL_SECONDS = 5.0
 
 
 class ConstantQueue(SequenceQueue):
-    """Yields the same batch of zeros for ever."""
+    """Yields the same batch of zeros forever."""
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         sample = sequence_spec(self.layout._replace(state=()), self.length, self.batch_size)
@@ -40,14 +40,14 @@ class ConstantQueue(SequenceQueue):
 
 @dataclasses.dataclass(frozen=True)
 class ConstantImpala(Impala):
-    """IMPALA whose learner learns from the same batch of zeros for ever, and needs no actor."""
+    """IMPALA whose learner learns from the same batch of zeros forever and needs no actor."""
 
     def make_replay(self, layout: Layout) -> ConstantQueue:
         return ConstantQueue(**vars(super().make_replay(layout)))
 
 
 def experiment(torso: str) -> Experiment:
-    """The run whose learner is measured; with a large network its steps are small, for it makes few."""
+    """Return the experiment whose learner is measured; a large network gets small batches, to keep its steps short."""
     env, length, batch_size = ("CartPole-v1", 20, 32) if torso == "mlp" else ("procgen:coinrun", 1, 1)
     return Experiment(
         ConstantImpala(
@@ -67,15 +67,15 @@ def experiment(torso: str) -> Experiment:
 
 
 class _Held:
-    """When a policy's variables were renewed, as processes tell each other: `(learner step, time.monotonic())`."""
+    """A policy's variables; sends each update's `(learner step, time.monotonic())` to the measuring process."""
 
     def __init__(self, specs: Specs, note: Connection):
-        # Without the policy: 32 networks, one after the other, would take minutes.
+        # Without the policy, because building 32 networks one after the other would take minutes.
         self.variables = [tf.Variable(np.zeros(shape, dtype)) for shape, dtype in specs]
         self._note = note
 
     def hold(self, apply: Callable[[], int | None]) -> None:
-        """Looks between two timesteps, for ever; `apply` gives the step of new weights, or None."""
+        """Check between two timesteps, forever; `apply` returns the step of new weights, or None."""
         while True:
             step = apply()
             if step is not None:
@@ -84,7 +84,7 @@ class _Held:
 
 
 def fetch(specs: Specs, address: str, askers: int, notes: Any) -> tuple[Any, None]:
-    """An actor's weights, without the actor."""
+    """Hold weights as an actor does, without the actor."""
     import courier
     from courier.python.client import StatusNotOk
 
@@ -107,7 +107,7 @@ def fetch(specs: Specs, address: str, askers: int, notes: Any) -> tuple[Any, Non
 
 
 def receive(specs: Specs, sender: Any, notes: Any) -> tuple[Any, None]:
-    """The same by hand."""
+    """Hold weights received through a plain connection."""
     connection, note = Client(sender), Client(notes)
     held = _Held(specs, note)
     newest: list[bytes] = []

@@ -1,13 +1,13 @@
-"""Seconds from a learner's update until the last of 32 actors holds it, and what fetching costs the learner.
+"""Seconds from a learner's update until the last of 32 actors holds it, and the cost of fetching to the learner.
 
-*To the last actor*: a learner makes a step every now and then; 32 processes that keep a policy's variables note when
-they hold them, looked at between two timesteps of 10 ms.  Time runs from the end of the step, before weights are
-packed. Ours are the learner node, served by Courier, and the `WeightClient` of actors with its thread.  By hand, the
-learner writes all variables into one buffer and sends it down a TCP connection to each process, where a thread waits
-for it; the variables are assigned between two timesteps as well, in one call.
+*To the last actor*: a learner makes a step from time to time; 32 processes that hold a policy's variables record when
+they receive the new weights, checking between two timesteps of 10 ms.  The time starts at the end of the step, before
+weights are packed.  Our side is the learner node, served by Courier, and the `WeightClient` of actors with its thread.
+By hand, the learner writes all variables into one buffer and sends it through a TCP connection to each process, where a
+thread waits for it; the variables are likewise assigned between two timesteps, in one call.
 
-*Cost*: steps a second of the learner node on one constant batch while 32 processes fetch, over those with none.  The
-processes share the cores with the learner here, so this is more than it costs where they have cores of their own.
+*Cost*: steps per second of the learner node on one constant batch while 32 processes fetch, relative to none.  The
+processes share the cores with the learner here, so the cost is higher than with separate cores.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class _Learner:
     """A learner node with `actors` processes that hold its weights.
 
     Args:
-      torso: of the network.
+      torso: torso of the network.
       actors: number of processes.
     """
 
@@ -53,13 +53,13 @@ class _Learner:
         self.actors = actors
         self.steps = 0
         self.updated = 0.0
-        """When the newest step had been made, and before its weights are packed for anybody."""
+        """When the newest step was completed, before its weights were packed."""
         self._notes: list[Connection] = []
         self._note_updates()
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
-        """Of the policy; what is sent must be what the learner has learned."""
+        """The policy's variables; the weights that are sent must be those that the learner has just updated."""
         return self.role._policy_variables
 
     def learn(self) -> None:
@@ -67,7 +67,7 @@ class _Learner:
         self.steps += 1
 
     def serve(self) -> None:
-        """Lets the processes fetch by Courier."""
+        """Let the processes fetch by Courier."""
         import courier
 
         self._server = courier.Server(port=self._nodes.port("learner/0"))
@@ -77,7 +77,7 @@ class _Learner:
         self._start(lambda notes: functools.partial(fetch, self._specs(), address, self.actors, notes))
 
     def connect(self) -> list[Connection]:
-        """Lets the processes receive what is sent down these connections."""
+        """Let the processes receive weights through connections; return the connections."""
         connections: list[Connection] = []
         with Listener((_LISTENING, 0)) as listener:
             accepting = threading.Thread(
@@ -89,7 +89,7 @@ class _Learner:
         return connections
 
     def seconds_to_all(self) -> float:
-        """Waits until all processes hold the newest step; seconds from then to the last of them."""
+        """Wait until all processes hold the newest step; return the seconds from its completion to the last of them."""
         held = [0.0] * len(self._notes)
         for index, note in enumerate(self._notes):
             step = -1
@@ -99,7 +99,7 @@ class _Learner:
 
     @contextlib.contextmanager
     def fetching(self) -> Iterator[None]:
-        """The processes run only meanwhile."""
+        """Run the processes only inside the context."""
         for process in self._processes:
             process.resume()
         try:
@@ -127,7 +127,8 @@ class _Learner:
                 accepting.start()
                 process.start(make(listener.address))
                 accepting.join()
-                # The other processes and the other side have the cores meanwhile.
+                # Until it is measured, the process is paused, to leave the cores to the other processes and the other
+                # side.
                 process.pause()
 
     def _specs(self) -> Specs:
@@ -149,7 +150,7 @@ class OurWeights(Side):
 
 
 class WeightsByHand(Side):
-    """The same with one buffer and a connection to each process."""
+    """The same measurement with one buffer and a connection to each process."""
 
     def __init__(self, torso: str, actors: int):
         self._learner = _Learner(torso, actors)
@@ -172,7 +173,7 @@ def _median_seconds(learner: _Learner, send: Callable[[], None]) -> float:
     seconds = []
     with learner.fetching():
         for _ in range(_UPDATES):
-            # Long enough for everybody to have asked again.
+            # Long enough for every process to have started its next request.
             time.sleep(3 * fetch_pause(learner.actors))
             learner.learn()
             send()
@@ -181,7 +182,7 @@ def _median_seconds(learner: _Learner, send: Callable[[], None]) -> float:
 
 
 class FetchedFrom(Side):
-    """Steps a second of a learner node from which so many processes fetch."""
+    """Steps per second of a learner node from which a number of processes fetch."""
 
     def __init__(self, torso: str, actors: int, seconds: float):
         self._learner = _Learner(torso, actors)
@@ -191,7 +192,7 @@ class FetchedFrom(Side):
 
     def measure(self) -> float:
         with self._learner.fetching():
-            # The first step is compiled, and those who fetch find out that they were paused.
+            # The first step compiles; meanwhile, calls that were interrupted by the pause fail and are repeated.
             self._learner.learn()
             time.sleep(3 * fetch_pause(self._learner.actors))
             begun, before = time.perf_counter(), self._learner.steps
