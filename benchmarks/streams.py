@@ -18,7 +18,7 @@ _TICKS = 64
 
 
 def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
-    """Return the layout of one actor's environments with `observation`, two actions and a policy that records logits."""
+    """Return the layout of one actor's environments with `observation`, two actions and a policy that emits logits."""
     spec = specs.EnvironmentSpec(observation, dm_specs.DiscreteArray(2, np.int32))
     flag, number = tf.TensorSpec((), tf.bool), tf.TensorSpec((), tf.float32)
     record = Record(

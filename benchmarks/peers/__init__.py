@@ -1,6 +1,6 @@
-"""Other libraries on the same work: each trains in a virtual environment of its own, which `setup` makes.
+"""Other libraries on the same tasks; each trains in its own virtual environment, which `setup` creates.
 
-What is in `inside` runs there, and imports nothing of ours.
+The modules in `inside` run there, and import nothing from Callboard.
 """
 
 from .rounds import measure

@@ -1,4 +1,4 @@
-"""Our side of the same work: `callboard train`, counted as the peers are."""
+"""Our side of the same tasks: `callboard train`, counted like the peers."""
 
 import dataclasses
 import sys
@@ -20,7 +20,7 @@ from ...specs import EnvironmentSpec
 from .inside.work import ACTORS, BATCH, ENVS, HIDDEN, UNROLL, Played, Trained, make
 
 _RECIPE = "impala-cartpole"
-"""Our own best for CartPole-v1."""
+"""Our best settings for CartPole-v1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +41,10 @@ class CountedImpala(Impala):
 
 
 class CountedBatch(BatchedEnvironment):
-    """A batch that counts.
+    """A batch whose steps and episodes are counted.
 
     Args:
-      batch: whose timesteps show the last observation of an episode.
+      batch: a batch whose timesteps include the last observation of an episode.
     """
 
     def __init__(self, batch: BatchedEnvironment):
@@ -68,7 +68,7 @@ class CountedBatch(BatchedEnvironment):
 
     def step(self, actions: Nest) -> Timestep:
         timestep = self._batch.step(actions)
-        # A timestep that only begins an episode is no step of the environment.
+        # A timestep that only starts an episode is not an environment step.
         stepped = ~timestep.first
         self._played.steps(int(np.count_nonzero(stepped)))
         self._returns += timestep.reward
@@ -88,17 +88,17 @@ class CountedBatch(BatchedEnvironment):
 
 
 def cartpole(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
-    """The factory of CartPole-v1, as a user has it."""
+    """Return CartPole-v1 environments as a user would get them."""
     return CountedBatch(environments.make("CartPole-v1", batch_size, seeds))
 
 
 def images() -> gymnasium.Env:
-    """The factory of the images that all sides see."""
+    """Return the image environment that all sides use."""
     return make("images")
 
 
 def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
-    """The command line that trains."""
+    """Return the command line that trains."""
     settings: dict[str, Any] = {
         "env": f"{__name__}:{task}",
         "actors": ACTORS,

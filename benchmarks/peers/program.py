@@ -1,4 +1,4 @@
-"""A program that trains until it is ended, and what its processes have counted meanwhile."""
+"""A program that trains until it is ended, and the counters of its processes."""
 
 import contextlib
 import os
@@ -18,17 +18,17 @@ from .inside.work import TALLY
 
 _POLL_SECONDS = 0.1
 _END_SECONDS = 5.0
-"""For an orderly end, which nothing depends on: a run of ours has then told its processes to end."""
+"""Time for a clean end.  Nothing depends on it; one of our runs has stopped its processes by then."""
 _LOG_LINES = 15
 _SHARED_MEMORY = pathlib.Path("/dev/shm")
 
 
 class ProgramFailed(Exception):
-    """It has ended, or has not begun to learn in time; holds the end of its log."""
+    """The program has ended, or has not started to learn in time; contains the end of its log."""
 
 
 class Counts(NamedTuple):
-    """What was counted until `seconds`, on the clock of `time.monotonic`."""
+    """Counts up to the time `seconds` on the clock of `time.monotonic`."""
 
     seconds: float
     steps: int
@@ -44,7 +44,7 @@ class Episode(NamedTuple):
 
 
 class Tally:
-    """What processes have counted in a directory, see `inside.work`."""
+    """The counters that processes have written to a directory; see `inside.work`."""
 
     def __init__(self, directory: pathlib.Path):
         self._directory = directory
@@ -58,11 +58,11 @@ class Tally:
         return Counts(now, steps, frames, updates)
 
     def episodes(self) -> list[Episode]:
-        """All that have ended, in the order of time."""
+        """Return all episodes that have ended, in order of time."""
         for path in self._directory.glob("episodes-*"):
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))
-                # The last line may not be there as a whole.
+                # The last line may be incomplete.
                 lines, end, _ = file.read().rpartition(b"\n")
             self._read[path] = self._read.get(path, 0) + len(lines) + len(end)
             for line in lines.splitlines():
@@ -79,12 +79,12 @@ class Tally:
 
 
 class Program:
-    """A program that was started, with the clock that began to run right before.
+    """A program that was started, and the time right before its start.
 
     Args:
       arguments: its command line.
-      directory: that it may fill; its path is short, for sockets lie there.
-      end_signal: upon which it ends in an orderly way.
+      directory: directory for its files; the path must be short, because it is used for sockets.
+      end_signal: signal on which it ends cleanly.
     """
 
     def __init__(self, arguments: Sequence[str], directory: pathlib.Path, end_signal: signal.Signals):
@@ -106,7 +106,7 @@ class Program:
             )
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Waits until the condition holds, at most so many seconds since the program's beginning; whether it holds.
+        """Wait until the condition holds, up to `seconds` after the program's start; return whether it holds.
 
         Raises:
           ProgramFailed: the program has ended.
@@ -120,11 +120,11 @@ class Program:
         return True
 
     def log(self) -> str:
-        """The last lines it has written."""
+        """Return the last lines of its output."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
     def close(self) -> None:
-        """Ends it and everything that it has started."""
+        """End the program and every process that it has started."""
         started = self._started()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(self._end_signal)
@@ -137,12 +137,12 @@ class Program:
         psutil.wait_procs(started, _END_SECONDS)
         self._process.wait()
         for process in started:
-            # PyTorch's shared memory, which would stay until the machine is started anew.
+            # PyTorch's shared memory, which would otherwise remain until the machine is restarted.
             for path in _SHARED_MEMORY.glob(f"torch_{process.pid}_*"):
                 path.unlink(missing_ok=True)
 
     def _started(self) -> set[psutil.Process]:
-        """Its processes: the children of its children, and those without a parent, which still know the directory."""
+        """Return its processes: all descendants, and orphans, which are found by the directory in their environment."""
         found = set()
         with contextlib.suppress(psutil.NoSuchProcess):
             found |= {psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children(recursive=True)}
@@ -155,8 +155,8 @@ class Program:
 
 @contextlib.contextmanager
 def started(command: Callable[[str], Sequence[str]], end_signal: signal.Signals = signal.SIGTERM) -> Iterator[Program]:
-    """The program of a command line, which is given a directory for its files; both are gone in the end."""
-    # Where `TMPDIR` is long, Ray's sockets in it would be too long for the system.
+    """Start the program of a command line, which is given a directory for its files; both are removed afterwards."""
+    # With a long `TMPDIR`, the paths of Ray's sockets would exceed the system's limit.
     directory = pathlib.Path(tempfile.mkdtemp(prefix="callboard-", dir="/tmp"))
     program = Program(command(str(directory)), directory, end_signal)
     try:
@@ -167,26 +167,26 @@ def started(command: Callable[[str], Sequence[str]], end_signal: signal.Signals 
 
 
 class Rates(NamedTuple):
-    """While learning: steps of environments, and frames that were learned from, each a second."""
+    """Environment steps per second, and frames learned from per second, while learning."""
 
     steps: float
     frames: float
 
 
 def rates(program: Program, warm_up: float, seconds: float, patience: float) -> Rates:
-    """Rates between two updates, `seconds` or a little more apart.
+    """Return the rates between two updates that are at least `seconds` apart.
 
-    From one update to another, because libraries that play and learn in turn have played as often as they have learned
-    only there.
+    The rates are measured from one update to another, because libraries that alternate between acting and learning have
+    acted as much as they have learned only at these times.
 
     Args:
-      program: that was started.
-      warm_up: seconds from its first update that do not count.
-      seconds: that count.
-      patience: seconds from its beginning in which it must have come so far.
+      program: a program that was started.
+      warm_up: seconds from its first update that are not measured.
+      seconds: minimum measured time.
+      patience: seconds from its start by which the measurement must be complete.
 
     Raises:
-      ProgramFailed: it has ended, or is not so far.
+      ProgramFailed: it has ended, or has not completed the measurement in time.
     """
     reached: list[Counts] = []
 
@@ -205,13 +205,13 @@ def rates(program: Program, warm_up: float, seconds: float, patience: float) -> 
 
 
 def seconds_to(program: Program, mean_return: float, episodes: int, limit: float) -> float | None:
-    """Seconds from the command until the last `episodes` that have ended had a mean return as high; None if too late.
+    """Return the seconds from the command until the mean return is reached; None if that takes too long.
 
     Args:
-      program: that was started.
-      mean_return: of the episodes in which it learns, with the actions that it explores with.
-      episodes: how many.
-      limit: seconds from its beginning after which it is given up.
+      program: a program that was started.
+      mean_return: mean return of the last `episodes` training episodes, with exploring actions.
+      episodes: number of episodes.
+      limit: seconds from its start after which the measurement is given up.
 
     Raises:
       ProgramFailed: it has ended.
@@ -227,7 +227,7 @@ def seconds_to(program: Program, mean_return: float, episodes: int, limit: float
 
 
 def moment_of(ended: Sequence[Episode], mean_return: float, episodes: int) -> float | None:
-    """When `episodes` in a row first had this mean return; None if they never had."""
+    """Return when `episodes` consecutive episodes first had this mean return; None if they never had."""
     total = 0.0
     for index, episode in enumerate(ended):
         total += episode.episode_return

@@ -1,11 +1,11 @@
 """Rounds in which our side and every peer train once, in turn, on the same cores.
 
-On CartPole-v1 with an MLP, environment steps a second while learning with the same batch on all sides, and seconds
+On CartPole-v1 with an MLP: environment steps per second while learning, with the same batch on all sides, and seconds
 from the command to a mean return of 475 over 100 episodes, with the settings that each side has published for it.  On
-images of 64x64x3 with the IMPALA ResNet, frames that are learned from, a second.
+images of 64x64x3 with the IMPALA ResNet: frames learned from per second.
 
-Everything is counted from outside (`inside.work`): steps and returns by a wrapper around the environments, frames where
-a learner is given its batch.
+Everything is counted outside the libraries (`inside.work`): steps and returns by a wrapper around the environments,
+frames where a learner receives its batch.
 """
 
 import functools
@@ -22,7 +22,7 @@ from . import ours
 from .program import Program, ProgramFailed, rates, seconds_to, started
 
 VENVS = "CALLBOARD_PEERS_VENVS"
-"""The variable that names the directory of the virtual environments, where they are not in `venvs` beside this file."""
+"""Environment variable with the directory of the virtual environments; the default is `venvs` next to this file."""
 
 _HERE = pathlib.Path(__file__).parent
 _OURS = "ours"
@@ -30,7 +30,7 @@ _RETURN, _EPISODES = 475.0, 100
 
 
 class Peer(NamedTuple):
-    """A library: its name, its virtual environment, its script, and what our steps/s on CartPole shall be over its."""
+    """A library: its name, virtual environment and script, and the target for our steps/s on CartPole over its own."""
 
     name: str
     venv: str
@@ -56,17 +56,17 @@ PEERS = (
 
 
 class Figure(NamedTuple):
-    """What one program gave."""
+    """The figure of one program."""
 
     value: float
     ended: bool = False
-    """Whether the program was ended before, so that the truth is more than this."""
+    """Whether the program was ended before it was done, so that the true value is higher."""
     detail: str = ""
-    """What else was counted."""
+    """Further counts, as text."""
 
 
 class Contest(NamedTuple):
-    """What is measured of all sides."""
+    """A quantity that is measured for all sides."""
 
     name: str
     task: str
@@ -89,7 +89,7 @@ def _seconds(program: Program, limit: float) -> Figure:
 
 
 def contests(quick: bool) -> list[Contest]:
-    """What there is to measure; briefly if `quick`."""
+    """Return all contests; short ones if `quick`."""
     brief: dict[str, Any] = {"warm_up": 0.0, "seconds": 2.0, "patience": 180.0}
     cartpole = brief if quick else {"warm_up": 5.0, "seconds": 25.0, "patience": 150.0}
     images = brief if quick else {"warm_up": 10.0, "seconds": 40.0, "patience": 240.0}
@@ -123,12 +123,12 @@ def contests(quick: bool) -> list[Contest]:
 
 
 def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) -> list[CaseResult]:
-    """Measures all that is installed; see `harness.run_benchmark` for the arguments.
+    """Measure all installed peers; see `harness.run_benchmark` for the arguments.
 
-    A side that fails is named, and the others go on; its cases have fewer repeats, or are left out.
+    A side that fails is reported, and the others continue; its cases have fewer repeats, or are omitted.
 
     Raises:
-      SideFailed: there was something to measure, and nothing of it could be.
+      SideFailed: there were cases to measure, and none of them could be measured.
     """
     present = [peer for peer in PEERS if peer.python().exists()]
     for peer in PEERS:
@@ -136,7 +136,7 @@ def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) ->
             say(f"{peer.name} is left out: {peer.python()} does not exist, make it with {_HERE / 'setup'}")
     cases: list[CaseResult] = []
     tried = False
-    # A program that is running is ended with this one, whichever way it is ended.
+    # A running program is ended together with this process, however this process ends.
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         for contest in contests(quick):
@@ -190,7 +190,7 @@ def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[
     try:
         with started(
             lambda directory: command(contest.task, contest.goal, seed, directory),
-            # What Ctrl-C is to a user's run.
+            # The signal that Ctrl-C sends to a user's run.
             signal.SIGINT if peer is None else signal.SIGTERM,
         ) as program:
             figure = contest.measure(program)
@@ -202,7 +202,7 @@ def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[
 
 
 def _note(own: Sequence[Figure], other: Sequence[Figure]) -> str:
-    """Which figures are only what was waited for."""
+    """Describe which figures are only the waiting time."""
     sides: list[tuple[str, Any]] = [("ours", own), ("the peer", other)]
     counts = [(name, sum(figure.ended for figure in side), len(side)) for name, side in sides]
     return ", ".join(f"{name} not there in {ended} of {count}" for name, ended, count in counts if ended)

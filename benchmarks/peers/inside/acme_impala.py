@@ -1,10 +1,10 @@
-"""DeepMind Acme's IMPALA for TensorFlow, its parts distributed with Launchpad: a learner, replay, and actors."""
+"""DeepMind Acme's IMPALA for TensorFlow, distributed with Launchpad: a learner, replay, and actors."""
 
 import os
 import pathlib
 
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-# Launchpad's processes must find the modules of this folder too.
+# Launchpad's processes must find the modules of this directory too.
 os.environ["PYTHONPATH"] = str(pathlib.Path(__file__).parent)
 
 import acme
@@ -23,12 +23,12 @@ from acme.utils import loggers
 from dm_env import specs as dm_specs
 from work import ACTORS, BATCH, FEATURES, HIDDEN, UNROLL, Trained, arguments, make
 
-# An actor has one environment here: as many actors as there are cores.
+# An actor has one environment here, so there are as many actors as cores.
 _BATCHES_IN_QUEUE = 2
 
 
 class Environment(dm_env.Environment):
-    """A Gymnasium environment for dm_env."""
+    """A Gymnasium environment as a dm_env environment."""
 
     def __init__(self, task):
         self._environment = make(task)
@@ -56,7 +56,7 @@ class Environment(dm_env.Environment):
 
 
 class Network(snt.RNNCore):
-    """The network of all sides, as a core without a state."""
+    """The network used by all sides, as a stateless core."""
 
     def __init__(self, task, num_actions):
         super().__init__()
@@ -83,7 +83,7 @@ class Network(snt.RNNCore):
 
 
 class CountingLearner(learning.IMPALALearner):
-    """Counts the frames of every update."""
+    """A learner that counts the frames of every update."""
 
     def __init__(self, frames, **settings):
         super().__init__(**settings)
@@ -132,7 +132,7 @@ def make_actor(task, spec, replay, learner):
 def main():
     work = arguments()
     spec = specs.make_environment_spec(Environment(work.task))
-    # The defaults of its agent for the score.
+    # For the score, the defaults of Acme's agent.
     sequences, learning_rate = (16, 1e-3) if work.goal == "score" else (BATCH // UNROLL, 6e-4)
     program = lp.Program("impala")
     with program.group("replay"):

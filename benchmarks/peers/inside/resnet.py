@@ -6,7 +6,7 @@ from work import FEATURES
 
 
 class _Block(nn.Module):
-    """Two convolutions, each after a ReLU, around which the input is carried unchanged."""
+    """A residual block: two convolutions, each after a ReLU, with a skip connection."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -31,5 +31,5 @@ class ImpalaResNet(nn.Module):
         self.layers = nn.Sequential(*layers, nn.ReLU(), nn.Flatten(), nn.Linear(32 * 8 * 8, FEATURES), nn.ReLU())
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Floats of 0..1 `[N, 3, 64, 64]` -> `[N, 256]`."""
+        """Map floats in [0, 1], `[N, 3, 64, 64]`, to features `[N, 256]`."""
         return self.layers(image)

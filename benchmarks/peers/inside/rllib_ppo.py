@@ -10,7 +10,7 @@ from work import BATCH, arguments
 def main():
     work = arguments()
     if work.goal == "score":
-        # As RLlib's own examples have tuned it for CartPole-v1.
+        # Tuned for CartPole-v1 by RLlib's own examples.
         config = PPOConfig().training(lr=3e-4, num_epochs=6, vf_loss_coeff=0.01)
         model = DefaultModelConfig(fcnet_hiddens=[32], fcnet_activation="linear", vf_share_layers=True)
         train(work, config, PPOTorchLearner, envs=8, unroll="auto", model=model)

@@ -1,4 +1,4 @@
-"""What RLlib's algorithms share."""
+"""Training code shared by RLlib's algorithms."""
 
 import os
 
@@ -14,11 +14,11 @@ from resnet import ImpalaResNet
 from work import ACTORS, ENVS, FEATURES, HIDDEN, TALLY, UNROLL, Trained, make
 
 _LOGICAL_CORES = 8
-"""Ray counts a core for each process that it starts; they share the real ones."""
+"""Ray reserves a core for each process that it starts; the processes share the physical cores."""
 
 
 class ImageModule(TorchRLModule, ValueFunctionAPI):
-    """The ResNet, with a layer for the policy and one for the value."""
+    """The ResNet, with an output layer for the policy and one for the value."""
 
     def setup(self):
         self.net = ImpalaResNet()
@@ -42,7 +42,7 @@ class ImageModule(TorchRLModule, ValueFunctionAPI):
 
 
 def counting(learner_class):
-    """The learner, which counts the frames of every update without those that are masked."""
+    """Return a subclass of the learner that counts the frames of every update, excluding masked ones."""
 
     class CountingLearner(learner_class):
         def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
@@ -57,15 +57,15 @@ def counting(learner_class):
 
 
 def train(work, config, learner_class, envs=ENVS, unroll=UNROLL, model=None):
-    """Runs an algorithm until it is ended.
+    """Run an algorithm until the process is ended.
 
     Args:
-      work: what is asked of the script.
-      config: of the algorithm, where it is its own.
-      learner_class: the algorithm's.
-      envs: in each of the processes that act.
+      work: the task.
+      config: configuration of the algorithm, with its own settings.
+      learner_class: learner of the algorithm.
+      envs: environments in each acting process.
       unroll: timesteps of a fragment.
-      model: of CartPole; the common one by default.
+      model: model for CartPole; the shared one by default.
     """
     register_env(work.task, lambda settings: make(work.task))
     model = model or DefaultModelConfig(fcnet_hiddens=list(HIDDEN), fcnet_activation="tanh", vf_share_layers=True)

@@ -13,7 +13,7 @@ _train = Learner._train
 
 
 def _counting_train(self, gpu_buffer, batch_size, experience_size, num_invalids):
-    """Notes the frames of every update, but not those that are too old to be used."""
+    """Train, and count the frames of every update, excluding those that are too old to be used."""
     statistics = _train(self, gpu_buffer, batch_size, experience_size, num_invalids)
     if not hasattr(self, "trained"):
         self.trained = Trained()
@@ -46,7 +46,7 @@ def main():
         "with_wandb": False,
         "nonlinearity": "tanh",
         "encoder_mlp_layers": HIDDEN,
-        # For the score as well: with all settings of its example for CartPole-v1 it takes longer.
+        # For the score too, because it takes longer with all settings of the example for CartPole-v1.
         "num_envs_per_worker": ENVS,
         "worker_num_splits": 2,
         "rollout": UNROLL,

@@ -11,7 +11,7 @@ from work import ACTORS, BATCH, ENVS, FEATURES, HIDDEN, UNROLL, Trained, argumen
 
 
 class Features(BaseFeaturesExtractor):
-    """The ResNet; the library has turned bytes into floats of 0..1, channels first."""
+    """The ResNet; the library has already converted images to floats in [0, 1], channels first."""
 
     def __init__(self, observation_space):
         super().__init__(observation_space, FEATURES)
@@ -22,7 +22,7 @@ class Features(BaseFeaturesExtractor):
 
 
 class CountingPPO(PPO):
-    """Counts the frames of every update."""
+    """PPO that counts the frames of every update."""
 
     def train(self):
         super().train()
@@ -34,7 +34,7 @@ def main():
     policy = {"net_arch": list(HIDDEN), "activation_fn": torch.nn.Tanh}
     envs = ACTORS * ENVS
     if work.goal == "score":
-        # As the RL Zoo has tuned them for CartPole-v1, but without its decay to nothing at 100,000 steps.
+        # Tuned for CartPole-v1 by the RL Zoo, but without its decay to zero at 100,000 steps.
         envs = 8
         settings = {
             "n_steps": 32,

@@ -1,6 +1,6 @@
-"""The work that all sides do, and how it is counted from outside.
+"""The tasks of all sides, and the counters that are read from outside.
 
-This file runs in the virtual environment of every peer: it needs Python 3.9, NumPy and Gymnasium, and nothing else.
+This file runs in the virtual environment of every peer, so it may use only Python 3.9, NumPy and Gymnasium.
 """
 
 import argparse
@@ -18,14 +18,14 @@ import gymnasium
 import numpy as np
 
 TALLY = "CALLBOARD_PEERS_TALLY"
-"""The variable that names the directory of the counts; every process of a peer inherits it."""
+"""Environment variable with the directory of the counters; every process of a peer inherits it."""
 
 ACTORS, ENVS = 2, 16
-"""Processes that act, and environments in each."""
+"""Number of acting processes, and environments in each."""
 UNROLL, BATCH = 20, 640
-"""Timesteps of an environment that are learned from together, and frames in an update, where rates are measured."""
+"""Where rates are measured: timesteps in an unroll, and frames in an update."""
 HIDDEN = (64, 64)
-"""Layers of the MLP, tanh, shared by policy and value."""
+"""Layers of the MLP, with tanh, shared by policy and value."""
 FEATURES = 256
 """Units of the dense layer of the IMPALA ResNet."""
 
@@ -36,12 +36,12 @@ _EPISODE = 1000
 
 
 class Work(NamedTuple):
-    """What a peer is told to do: without end, until it is ended.
+    """The task of a peer, which runs until it is ended.
 
     Attributes:
       task: `cartpole` or `images`.
-      goal: `rate`, with the settings that all sides share, or `score`, with the peer's own best.
-      seed: of everything that is random.
+      goal: `rate`, with the settings that all sides share, or `score`, with the best settings of the peer.
+      seed: seed of all randomness.
       directory: for temporary files.
     """
 
@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 
 def arguments() -> Work:
-    """What is asked of this script.  Ends it in an orderly way when it is told to end."""
+    """Parse the arguments of this script, and install a SIGTERM handler that exits cleanly."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=("cartpole", "images"))
@@ -63,11 +63,11 @@ def arguments() -> Work:
 
 
 class Count:
-    """Numbers that only grow, in a file that others read meanwhile.
+    """Counters that only increase, in a file that other processes read at the same time.
 
     Args:
-      kind: the beginning of the file's name.
-      size: how many numbers.
+      kind: prefix of the file's name.
+      size: number of counters.
     """
 
     def __init__(self, kind: str, size: int = 1):
@@ -85,18 +85,18 @@ class Count:
 
 
 class Trained:
-    """Counts what a learner has learned from."""
+    """Counts the frames and updates of a learner."""
 
     def __init__(self) -> None:
         self._count = Count("trained", 2)
 
     def update(self, frames: int) -> None:
-        """Notes an update by so many frames; a frame that is used several times counts once."""
+        """Record an update of this many frames; a frame that is used several times is counted once."""
         self._count.add(frames, 1)
 
 
 class Played:
-    """Counts the steps of environments, and keeps the returns of their episodes."""
+    """Counts environment steps, and records the returns of episodes."""
 
     def __init__(self) -> None:
         self._count = Count("steps")
@@ -108,13 +108,13 @@ class Played:
         self._count.add(steps)
 
     def episode(self, episode_return: float, length: int) -> None:
-        """Notes an episode that has ended: time on the clock that all processes share, return, length."""
+        """Record an episode that has ended: time on the clock shared by all processes, return, length."""
         with self._path.open("a") as file:
             file.write(f"{time.monotonic()} {episode_return} {length}\n")
 
 
 class Counted(gymnasium.Wrapper):
-    """An environment that counts."""
+    """An environment whose steps and episodes are counted."""
 
     def __init__(self, environment: Any):
         super().__init__(environment)
@@ -137,9 +137,9 @@ class Counted(gymnasium.Wrapper):
 
 
 class Frames(gymnasium.Env):
-    """Images, actions, length of episodes and processor time of a step as of Procgen, which few Pythons can have.
+    """Images, actions, episode length and CPU time per step as in Procgen, which supports few Python versions.
 
-    Frames are noise from a small pool.  A step takes 60 µs of the processor, about what Procgen's CoinRun does.
+    Frames are noise from a small pool.  A step takes 60 µs of CPU time, about as much as Procgen's CoinRun.
     """
 
     observation_space = gymnasium.spaces.Box(0, 255, _FRAME_SHAPE, np.uint8)
@@ -167,7 +167,7 @@ class Frames(gymnasium.Env):
 
 
 def make(task: str) -> Any:
-    """One environment of the task, which counts."""
+    """Return one environment of the task, with counters."""
     if task == "images":
         return Counted(Frames())
     return Counted(gymnasium.make("CartPole-v1", disable_env_checker=True))
