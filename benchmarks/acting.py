@@ -84,7 +84,7 @@ def experiment(library: Library, batch_size: int) -> Experiment:
 
 
 class OurActor(Side):
-    """An actor node, created anew for each figure so that it does not run while the limit is measured."""
+    """An actor node, created for each figure so that it does not run while the limit is measured."""
 
     def __init__(self, library: Library, batch_size: int, seconds: float):
         from .nodes import Nodes

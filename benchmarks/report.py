@@ -67,7 +67,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def update_page(page: pathlib.Path, results: Sequence[Result], pictures: Sequence[pathlib.Path]) -> None:
-    """Write the table of results, and links to the plots beside the page, between the two marks of a Markdown page."""
+    """Write the table of results, and links to the plots next to the page, between the two marks of a Markdown page."""
     before, _, rest = page.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
     shown = "\n\n".join(f"![{picture.stem}]({picture.name})" for picture in pictures)

@@ -1,4 +1,4 @@
-"""The processes launcher: every node in a supervised process of its own.
+"""The processes launcher: every node in its own supervised process.
 
 TensorFlow is imported once, in a forkserver; a node is forked from it and starts within a fraction of a second.
 """

@@ -87,7 +87,7 @@ class ProgressWatchdog:
         self._next_stop_line = _STOP_SAID_SECONDS
 
     def began(self, node: str, timeout: float) -> None:
-        """Register a node that was started; work of its own may take `timeout` seconds."""
+        """Register a node that was started; work in which it does not wait for others may take `timeout` seconds."""
         now = self._clock()
         self._nodes[node] = _Watched(timeout, heard=now, progressed=now)
 

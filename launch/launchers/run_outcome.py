@@ -60,7 +60,7 @@ class GuardedMonitor:
 
 @dataclasses.dataclass
 class Outcome:
-    """How a run ended: a limit was reached, it was asked to stop, or a node failed for good."""
+    """How a run ended: a limit was reached, it was stopped, or a node failed for good."""
 
     reason: str = ""
     exit_code: int = 0

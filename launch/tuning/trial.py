@@ -95,7 +95,7 @@ def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     for step in source.iterdir():
         if step.is_dir():
             shutil.copytree(step, run_directory.checkpoints / step.name)
-    # `run` resumes only runs that have written this file; this run may be new on this machine.
+    # `run` resumes only a directory with this file, which may have been written on another machine or not at all.
     run_directory.experiment.touch()
 
 
