@@ -1,4 +1,4 @@
-"""Environments: one batched interface, and adapters to what others made."""
+"""Environments: the batched interface, and adapters for Gymnasium, dm_env, Atari, MinAtar and Procgen."""
 
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch

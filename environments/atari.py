@@ -1,4 +1,4 @@
-"""Atari games by Gymnasium's ids (`ALE/Breakout-v5`), preprocessed as is usual and not stacked."""
+"""Atari games by Gymnasium id (`ALE/Breakout-v5`), with the usual preprocessing but without frame stacking."""
 
 import contextlib
 import dataclasses
@@ -22,23 +22,23 @@ _SIZE = 84
 _SCREEN = {"img_height": 210, "img_width": 160}
 _SEEDS = 2**31
 _FRAMES_PER_SECOND = 60.0
-"""Of the console."""
+"""Frame rate of the console."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AtariOptions:
-    """How games are played; the defaults are those of the v5 ids (Machado et al. 2018, table 5).
+    """Options of Atari games; the defaults are those of the v5 ids (Machado et al. 2018, table 5).
 
     Attributes:
-        repeat_action_probability: with which the emulator repeats its last action instead, at each frame ("sticky
-            actions").  0 where scores are to be compared with those of Mnih et al. 2015.
-        noop_max: every episode begins with 0 to so many frames in which nothing is done (Mnih et al. 2015).
-        life_loss: whether the discount is 0 where a life is lost; see `AtariBatch`.  For training only.
-        frameskip: frames for which an action is held; the observation is the maximum of the last two of them.
-        max_num_frames_per_episode: frames after which an episode is truncated; half an hour of play.
-        full_action_space: all 18 actions instead of those that do something in the game.
-        num_threads: that step the games; 0 for as many as the process has cores, if there are so many games.
-        render_mode: 'rgb_array' for pictures of game 0 in color, which is then played twice.
+      repeat_action_probability: probability, at each frame, that the emulator repeats its previous action ("sticky
+        actions").  Set it to 0 to compare scores with those of Mnih et al. 2015.
+      noop_max: maximum number of no-op frames at the start of an episode (Mnih et al. 2015).
+      life_loss: whether the discount is 0 where a life is lost; see `AtariBatch`.  For training only.
+      frameskip: frames for which an action is repeated; the observation is the maximum of the last two.
+      max_num_frames_per_episode: frames after which an episode is truncated; the default is half an hour of play.
+      full_action_space: whether to use all 18 actions instead of those that have an effect in the game.
+      num_threads: threads that step the games; 0 for one per core of the process, at most one per game.
+      render_mode: 'rgb_array' to render game 0 in color, which runs this game twice.
     """
 
     repeat_action_probability: float = 0.25
@@ -59,16 +59,16 @@ class AtariOptions:
 
 
 def make_atari(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """A batch of the Atari game `id`.
+    """Makes a batch of the Atari game `id`.
 
     Args:
-        id: `ALE/<Game>-v5`.
-        batch_size: the number of games.
-        seeds: one to each game.
-        options: the fields of `AtariOptions`.
+      id: `ALE/<Game>-v5`.
+      batch_size: the number of games.
+      seeds: one seed per game.
+      options: fields of `AtariOptions`.
 
     Raises:
-        CallboardError: an unknown game or option, or ale-py is missing.
+      CallboardError: if the game or an option is unknown, or ale-py is not installed.
     """
     game = check_atari(id, options)
     check_seeds(batch_size, seeds)
@@ -76,14 +76,18 @@ def make_atari(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[
 
 
 def atari_ids() -> list[str]:
-    """The ids of all games, such as `ALE/Breakout-v5`; none where ale-py is missing."""
+    """Returns the ids of all games, such as `ALE/Breakout-v5`; none if ale-py is not installed."""
     with contextlib.suppress(ImportError):
         import ale_py  # noqa: F401  Registers its ids with Gymnasium.
     return [id for id in gymnasium.registry if id.startswith(_NAMESPACE)]
 
 
 def check_atari(id: str, options: Mapping[str, Any]) -> str:
-    """The game of that id as ALE calls it; a wrong id and wrong options are refused.  Nothing is made."""
+    """Checks an id and options without making an environment; returns ALE's name of the game.
+
+    Raises:
+      CallboardError: if the game or an option is unknown, or ale-py is not installed.
+    """
     with needs_package(id, "ale-py", "callboard[atari]"):
         import ale_py  # Registers its ids with Gymnasium.
         import ale_py.vector_env  # noqa: F401
@@ -100,37 +104,36 @@ def check_atari(id: str, options: Mapping[str, Any]) -> str:
 
 
 class AtariBatch(BatchedEnvironment):
-    """B Atari games, stepped by the threads of ALE's own vector environment.
+    """B Atari games, stepped by the threads of ALE's vector environment.
 
-    Observations are uint8 `[84, 84, 1]`, so that networks see an image of rank 3: gray, the maximum of the last two
-    frames, resized by area (Mnih et al. 2015).  There is no stack of frames, which replay and policy make, and rewards
-    are the true score.  The end of a game is a termination, the limit of frames is not.  What a game does follows its
-    own seed alone.
+    Observations are images, uint8 `[84, 84, 1]`: grayscale, the maximum of the last two frames, resized by area (Mnih
+    et al. 2015).  Frames are stacked in replay and in the policy, not here.  Rewards are the unclipped score.  The end
+    of a game is a termination; the limit on frames is not.  Each game depends only on its own seed.
 
-    With `life_loss`, the loss of a life that is not the last one is a timestep with `first` and a discount of 0, as
-    that of a library that resets in the same step: what was done before it is learned as if the game had ended there,
-    and the next "episode" begins with the same observation, in the same game.  No frame is played twice, and no action
-    is ignored.  Episodes are lives then, and so are their returns: evaluate without it.
+    With `life_loss`, the loss of a life other than the last is a timestep with `first` and a discount of 0, as from a
+    library that resets in the same step: the agent learns as if the game had ended there, and the next "episode" begins
+    with the same observation of the same game.  No frame is played twice, and no action is ignored.  Episodes and their
+    returns are then those of single lives, so evaluate without this option.
 
-    The observation that ends a game, or meets the limit of frames, leaves out the frame it ends with and still holds
-    what the observation before it showed: ALE stops there as Gymnasium's preprocessing does.
+    The final observation of a game, or at the limit on frames, does not include the last frame and still shows the
+    previous observation: ALE stops there, as Gymnasium's preprocessing does.
     """
 
     def __init__(self, id: str, game: str, seeds: Sequence[int], options: AtariOptions) -> None:
         """Starts B games.
 
         Args:
-            id: how the game is called in messages.
-            game: how ALE calls it, `breakout`.
-            seeds: one to each game.
-            options: how they are played.
+          id: the game's id, for messages.
+          game: ALE's name of the game, such as `breakout`.
+          seeds: one seed per game.
+          options: options of the games.
         """
         self._id = id
         self._life_loss = options.life_loss
         self._frameskip = options.frameskip
         self._seeds: np.ndarray | None = np.array([int(seed) % _SEEDS for seed in seeds], np.int64)
         self._environment = _make_vector(game, len(seeds), options, grayscale=True, img_height=_SIZE, img_width=_SIZE)
-        # Under the same seed and actions the same game, in color and of the size of the screen.
+        # A second copy of game 0 with the same seed and actions, in color and at the size of the screen.
         self._painter = None
         if options.render_mode is not None:
             self._painter = _make_vector(game, 1, options, grayscale=False, **_SCREEN)
@@ -163,14 +166,14 @@ class AtariBatch(BatchedEnvironment):
 
     def step(self, actions: Nest) -> Timestep:
         checked = discrete_actions(actions, self.batch_size, self._actions)
-        # A game that is over ignores its action, begins anew, and reports neither reward nor end.
+        # A finished game ignores its action and restarts, with reward 0 and neither termination nor truncation.
         observation, reward, terminated, truncated, info = self._environment.step(checked)
         if self._painter is not None:
             self._painting = self._painter.step(checked[:1])[0][0, 0]
         last = terminated | truncated
         first, self._over = self._over, last
         if self._life_loss:
-            # Some games show no lives left for a while before they are over: that is their end and not a loss more.
+            # Some games show 0 lives for a while before they end; that is the end of the game, not another lost life.
             lost = (info["lives"] < self._lives) & (info["lives"] > 0) & ~first & ~terminated
             terminated = terminated | lost
             first = first | (lost & ~last)
@@ -198,10 +201,10 @@ class AtariBatch(BatchedEnvironment):
             for environment in (self._environment, self._painter):
                 if environment is not None:
                     environment.close()
-                    del environment.ale  # type: ignore[attr-defined]  # Its threads end with it.
+                    del environment.ale  # type: ignore[attr-defined]  # This ends its threads.
 
     def _image(self, observation: np.ndarray) -> np.ndarray:
-        # ALE gives a stack [B, 1, 84, 84] of one frame, in an array that is ours.
+        # ALE returns a new array with a stack of one frame, [B, 1, 84, 84].
         return observation.reshape(self.batch_size, _SIZE, _SIZE, 1)
 
 
@@ -211,7 +214,7 @@ def _make_vector(game: str, batch_size: int, options: AtariOptions, **image: Any
     return AtariVectorEnv(
         game,
         batch_size,
-        # ALE draws from 0 to one less than it is given.
+        # ALE samples the number of no-ops from 0 to one less than `noop_max`.
         noop_max=options.noop_max + 1,
         repeat_action_probability=float(options.repeat_action_probability),
         frameskip=options.frameskip,

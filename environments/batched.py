@@ -1,4 +1,4 @@
-"""The one interface through which actors see environments: a batch of them, stepped together."""
+"""The batched environment interface that actors and evaluators use."""
 
 import abc
 from typing import Any
@@ -12,19 +12,18 @@ from ..specs import EnvironmentSpec
 class BatchedEnvironment(abc.ABC):
     """`B` environments that are reset and stepped together.
 
-    Where the underlying library shows the final observation of an episode, a timestep with `last` shows it, the action
-    that follows is ignored, and the next timestep is `first` with reward 0 and discount 1, since nothing happened.
-    Where the library resets in the same step and the final observation is lost, the timestep is `first` with the
-    reward and discount of the ended episode, and never `last`.  The discount is 0 only where an episode *terminated*,
-    never at a time limit.
+    If the underlying library returns the final observation of an episode, the timestep that contains it is `last`, the
+    next action is ignored, and the next timestep is `first` with reward 0 and discount 1.  If the library resets in the
+    same step and the final observation is lost, the timestep is `first`, with the reward and discount of the ended
+    episode, and never `last`.  The discount is 0 only where an episode *terminated*, never at a time limit.
 
-    The arrays of a timestep are its own: no later step writes into them.  Call `reset` before the first `step`.
+    Every timestep has new arrays, which later steps do not modify.  Call `reset` before the first `step`.
     """
 
     @property
     @abc.abstractmethod
     def spec(self) -> EnvironmentSpec:
-        """What one environment (not the batch) takes and gives."""
+        """Observation and action specs of one environment, without the batch axis."""
 
     @property
     @abc.abstractmethod
@@ -33,45 +32,45 @@ class BatchedEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> Timestep:
-        """Begins an episode in every environment.
+        """Begins a new episode in every environment.
 
-        The first reset uses the seeds that the batch was made with; later ones go on from there.
+        The first reset uses the seeds passed to the constructor; later resets continue from that random state.
 
         Returns:
-            The first timestep: reward 0, discount 1, `first` everywhere.
+          The first timestep: reward 0, discount 1, `first` everywhere.
         """
 
     @abc.abstractmethod
     def step(self, actions: Nest) -> Timestep:
-        """Takes one action in every environment, or begins its next episode after a `last` timestep.
+        """Takes one action in every environment; one whose timestep was `last` begins its next episode instead.
 
         Args:
-            actions: array `[B, ...]`, or a nest of them, as `spec.action` says.  It is not changed.
+          actions: array `[B, ...]`, or a nest of them, as in `spec.action`.  It is not modified.
 
         Returns:
-            The timestep that follows.
+          The next timestep.
         """
 
     @property
     def frames_per_second(self) -> float | None:
-        """The rate at which pictures of successive timesteps show real time; None where the environment has none."""
+        """Frame rate at which rendered timesteps play in real time; None if the environment does not define one."""
         return None
 
     @abc.abstractmethod
     def render(self) -> np.ndarray:
-        """A picture of environment 0, uint8 `[H, W, 3]`.
+        """Renders environment 0 as an image, uint8 `[H, W, 3]`.
 
         Raises:
-            CallboardError: the environment has no picture to show.
+          CallboardError: if the environment cannot be rendered.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees what the environments hold.  A second call does nothing."""
+        """Releases the environments' resources.  A second call does nothing."""
 
 
 def first_timestep(observation: Nest, batch_size: int) -> Timestep:
-    """The timestep after a reset of the whole batch, from observations `[B, ...]`."""
+    """Makes the timestep that follows a reset of the whole batch, from observations `[B, ...]`."""
     return Timestep(
         observation=observation,
         reward=np.zeros(batch_size, np.float32),
@@ -82,9 +81,13 @@ def first_timestep(observation: Nest, batch_size: int) -> Timestep:
 
 
 def discrete_actions(actions: Any, batch_size: int, num_values: int) -> np.ndarray:
-    """A copy of `actions` as int32 `[B]`; raises `ValueError` unless they are B numbers from 0 to `num_values` - 1.
+    """Checks and copies discrete actions for libraries that do not check them and would hang or wrap around.
 
-    For libraries that do not look at what they are given: one hangs, the next one wraps around.
+    Returns:
+      A copy of `actions`, int32 `[B]`.
+
+    Raises:
+      ValueError: if `actions` are not B numbers from 0 to `num_values` - 1.
     """
     array = np.array(actions, np.int32)
     if array.shape != (batch_size,):
@@ -95,7 +98,7 @@ def discrete_actions(actions: Any, batch_size: int, num_values: int) -> np.ndarr
 
 
 def picture(frame: Any, name: str) -> np.ndarray:
-    """A copy of a rendered `frame`, uint8 `[H, W, 3]`; raises `CallboardError` where it is something else."""
+    """Copies a rendered `frame`, uint8 `[H, W, 3]`; raises `CallboardError` if it is anything else."""
     array = np.array(frame)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[-1] != 3:
         raise CallboardError(f"{name} renders {array.dtype}{array.shape}, not a picture of uint8 [height, width, 3]")
@@ -103,6 +106,6 @@ def picture(frame: Any, name: str) -> np.ndarray:
 
 
 def check_seeds(batch_size: int, seeds: Any) -> None:
-    """Raises `ValueError` unless there is one seed to each of at least one environment."""
+    """Raises `ValueError` unless there is at least one environment and exactly one seed per environment."""
     if batch_size < 1 or len(seeds) != batch_size:
         raise ValueError(f"{batch_size} environments need as many seeds, and at least one; got {len(seeds)} seeds")

@@ -1,4 +1,4 @@
-"""Environments of the `dm_env` interface, batched."""
+"""Adapter that batches environments with the `dm_env` interface."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,18 +14,18 @@ from .batched import BatchedEnvironment, first_timestep, picture
 
 
 class DmEnvBatch(BatchedEnvironment):
-    """B environments of the `dm_env` interface, stepped one after the other.
+    """B environments with the `dm_env` interface, stepped one after the other.
 
-    Mappings in observations and actions are seen as dictionaries, sequences as tuples.  The discount is the
-    environment's own: what it gives at a LAST step tells termination (0) from a time limit (1).  `dm_env` has no way
-    to seed an environment that exists: whoever makes the environments seeds them.
+    Mappings in observations and actions become dictionaries, and sequences become tuples.  The discount is the
+    environment's: at a LAST step it distinguishes termination (0) from a time limit (1).  `dm_env` cannot seed an
+    existing environment, so environments must be seeded when they are created.
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]) -> None:
-        """Takes B separate environments, and closes them in the end.
+        """Takes ownership of B separate environments; `close` closes them.
 
         Raises:
-            CallboardError: the specs hold something that agents cannot see or do.
+          CallboardError: if an observation or action spec is not supported.
         """
         self._environments = tuple(environments)
         self._observation = _encoding(environments[0].observation_spec(), "observation")
@@ -55,7 +55,7 @@ class DmEnvBatch(BatchedEnvironment):
         first = [False] * batch_size
         for index, action in enumerate(encoding.split(self._action, actions, batch_size)):
             environment = self._environments[index]
-            # By the rule of dm_env, `step` after LAST does what `reset` does; the latter needs no trust in the rule.
+            # In dm_env, `step` after LAST should behave like `reset`; calling `reset` does not rely on that.
             timestep = environment.reset() if self._over[index] else environment.step(action)
             observations[index] = timestep.observation
             if timestep.first():
@@ -79,12 +79,12 @@ class DmEnvBatch(BatchedEnvironment):
 
     @property
     def frames_per_second(self) -> float | None:
-        # dm_control's environments say how long a timestep is.
+        # dm_control's environments define the duration of a timestep.
         timestep = getattr(self._environments[0], "control_timestep", None)
         return 1.0 / timestep() if timestep is not None else None
 
     def render(self) -> np.ndarray:
-        # The interface knows no pictures.  dm_control draws through `physics`, others have a `render` of their own.
+        # dm_env does not define rendering.  dm_control renders through `physics`; others have a `render` method.
         environment: Any = self._environments[0]
         render = getattr(environment, "render", None) or getattr(getattr(environment, "physics", None), "render", None)
         if render is None:
@@ -116,7 +116,7 @@ def _encoding(spec: Any, role: str) -> Nest:
         return encoding.controls(spec.shape, spec.dtype, *bounds)
     if not bounds:
         raise CallboardError(f"the action spec {spec.dtype}{spec.shape} has no bounds: give it as a BoundedArray")
-    # Whole numbers between bounds are choices, which many environments write down instead of a DiscreteArray.
+    # Bounded integers are choices: many environments use them instead of a DiscreteArray.
     minimum, maximum = (np.broadcast_to(bound, spec.shape) for bound in bounds)
     if spec.shape == ():
         return encoding.choice(int(maximum) - int(minimum) + 1, spec.dtype, int(minimum))

@@ -1,8 +1,8 @@
-"""How the values that an environment uses itself correspond to those that agents see.
+"""Conversion between an environment's native values and those that agents use.
 
-Agents see float32 for every floating-point number, int32 for every choice, counted from 0, and images as height x width
-x channels.  An *encoding* is a nest of `Leaf`, of dictionaries and tuples; it holds what is needed to go both ways, for
-one environment.
+Agents use float32 for all floating-point numbers, int32 for choices, numbered from 0, and images of height x width x
+channels.  An *encoding* is a nest of dictionaries and tuples with `Leaf` objects; it describes the conversion in both
+directions, for one environment.
 """
 
 import dataclasses
@@ -24,27 +24,27 @@ class Leaf:
     """One array of an observation or an action."""
 
     spec: specs.Array
-    """What agents see."""
+    """Spec of the agent's array."""
     dtype: np.dtype
-    """What the environment uses itself."""
+    """Dtype of the environment's array."""
     start: Any = None
-    """The environment's value, or array of values, for our 0; None where it is 0 too."""
+    """The environment's value, or array of values, that corresponds to the agent's 0; None if it is 0."""
     channels_first: bool = False
-    """Whether the environment's images are channels x height x width."""
+    """Whether the environment's array is an image of channels x height x width."""
 
 
 def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
-    """One of `num_values` values; the environment counts them from `start`."""
+    """Encodes one choice among `num_values` values, which the environment numbers from `start`."""
     return Leaf(specs.DiscreteArray(num_values, dtype=np.int32), np.dtype(dtype), start or None)
 
 
 def choices(num_values: np.ndarray, dtype: Any, start: Any = 0) -> Leaf:
-    """Several choices at once: int array `num_values` of any shape, counted from `start` (an int or an array)."""
+    """Encodes an array of choices: int array `num_values` of any shape, numbered from `start` (an int or an array)."""
     return Leaf(MultiDiscreteArray(num_values), np.dtype(dtype), start if np.any(start) else None)
 
 
 def numbers(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: Any = np.inf) -> Leaf:
-    """An observed array of numbers: a `BoundedArray` where any of its bounds is finite, else an `Array`."""
+    """Encodes an observation array of numbers: a `BoundedArray` if any bound is finite, else an `Array`."""
     dtype, shape = np.dtype(dtype), tuple(shape)
     seen = _seen_dtype(dtype)
     channels_first = len(shape) == 3 and has_channels_first(shape) is True
@@ -61,25 +61,25 @@ def numbers(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: A
 
 
 def controls(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: Any = np.inf) -> Leaf:
-    """An array of numbers to act with: a `BoundedArray` always, its bounds infinite where the environment has none."""
+    """Encodes an action array of numbers: always a `BoundedArray`, with infinite bounds where there are none."""
     dtype = np.dtype(dtype)
     seen = _seen_dtype(dtype)
     with np.errstate(over="ignore"):
         low, high = np.asarray(minimum).astype(seen), np.asarray(maximum).astype(seen)
     if seen != dtype:
-        # 0.1 as float32 lies above 0.1 as float64: an action at the bound would be refused by the environment.
+        # 0.1 as float32 lies above 0.1 as float64: the environment would reject an action at the bound.
         low = np.where(low < minimum, np.nextafter(low, seen.type(np.inf)), low)
         high = np.where(high > maximum, np.nextafter(high, seen.type(-np.inf)), high)
     return Leaf(specs.BoundedArray(tuple(shape), seen, low, high), dtype)
 
 
 def spec(encoding: Nest) -> Nest:
-    """The dm_env specs that agents see."""
+    """Returns the dm_env specs of the agent's arrays."""
     return tree.map_structure(lambda leaf: leaf.spec, encoding)
 
 
 def stack(encoding: Nest, values: Sequence[Any]) -> Nest:
-    """Observations of B environments, one after the other, as a nest of new arrays `[B, ...]` that agents see."""
+    """Stacks and encodes the observations of B environments as a nest of new arrays `[B, ...]`."""
     if isinstance(encoding, Leaf):
         return _encode_leaf(encoding, values)
     if isinstance(encoding, dict):
@@ -88,7 +88,7 @@ def stack(encoding: Nest, values: Sequence[Any]) -> Nest:
 
 
 def encode(encoding: Nest, batch: Any) -> Nest:
-    """Observations that the environment has batched already, as a nest of new arrays `[B, ...]` that agents see."""
+    """Encodes observations that are already batched as a nest of new arrays `[B, ...]`."""
     if isinstance(encoding, Leaf):
         return _encode_leaf(encoding, batch)
     if isinstance(encoding, dict):
@@ -97,9 +97,9 @@ def encode(encoding: Nest, batch: Any) -> Nest:
 
 
 def decode(encoding: Nest, actions: Nest, batch_size: int) -> Nest:
-    """Actions `[B, ...]` of agents as a nest of new arrays `[B, ...]` in the environment's own dtypes and values."""
+    """Decodes agents' actions `[B, ...]` to a nest of new arrays `[B, ...]` in the environment's dtypes and values."""
     if isinstance(encoding, Leaf):
-        # A copy: an environment may write into the action it is given, and the actor's record still refers to ours.
+        # Copy, because an environment may modify its action, and the actor's record still refers to `actions`.
         array = np.array(actions, encoding.dtype)
         if array.shape != (batch_size, *encoding.spec.shape):
             raise ValueError(f"actions of shape {array.shape}, expected {(batch_size, *encoding.spec.shape)}")
@@ -112,13 +112,13 @@ def decode(encoding: Nest, actions: Nest, batch_size: int) -> Nest:
 
 
 def split(encoding: Nest, actions: Nest, batch_size: int) -> list[Any]:
-    """Actions `[B, ...]` of agents as a list of B actions, each as one environment takes it."""
+    """Decodes agents' actions `[B, ...]` to a list of B actions of single environments."""
     return _rows(encoding, decode(encoding, actions, batch_size))
 
 
 def _rows(encoding: Nest, batch: Nest) -> list[Any]:
     if isinstance(encoding, Leaf):
-        # Gymnasium checks a Python integer in a tenth of the time that it takes for one of NumPy.
+        # Gymnasium checks a Python integer ten times as fast as a NumPy integer.
         return batch.tolist() if isinstance(encoding.spec, specs.DiscreteArray) else list(batch)
     if isinstance(encoding, dict):
         columns = [_rows(part, batch[key]) for key, part in encoding.items()]
@@ -143,7 +143,7 @@ def _encode_leaf(leaf: Leaf, values: Any) -> np.ndarray:
     if leaf.channels_first and array.ndim == 4:
         array = np.ascontiguousarray(np.moveaxis(array, 1, -1))
     if array.shape[1:] != leaf.spec.shape:
-        # A batch where a single environment is expected.
+        # The environment may have returned a batch where a single observation is expected.
         batch = "; a batch of environments must be a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment"
         raise CallboardError(
             f"the environment gives an observation of shape {array.shape[1:]} where its spec says {leaf.spec.shape}"
@@ -160,7 +160,7 @@ def _seen_dtype(dtype: np.dtype) -> np.dtype:
 
 @functools.lru_cache(maxsize=64)
 def _report_channels_first(shape: tuple[int, ...]) -> None:
-    """Logs a line, once in a process."""
+    """Logs a warning, once per process and shape."""
     channels, height, width = shape
     logging.warning(
         "observations of shape %s have their channels first: agents see %s", shape, (height, width, channels)

@@ -1,4 +1,4 @@
-"""Environments by name."""
+"""Creation of environments by name."""
 
 import importlib
 import re
@@ -12,9 +12,9 @@ from ..data import CallboardError, Nest
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds
 
-# What a name begins with -> the module and the ending of its functions `make_...` and `check_...`: `scheme:rest`, of
-# which they take the rest, and `namespace/...`, of which they take the whole name.  As text, so that a library is
-# imported only where it is asked for.
+# Maps the beginning of a name to a module and the suffix of its functions `make_...` and `check_...`.  These take only
+# the rest of a `scheme:rest` name, but the whole of a `namespace/...` name.  Modules are given as text, so that a
+# library is imported only when it is used.
 _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "gymnasium:": (".gymnasium_registry", "gymnasium"),
@@ -26,7 +26,7 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
 _FACTORY = (".python_factory", "factory")
 _GYMNASIUM = (".gymnasium_registry", "gymnasium")
 
-# Options that change what is learned from, and not what is played for.
+# Options that are for training only and do not apply to evaluation.
 _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"ale/": ("life_loss",), "procgen:": ("num_levels", "start_level")}
 )
@@ -35,23 +35,23 @@ _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def make(
     name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any] | None = None
 ) -> BatchedEnvironment:
-    """A batch of the environment `name`.
+    """Makes a batch of the environment `name`.
 
-    The same name, batch size, seeds and options, given the same actions, make the same trajectories.
+    With the same name, batch size, seeds and options, the same actions give the same trajectories.
 
     Args:
-        name: a Gymnasium id (`CartPole-v1`), a function of the user's (`package.module:factory`), a game of Atari
-            (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), or `gymnasium:` and an
-            id for what Gymnasium itself makes of it.
-        batch_size: the number of environments, 1 or more.
-        seeds: one to each environment, each 0 or more.
-        options: what the environment takes besides; see `make_gymnasium`, `make_factory`, `AtariOptions`,
-            `MinAtarOptions` and `ProcgenOptions`.
+      name: a Gymnasium id (`CartPole-v1`), a user's function (`package.module:factory`), a game of Atari
+        (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), or `gymnasium:`
+        followed by an id, to make it with Gymnasium itself.
+      batch_size: the number of environments, at least 1.
+      seeds: one seed per environment, each at least 0.
+      options: options of the environment; see `make_gymnasium`, `make_factory`, `AtariOptions`, `MinAtarOptions` and
+        `ProcgenOptions`.
 
     Raises:
-        CallboardError: what the user got wrong: an unknown name or option, a package that is missing, a space that is
-            not supported, an observation with nothing in it.
-        ValueError: not one seed to each environment.
+      CallboardError: if the name or an option is unknown, a package is not installed, a space is not supported, or an
+        observation is empty.
+      ValueError: if there is not exactly one seed per environment.
     """
     check_seeds(batch_size, seeds)
     maker, rest = _resolve(name, "make")
@@ -65,20 +65,20 @@ def make(
 
 
 def check(name: str, options: Mapping[str, Any] | None = None) -> None:
-    """Refuses a name or options that are wrong, as far as that is known without making an environment.
+    """Checks a name and options, as far as possible without making an environment.
 
     Raises:
-        CallboardError: as `make`.
+      CallboardError: as in `make`.
     """
     checker, rest = _resolve(name, "check")
     checker(rest, dict(options or {}))
 
 
 def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:
-    """What one environment `name` takes and gives.  It is made to be asked, and closed.
+    """Returns the spec of the environment `name`, by making one and closing it.
 
     Raises:
-        CallboardError: as `make`.
+      CallboardError: as in `make`.
     """
     environment = make(name, 1, [0], options)
     try:
@@ -88,16 +88,16 @@ def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec
 
 
 def evaluation_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`options` without those that are for training only.
+    """Returns `options` without those that are for training only.
 
-    An evaluator sees whole episodes and true scores, and all levels where the training has only some.
+    Evaluation thus uses whole episodes, true scores, and all levels even if training is restricted to some.
     """
     left_out = _TRAINING_OPTIONS.get(_beginning(name), ())
     return {key: value for key, value in (options or {}).items() if key not in left_out}
 
 
 def has_unseen_levels(name: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Whether the environments of `evaluation_options` have levels that those of `options` do not have."""
+    """Returns whether `evaluation_options` gives environments with levels that those of `options` do not have."""
     return _beginning(name) == "procgen:" and bool((options or {}).get("num_levels"))
 
 
@@ -125,14 +125,14 @@ def _resolve(name: str, what: Literal["make", "check"]) -> tuple[Callable[..., A
     if beginning in _MAKERS:
         module, ending = _MAKERS[beginning]
         rest = name[len(beginning) :] if beginning.endswith(":") else name
-    # `module:Id-v0` is Gymnasium's own way to import a module that registers ids; no function has such a name.
+    # `module:Id-v0` is Gymnasium's syntax to import a module that registers ids; `Id-v0` is not an identifier.
     elif ":" in name and name.partition(":")[2].isidentifier():
         module, ending = _FACTORY
     return getattr(importlib.import_module(module, __package__), f"{what}_{ending}"), rest
 
 
 def _beginning(name: str) -> str:
-    """Up to the first `:` or `/`, that included; a namespace in any case, for ids are mistyped so."""
+    """Returns the name up to and including the first `:` or `/`; a namespace in lower case, to tolerate typos."""
     found = re.match(r"\w+:|\w+/", name)
     if found is None:
         return ""

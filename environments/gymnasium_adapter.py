@@ -1,4 +1,4 @@
-"""Environments of Gymnasium, batched: single ones stepped in turn, and those that are vectors already."""
+"""Adapters for Gymnasium environments: single ones, which are batched here, and vector environments."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,20 +17,21 @@ from .spaces import action_encoding, observation_encoding
 
 
 class GymnasiumBatch(BatchedEnvironment):
-    """B single Gymnasium environments, stepped one after the other, each seeded by itself.
+    """B single Gymnasium environments, stepped one after the other and seeded individually.
 
-    Only termination sets the discount to 0; an episode that is truncated and terminated in one step terminated.
+    Only termination sets the discount to 0.  An episode that is truncated and terminated in the same step counts as
+    terminated.
     """
 
     def __init__(self, environments: Sequence[gymnasium.Env], seeds: Sequence[int]) -> None:
-        """Takes B separate environments, and closes them in the end.
+        """Takes ownership of B separate environments; `close` closes them.
 
         Args:
-            environments: environments with the same spaces.
-            seeds: one to each environment, for its first reset.
+          environments: environments with the same spaces.
+          seeds: one seed per environment, for its first reset.
 
         Raises:
-            CallboardError: a space is not supported.
+          CallboardError: if a space is not supported.
         """
         check_seeds(len(environments), seeds)
         _check_has(environments[0], ("observation_space", "action_space"))
@@ -101,7 +102,7 @@ class GymnasiumBatch(BatchedEnvironment):
                 environment.close()
 
     def _begin(self, index: int) -> Any:
-        # Only the first reset is seeded: with the same seed again, every episode would begin in the same state.
+        # Only the first reset is seeded; otherwise every episode would begin in the same state.
         seed, self._seeds[index] = self._seeds[index], None
         environment = self._environments[index]
         with _reset_errors(environment):
@@ -111,27 +112,27 @@ class GymnasiumBatch(BatchedEnvironment):
 class GymnasiumVectorBatch(BatchedEnvironment):
     """A Gymnasium vector environment.
 
-    With `AutoresetMode.NEXT_STEP` its timesteps are those of `GymnasiumBatch`.  With `AutoresetMode.SAME_STEP` the end
-    of an episode and the start of the next are one timestep: `first`, never `last`, with the reward that ended the
-    episode, and a discount of 0 where it terminated.
+    With `AutoresetMode.NEXT_STEP` the timesteps are those of `GymnasiumBatch`.  With `AutoresetMode.SAME_STEP` the end
+    of a terminated episode and the start of the next share one timestep: `first`, never `last`, with the final reward
+    and a discount of 0.
 
-    Where such an episode was truncated, the timestep is `last` instead and shows `info["final_obs"]`, so that the
-    value of what would have followed can be learned; the next timestep is `first`.  The environment has gone on by a
-    step then, so it is reset once more: by `reset(options={"reset_mask": ...})`, which `SyncVectorEnv` and
-    `AsyncVectorEnv` have.  Other vector environments show the final observation where all their environments were
-    truncated in the same step, for then none is stepped before the next timestep; elsewhere the truncated transition is
-    not valid.
+    Where an episode is truncated in the same-step mode, the timestep is `last` instead and contains
+    `info["final_obs"]`, so that the learner can bootstrap from it; the next timestep is `first`.  By then the
+    environment has been stepped again, so it is reset with `reset(options={"reset_mask": ...})`, which `SyncVectorEnv`
+    and `AsyncVectorEnv` support.  Other vector environments show the final observation only if all environments are
+    truncated in the same step, because then no step is needed before the next timestep.  Otherwise the timestep is
+    `first` and the truncated transition is not valid.
 
-    Each environment is seeded by itself where the vector environment takes a list of seeds.  Where it has one generator
-    for all (CartPole's own vector form), the seeds are mixed into one, and what an environment does depends on the
-    whole batch: on its size, and on when the others begin new episodes.
+    Environments are seeded individually if the vector environment takes a list of seeds.  If it has one generator for
+    all (as CartPole's vector form does), the seeds are mixed into one, and each environment depends on the whole batch:
+    on its size, and on when the others begin new episodes.
     """
 
     def __init__(self, environment: VectorEnv, seeds: Sequence[int]) -> None:
-        """Takes a vector environment of `len(seeds)` environments, and closes it in the end.
+        """Takes ownership of a vector environment of `len(seeds)` environments; `close` closes it.
 
         Raises:
-            CallboardError: a space is not supported, or the environment does not reset by itself.
+          CallboardError: if a space is not supported, or the environment does not reset automatically.
         """
         _check_has(environment, ("num_envs", "single_observation_space", "single_action_space"))
         check_seeds(environment.num_envs, seeds)
@@ -172,7 +173,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         except (TypeError, ValueError) as error:
             raise _wrong_step(self._environment, outcome) from error
         observation = encoding.encode(self._observation, observations)
-        # The step after an episode's last timestep executes no action: what the environment says about it is not a
+        # The step after an episode's last timestep executes no action, so its reward and termination are not those of a
         # transition.
         first = self._over
         reward = np.array(rewards, np.float32)
@@ -212,11 +213,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             self._environment.close()
 
     def _restarted(self, mask: np.ndarray) -> Any:
-        """Observations after a reset of the environments in `mask`; those of the others are left alone."""
+        """Resets the environments in `mask`; returns observations, of which only theirs are meaningful."""
         return self._environment.reset(options={"reset_mask": mask.copy()})[0]
 
     def _show_final(self, observation: Nest, truncated: np.ndarray, info: Any) -> np.ndarray:
-        """Puts final observations into `observation`, and gives the environments for which it did, bool `[B]`."""
+        """Writes final observations into `observation`; returns for which environments, bool `[B]`."""
         nothing = np.zeros_like(truncated)
         if not truncated.any() or not isinstance(info, Mapping) or "final_obs" not in info:
             return nothing
@@ -227,10 +228,10 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         if isinstance(final, np.ndarray):
             final = encoding.stack(self._observation, [final[row] for row in rows])
         else:
-            # A nest of batches, as the observation itself.
+            # A nest of batched arrays, like the observation.
             final = tree.map_structure(lambda leaf: leaf[rows], encoding.encode(self._observation, final))
         leaves = list(zip(tree.flatten(observation), tree.flatten(final), strict=True))
-        # An environment that writes every observation into the same array has overwritten the final one.
+        # An environment that reuses one array for all observations has overwritten the final one.
         same = [(leaf[rows] == final_leaf).reshape(len(rows), -1).all(1) for leaf, final_leaf in leaves]
         shown = nothing.copy()
         shown[rows] = ~np.logical_and.reduce(same)
@@ -243,7 +244,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
 
     def _seeded_reset(self, seeds: list[int]) -> Any:
         try:
-            # Wider than the annotation of the base class: the vector environments of single ones take a list.
+            # The base class's annotation is too narrow: vector environments of single ones take a list.
             return self._environment.reset(seed=seeds)  # type: ignore[arg-type]
         except (gymnasium.error.Error, TypeError, ValueError):
             mixed = int(np.random.SeedSequence(seeds).generate_state(1)[0]) >> 1
@@ -252,10 +253,10 @@ class GymnasiumVectorBatch(BatchedEnvironment):
 
 
 def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
-    """How a vector environment begins new episodes.
+    """Returns how a vector environment begins new episodes.
 
     Raises:
-        CallboardError: it does not say how, or does not do it by itself.
+      CallboardError: if its metadata lacks the mode, or it does not reset automatically.
     """
     try:
         mode = AutoresetMode(environment.metadata.get("autoreset_mode"))
@@ -270,13 +271,13 @@ def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
 
 
 def _name(environment: Any) -> str:
-    # What is not made by Gymnasium may lack what its base classes have.
+    # An object not derived from Gymnasium's classes may lack their attributes.
     own_id = getattr(getattr(environment, "spec", None), "id", None)
     return own_id or type(getattr(environment, "unwrapped", environment)).__name__
 
 
 def _check_has(environment: Any, attributes: Sequence[str]) -> None:
-    """Raises `CallboardError` where an environment lacks one of `attributes` of Gymnasium's interface."""
+    """Raises `CallboardError` if an environment lacks one of `attributes` of Gymnasium's interface."""
     for attribute in attributes:
         if getattr(environment, attribute, None) is None:
             raise CallboardError(
@@ -303,7 +304,7 @@ def _observation_of_reset(environment: Any, outcome: Any) -> Any:
 
 
 def _wrong_step(environment: Any, outcome: Any) -> CallboardError:
-    """What is wrong with the outcome of a step."""
+    """Returns the error for an invalid result of `step`."""
     name = _name(environment)
     if isinstance(outcome, tuple) and len(outcome) == 5:
         return CallboardError(f"'step' of {name} gives the reward {outcome[1]!r}: it must be a number")

@@ -1,4 +1,4 @@
-"""Environments that Gymnasium knows by an id, such as `CartPole-v1`."""
+"""Environments registered with Gymnasium, by id, such as `CartPole-v1`."""
 
 import contextlib
 import functools
@@ -22,19 +22,19 @@ _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
 
 def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """A batch of the Gymnasium environment `id`.
+    """Makes a batch of the Gymnasium environment `id`.
 
     Args:
-        id: a registered id; `module:Id-v0` imports `module` first.
-        batch_size: the number of environments.
-        seeds: one to each environment.
-        options: `vectorized` is ours: True for the vector form that some environments bring along (the whole batch in
-            one step of NumPy), False for single ones, 'auto' (the default) for the vector form where there is one with
-            the same options and spaces as the single form.  All others are handed to the environment.
+      id: a registered id; `module:Id-v0` imports `module` first.
+      batch_size: the number of environments.
+      seeds: one seed per environment.
+      options: `vectorized` is Callboard's: True for the vector form that some environments provide (which steps the
+        whole batch with NumPy), False for single environments, 'auto' (the default) for the vector form if there is
+        one with the same options and spaces as the single form.  All other options are passed to the environment.
 
     Raises:
-        CallboardError: an unknown id, an option that the environment does not take, no vector form where one is asked
-            for, a package that is missing, a space that is not supported.
+      CallboardError: if the id or an option is unknown, a required vector form does not exist, a package is not
+        installed, or a space is not supported.
     """
     spec = check_gymnasium(id, options)
     own_options = dict(options)
@@ -60,7 +60,11 @@ def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapp
 
 
 def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
-    """The registered environment of that id; options that cannot be right are refused.  Nothing is made."""
+    """Checks an id and options without making an environment; returns the registered spec.
+
+    Raises:
+      CallboardError: if the id or an option is unknown, or an option has a wrong value.
+    """
     vectorized = options.get("vectorized", "auto")
     if not (isinstance(vectorized, bool) or vectorized == "auto"):
         raise CallboardError(f"environment {id!r}: 'vectorized' is {vectorized!r}, it must be true, false or 'auto'")
@@ -93,7 +97,7 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
 
 
 def is_only_refused(spec: EnvSpec) -> bool:
-    """Whether an id is registered for nothing but an error that says what became of its environment."""
+    """Returns whether an id is registered only to raise an error, because its environment was removed or moved."""
     return getattr(spec.entry_point, "__name__", "").startswith("_raise_")
 
 
@@ -102,10 +106,10 @@ def _version(spec: EnvSpec) -> int:
 
 
 def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
-    """One Gymnasium environment.
+    """Makes one Gymnasium environment.
 
     Raises:
-        CallboardError: an unknown id, an option that the environment does not take, a package that is missing.
+      CallboardError: if the id or an option is unknown, or a package is not installed.
     """
     spec = _find(id)
 
@@ -115,12 +119,12 @@ def make_single(id: str, options: Mapping[str, Any]) -> gymnasium.Env:
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         _log_mujoco_warnings()
     with user_errors(id, options, taken):
-        # The checker is a layer to every step, made for the authors of environments; an option brings it back.
+        # The checker is for authors of environments and slows down every step; an option enables it.
         return gymnasium.make(id, **{"disable_env_checker": True, **options})
 
 
 def _log_mujoco_warnings() -> None:
-    """Without this MuJoCo writes its warnings to a file in the working directory."""
+    """Logs MuJoCo's warnings, which MuJoCo otherwise writes to a file in the working directory."""
     with contextlib.suppress(ImportError):
         import mujoco
 
@@ -138,7 +142,7 @@ def _find(id: str) -> EnvSpec:
 
 
 def _unknown(id: str) -> CallboardError:
-    """The error for an id that is not registered, with the name that other libraries have given to what is here."""
+    """Returns the error for an id that is not registered, with a suggestion if it is another library's id of a game."""
     game = re.fullmatch(r"(?:procgen[:/-])*(?:procgen-)?(\w+?)(?:-v\d+)?", id)
     if game and "procgen" in id and game[1] in PROCGEN_GAMES:
         return CallboardError(f"unknown environment {id!r}: did you mean 'procgen:{game[1]}'?")
@@ -160,7 +164,7 @@ def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, 
 
 
 def _equal_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv | None:
-    """The vector form, or None where it is not the same environment as the single form."""
+    """Makes the vector form, or returns None if it is not equivalent to the single form."""
     try:
         taken, takes_others = keywords(_creator(spec.vector_entry_point))
     except (gymnasium.error.Error, ImportError):

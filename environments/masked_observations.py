@@ -1,4 +1,4 @@
-"""Environments that hide a part of what there is to see, so that an agent needs a memory."""
+"""Environments with masked observations, for which an agent needs memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,17 +11,17 @@ from .gymnasium_registry import make_single
 
 
 def masked(id: str = "CartPole-v1", keep: Sequence[int] = (0, 2), **kwargs: Any) -> gymnasium.Env:
-    """A Gymnasium environment that shows only some entries of its observation vector.
+    """Makes a Gymnasium environment that shows only some entries of its observation vector.
 
-    By default CartPole without its velocities: the positions of cart and pole are left.
+    By default this is CartPole without velocities, with only the positions of cart and pole.
 
     Args:
-        id: a Gymnasium id with observations `[N]`.
-        keep: the indices that are shown, in this order; they become an observation `[len(keep)]`.
-        **kwargs: options of the environment.
+      id: a Gymnasium id with observations `[N]`.
+      keep: indices of the entries to keep, in the order of the new observation `[len(keep)]`.
+      **kwargs: options of the environment.
 
     Raises:
-        CallboardError: the observation is not a vector, or has no such entry.
+      CallboardError: if the observation is not a vector, or an index is out of range.
     """
     environment = make_single(id, kwargs)
     space = environment.observation_space

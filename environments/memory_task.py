@@ -1,4 +1,4 @@
-"""A task for a memory: what must be done in the end is told in the beginning, and only there."""
+"""A memory task: a cue in the first observation determines the correct action at the end of the episode."""
 
 import dm_env
 import numpy as np
@@ -6,14 +6,22 @@ from dm_env import specs
 
 
 class Memory(dm_env.Environment):
-    """The first observation tells which of two actions pays `delay` steps later.
+    """An environment whose first observation is the cue for which of two actions is rewarded `delay` steps later.
 
-    Actions before that change nothing.  An episode has `delay + 1` steps, and its return is 1 where the last action was
-    right, 0 where it was wrong: the mean return is the part of the episodes that ended right, 1/2 by chance.
+    Earlier actions have no effect.  An episode has `delay + 1` steps.  Its return is 1 if the last action was correct
+    and 0 otherwise, so the mean return is the fraction of correct episodes, 1/2 by chance.
     """
 
     def __init__(self, seed: int, delay: int = 20):
-        """An environment that asks after `delay` steps, at least 1; `seed` is of what it tells."""
+        """Creates the environment.
+
+        Args:
+          seed: seed of the cues.
+          delay: steps between cue and choice, at least 1.
+
+        Raises:
+          ValueError: if `delay` is less than 1.
+        """
         if delay < 1:
             raise ValueError(f"delay must be at least 1, not {delay}")
         self._random = np.random.default_rng(seed)
@@ -21,9 +29,10 @@ class Memory(dm_env.Environment):
         self._over = True
 
     def observation_spec(self) -> specs.BoundedArray:
-        """What is told, -1 for action 0 and 1 for action 1, and 0 after the first observation; the time, from 0 to 1.
+        """Spec of the observation: the cue and the time.
 
-        The time is 1 where the action pays, and after it.
+        The cue is -1 for action 0 and 1 for action 1, and 0 after the first observation.  The time runs from 0 to 1; it
+        is 1 at the rewarded action and after it.
         """
         return specs.BoundedArray((2,), np.float32, minimum=[-1.0, 0.0], maximum=1.0, name="tell_and_time")
 

@@ -1,4 +1,4 @@
-"""MinAtar's games by their Gymnasium ids (`MinAtar/Breakout-v1`): Atari games on a grid of 10x10."""
+"""MinAtar games by Gymnasium id (`MinAtar/Breakout-v1`): Atari games on a 10x10 grid."""
 
 import colorsys
 import dataclasses
@@ -24,12 +24,12 @@ _PIXELS = 32
 
 @dataclasses.dataclass(frozen=True)
 class MinAtarOptions:
-    """How games are played; the defaults are MinAtar's own (Young and Tian 2019).
+    """Options of MinAtar games; the defaults are MinAtar's (Young and Tian 2019).
 
     Attributes:
-        sticky_action_prob: with which an action is ignored and the one before it repeated.
-        difficulty_ramping: whether games get harder as they go on, where they do that.
-        max_episode_steps: steps after which an episode is truncated; None for never.
+      sticky_action_prob: probability that the previous action is repeated instead of the current one.
+      difficulty_ramping: whether games get harder over time, in games that support it.
+      max_episode_steps: steps after which an episode is truncated; None for no limit.
     """
 
     sticky_action_prob: float = 0.1
@@ -42,16 +42,16 @@ class MinAtarOptions:
 
 
 def make_minatar(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """A batch of the MinAtar game `id`.
+    """Makes a batch of the MinAtar game `id`.
 
     Args:
-        id: `MinAtar/<Game>-v1`, which has the actions that do something in the game, or `-v0`, which has all six.
-        batch_size: the number of games.
-        seeds: one to each game.
-        options: the fields of `MinAtarOptions`.
+      id: `MinAtar/<Game>-v1`, with the actions that have an effect in the game, or `-v0`, with all six.
+      batch_size: the number of games.
+      seeds: one seed per game.
+      options: fields of `MinAtarOptions`.
 
     Raises:
-        CallboardError: an unknown game or option, or minatar is missing.
+      CallboardError: if the game or an option is unknown, or minatar is not installed.
     """
     settings = check_minatar(id, options)
     check_seeds(batch_size, seeds)
@@ -63,12 +63,16 @@ def make_minatar(id: str, batch_size: int, seeds: Sequence[int], options: Mappin
 
 
 def minatar_ids() -> list[str]:
-    """The ids of all games, such as `MinAtar/Breakout-v1`."""
+    """Returns the ids of all games, such as `MinAtar/Breakout-v1`."""
     return [NAMESPACE + short for short in IDS]
 
 
 def check_minatar(id: str, options: Mapping[str, Any]) -> MinAtarOptions:
-    """The options of a game; a wrong id and wrong options are refused.  Nothing is made."""
+    """Checks an id and options without making an environment; returns the options.
+
+    Raises:
+      CallboardError: if the game or an option is unknown.
+    """
     short = id.removeprefix(NAMESPACE)
     if short == id or short not in IDS:
         raise unknown_environment(id, IDS, f"the games are {', '.join(IDS)}", NAMESPACE)
@@ -76,26 +80,26 @@ def check_minatar(id: str, options: Mapping[str, Any]) -> MinAtarOptions:
 
 
 class MinAtarBatch(BatchedEnvironment):
-    """B games of MinAtar, each seeded by itself.
+    """B MinAtar games, seeded individually.
 
-    Observations are bool `[10, 10, C]`, one channel to each kind of object: a byte to a cell in replay, and networks
-    cast them to 0 and 1 (bytes they would take for pixels and divide by 255).  A lost game is a termination.  Freeway,
-    which only a clock ends that the observation does not show, is truncated, as is `max_episode_steps`.
+    Observations are bool `[10, 10, C]`, one channel per kind of object.  They take one byte per cell in replay, and
+    networks cast them to 0 and 1, whereas uint8 would be taken for pixels and divided by 255.  A lost game is a
+    termination.  Freeway, which ends only by a clock that is not observed, is truncated, as at `max_episode_steps`.
     """
 
     def __init__(self, games: Sequence[Any], seeds: Sequence[int], minimal: bool, options: MinAtarOptions) -> None:
         """Takes B games.
 
         Args:
-            games: each the `Env` of a module of `minatar.environments`.
-            seeds: one to each game.
-            minimal: whether the actions are only those that do something in the game.
-            options: how the games are played.
+          games: instances of the class `Env` of a module of `minatar.environments`.
+          seeds: one seed per game.
+          minimal: whether to use only the actions that have an effect in the game.
+          options: options of the games.
         """
         self._games = tuple(games)
         self._randoms = [np.random.RandomState(int(seed) % 2**32) for seed in seeds]
         for game, random in zip(self._games, self._randoms, strict=True):
-            # Sticky actions and the game draw from one generator, as they do in MinAtar's own `Environment`.
+            # Sticky actions and the game share one generator, as in MinAtar's `Environment`.
             game.random = random
         self._actions = [int(action) for action in games[0].minimal_action_set()] if minimal else list(range(6))
         self._shape = tuple(games[0].state_shape())
@@ -131,7 +135,7 @@ class MinAtarBatch(BatchedEnvironment):
                 self._begin(index)
                 continue
             game = self._games[index]
-            # The action before the first of an episode is the last one of the episode before, as it is in MinAtar.
+            # The previous action carries over from the previous episode, as in MinAtar.
             if self._randoms[index].rand() >= self._sticky:
                 self._last_actions[index] = self._actions[action]
             reward[index], ended = game.act(self._last_actions[index])
@@ -164,10 +168,10 @@ class MinAtarBatch(BatchedEnvironment):
 
 
 def _load(game: str) -> Any:
-    """The class `Env` of one of MinAtar's games.
+    """Imports the class `Env` of a MinAtar game directly from its file.
 
-    Straight from its file: `import minatar` imports seaborn, pandas and matplotlib for pictures, which takes seconds,
-    or writes to the root logger where one of them is missing.
+    `import minatar` also imports seaborn, pandas and matplotlib for rendering, which takes seconds, and writes to the
+    root logger if one of them is missing.
     """
     package = importlib.util.find_spec("minatar")
     if package is None or not package.submodule_search_locations:

@@ -1,4 +1,4 @@
-"""The names of all environments that can be made here."""
+"""Names of all available environments."""
 
 import contextlib
 import importlib.util
@@ -13,10 +13,10 @@ from .procgen import GAMES
 
 
 def names() -> list[str]:
-    """Names of environments whose packages are installed, in order: Gymnasium's, Atari's, MinAtar's and Procgen's.
+    """Returns the sorted names of all Gymnasium, Atari, MinAtar and Procgen environments with installed packages.
 
-    Of an id with several versions only the newest is among them, though older ones can be made as well.  Ids that
-    Gymnasium registers only to refuse them are left out.
+    Only the newest version of an id is listed, although older ones can be made too.  Ids that Gymnasium registers only
+    to raise an error are omitted.
     """
     atari = set(atari_ids())
     newest: dict[str, int] = {}
@@ -28,7 +28,7 @@ def names() -> list[str]:
         for spec in gymnasium.registry.values()
         if (spec.version or 0) == newest[spec.id.rpartition("-v")[0] or spec.id] and _can_be_loaded(spec)
     ]
-    # ale-py registers its games under older names, too.
+    # ale-py also registers its games under older names.
     ids = [id for id in ids if id in atari or not _is_of_ale(id)]
     minatar = minatar_ids() if importlib.util.find_spec("minatar") else []
     procgen = [f"procgen:{game}" for game in GAMES] if importlib.util.find_spec("procgen") else []
@@ -38,7 +38,7 @@ def names() -> list[str]:
 def _can_be_loaded(spec: gymnasium.envs.registration.EnvSpec) -> bool:
     if spec.entry_point is None or callable(spec.entry_point):
         return spec.entry_point is not None and not is_only_refused(spec)
-    # Whatever a package that is half there raises.
+    # An incomplete package may raise anything.
     with contextlib.suppress(Exception):
         load_env_creator(spec.entry_point)
         return _has_packages(str(spec.entry_point))
@@ -46,7 +46,7 @@ def _can_be_loaded(spec: gymnasium.envs.registration.EnvSpec) -> bool:
 
 
 def _has_packages(entry_point: str) -> bool:
-    """Whether those packages are there that Gymnasium's modules look for only when an environment is made."""
+    """Returns whether the packages are installed that Gymnasium imports only when it makes an environment."""
     needed = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}
     return all(importlib.util.find_spec(package) for start, package in needed.items() if entry_point.startswith(start))
 

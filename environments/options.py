@@ -1,4 +1,4 @@
-"""Options of the environments that Callboard makes itself: a dataclass names them, and says what they may be."""
+"""Validation of environment options against a dataclass."""
 
 import types
 import typing
@@ -14,16 +14,16 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 
 def read_options(name: str, options: Mapping[str, Any], settings: type[Settings]) -> Settings:
-    """The options that a user gave as an instance of the dataclass `settings`.
+    """Converts a user's options to an instance of the dataclass `settings`.
 
     Args:
-        name: of the environment, for messages.
-        options: by name.
-        settings: a dataclass whose fields are bool, int, float, str, `Literal`, or a union of these.  Its
-            `__post_init__` raises `ValueError` for values out of range.
+      name: name of the environment, for messages.
+      options: the user's options by name.
+      settings: a dataclass whose fields are bool, int, float, str, `Literal`, or a union of these.  Its
+        `__post_init__` raises `ValueError` for values out of range.
 
     Raises:
-        CallboardError: an option that does not exist, of the wrong type, or out of range.
+      CallboardError: if an option is unknown, of the wrong type, or out of range.
     """
     hints = typing.get_type_hints(settings)
     for key, value in options.items():
@@ -42,7 +42,7 @@ def read_options(name: str, options: Mapping[str, Any], settings: type[Settings]
 def check_range(settings: Any, option: str, minimum: float, maximum: float | None = None) -> None:
     """Raises `ValueError` unless the field `option` of the dataclass `settings` is None or in the range."""
     value = getattr(settings, option)
-    # Written so that NaN is in no range.
+    # Written so that NaN is out of range.
     if value is not None and not (minimum <= value and (maximum is None or value <= maximum)):
         limits = f"from {minimum} to {maximum}" if maximum is not None else f"{minimum} or more"
         raise ValueError(f"{option!r} is {value}, it must be {limits}")

@@ -1,4 +1,4 @@
-"""The games of Procgen (Cobbe et al. 2020), `procgen:coinrun`: a batch of them in one native environment."""
+"""Procgen games (Cobbe et al. 2020) by name (`procgen:coinrun`), batched in one native environment."""
 
 import dataclasses
 import re
@@ -20,12 +20,12 @@ Mode = Literal["easy", "hard", "extreme", "memory", "exploration"]
 
 _ACTIONS = 15
 _RESET = -1
+"""Action that makes Procgen end an episode and begin the next."""
 _FRAMES_PER_SECOND = 15.0
-"""Of Procgen's own videos."""
-"""The action with which Procgen ends an episode and begins the next."""
+"""Frame rate of Procgen's own videos."""
 _LEVELS = 2**31 - 1
 
-# What Procgen does not check before it ends the process, from its source.
+# Procgen ends the process on invalid games and modes, so they are checked here.  From its source.
 GAMES = (
     *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),
     *("heist", "jumper", "leaper", "maze", "miner", "ninja", "plunder", "starpilot"),
@@ -41,24 +41,24 @@ _TIME_LIMIT = 1000
 
 @dataclasses.dataclass(frozen=True)
 class ProcgenOptions:
-    """What is played; the defaults are Procgen's own.
+    """Options of Procgen games; the defaults are Procgen's.
 
     Attributes:
-        num_levels: how many levels there are, from `start_level` on; 0 for all, and then `start_level` means nothing.
-        start_level: the first of them.
-        distribution_mode: 'easy' and 'hard' exist for all games, 'extreme', 'memory' and 'exploration' for some;
-            'exploration' is one level, chosen by Procgen.
-        use_sequential_levels: whether a solved level is followed by the next one in the same episode.
-        center_agent: whether the picture follows the agent.
-        use_backgrounds: pictures behind the levels, or plain black.
-        use_monochrome_assets: rectangles of one color instead of pictures.
-        restrict_themes: one theme in games that have several.
-        use_generated_assets: random pictures instead of drawn ones.
-        paint_vel_info: whether the picture shows the agent's velocity in its corner, in games where it matters.
-        num_threads: that step the games, besides the one that asks.  Actors are many already: 0 is the fastest where
-            they share the cores.
-        render_mode: 'rgb_array' for pictures of 512x512, which every step then draws for every game; without it they
-            are the 64x64 that agents see.
+      num_levels: number of levels, from `start_level` on; 0 for all levels, and then `start_level` has no effect.
+      start_level: the first level.
+      distribution_mode: 'easy' and 'hard' exist for all games, 'extreme', 'memory' and 'exploration' for some;
+        'exploration' is a single level chosen by Procgen.
+      use_sequential_levels: whether a solved level is followed by the next one in the same episode.
+      center_agent: whether the view follows the agent.
+      use_backgrounds: whether levels have background images instead of plain black.
+      use_monochrome_assets: whether to draw rectangles of one color instead of images.
+      restrict_themes: whether games with several themes use only one.
+      use_generated_assets: whether to use randomly generated images instead of the game's own.
+      paint_vel_info: whether to paint the agent's velocity in a corner, in games where it matters.
+      num_threads: threads that step the games, besides the calling thread.  0 is the fastest where several actors
+        share the cores.
+      render_mode: 'rgb_array' to render at 512x512, which draws every game at every step; otherwise rendering shows
+        the agents' 64x64 observations.
     """
 
     num_levels: int = 0
@@ -83,16 +83,17 @@ class ProcgenOptions:
 
 
 def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """A batch of a game of Procgen.  Make it in the process that steps it: it does not survive a fork.
+    """Makes a batch of a Procgen game, which must be stepped in the same process, since it does not survive a fork.
 
     Args:
-        game: such as `coinrun`.
-        batch_size: the number of games.
-        seeds: one to each game.
-        options: the fields of `ProcgenOptions`.
+      game: name of the game, such as `coinrun`.
+      batch_size: the number of games.
+      seeds: one seed per game.
+      options: fields of `ProcgenOptions`.
 
     Raises:
-        CallboardError: an unknown game or option, a mode that the game does not have, or procgen is missing.
+      CallboardError: if the game or an option is unknown, the game does not have the mode, or procgen is not
+        installed.
     """
     name = f"procgen:{game}"
     settings = check_procgen(game, options)
@@ -102,7 +103,11 @@ def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapp
 
 
 def check_procgen(game: str, options: Mapping[str, Any]) -> ProcgenOptions:
-    """The options of a game; a wrong name and wrong options are refused.  Nothing is made."""
+    """Checks a game and options without making an environment; returns the options.
+
+    Raises:
+      CallboardError: if the game or an option is unknown, or the game does not have the mode.
+    """
     name = f"procgen:{game}"
     if game not in GAMES:
         # Procgen's own Gym ids are `procgen:procgen-coinrun-v0`.
@@ -121,28 +126,27 @@ def check_procgen(game: str, options: Mapping[str, Any]) -> ProcgenOptions:
 class ProcgenBatch(BatchedEnvironment):
     """B games in one `ProcgenGym3Env`, which resets in the same step.
 
-    Observations are uint8 `[64, 64, 3]`.  The end of an episode is a timestep with `first` and the reward that ended
-    it, never `last`; the final observation is lost.
+    Observations are uint8 `[64, 64, 3]`.  The end of an episode is a timestep with `first` and the final reward, never
+    `last`; the final observation is lost.
 
-    Procgen does not tell how an episode ended.  It has a time limit of its own for each game, though, which the
-    observation does not show, and `ProcgenBatch` counts: an episode that ends with its last permitted step without a
-    solved level was cut off, and the discount stays 1; all others terminated.  (A game that is lost in that very step
-    is taken for one that was cut off.)
+    Procgen does not report how an episode ended.  Each game has a time limit, which is not observed, so `ProcgenBatch`
+    counts steps: an episode that ends at the limit without a solved level is truncated, and its discount stays 1; all
+    others are terminated.  (A game lost in exactly that step is also treated as truncated.)
 
-    One generator draws the levels of all games: the seeds are mixed into one, and what a game does depends on the
-    whole batch of them.
+    One generator samples the levels of all games: the seeds are mixed into one, and each game depends on the whole
+    batch.
     """
 
     def __init__(self, game: str, seeds: Sequence[int], options: ProcgenOptions) -> None:
         """Starts B games.
 
         Args:
-            game: one of Procgen's sixteen.
-            seeds: one to each game.
-            options: what is played.
+          game: one of `GAMES`.
+          seeds: one seed per game.
+          options: options of the games.
 
         Raises:
-            ImportError: procgen is missing.
+          ImportError: if procgen is not installed.
         """
         settings = dataclasses.asdict(options)
         if options.distribution_mode == "exploration":
@@ -170,7 +174,7 @@ class ProcgenBatch(BatchedEnvironment):
         return len(self._lengths)
 
     def reset(self) -> Timestep:
-        # A new environment has begun its episodes already.  Later ones are given up, for levels drawn anew.
+        # A new environment has already begun its episodes.  Later resets abandon them and sample new levels.
         if not self._untouched:
             self._environment.act(np.full(self.batch_size, _RESET, np.int32))
         self._untouched = False
@@ -180,14 +184,14 @@ class ProcgenBatch(BatchedEnvironment):
 
     def step(self, actions: Nest) -> Timestep:
         self._environment.act(discrete_actions(actions, self.batch_size, _ACTIONS))
-        # These are copies already.
+        # These arrays are already copies.
         reward, observation, first = self._environment.observe()
         self._lengths += 1
         cut_off = first & (self._lengths >= self._limit)
         if self._sequential or cut_off.any():
             solved = np.array([info["prev_level_complete"] for info in self._environment.get_info()], np.bool_)
             cut_off &= ~solved
-            # In a sequence of levels the limit is that of each.
+            # In a sequence of levels, the limit applies to each level.
             self._lengths[solved] = 0
         self._lengths[first] = 0
         return Timestep(
@@ -214,10 +218,10 @@ class ProcgenBatch(BatchedEnvironment):
 
 
 def _load() -> Any:
-    """The class `ProcgenGym3Env`, without Gym.
+    """Imports the class `ProcgenGym3Env` without Gym.
 
-    `import procgen` registers its games with Gym, which is no longer maintained and says so on the screen.  Where
-    nobody has imported it yet, it finds a registration that does nothing.
+    `import procgen` registers its games with Gym, which is no longer maintained and prints a warning.  Unless procgen
+    is already imported, a stub replaces the registration during the import.
     """
     registration = "procgen.gym_registration"
     if "procgen" in sys.modules:
@@ -230,6 +234,6 @@ def _load() -> Any:
     try:
         from procgen import ProcgenGym3Env
     finally:
-        # Whoever wants Gym's ids imports the module itself, and calls its function.
+        # Remove the stub, so that user code can still import the module to register Gym's ids.
         sys.modules.pop(registration, None)
     return ProcgenGym3Env

@@ -1,4 +1,4 @@
-"""Environments that a Python function makes: `package.module:factory`."""
+"""Environments made by a Python function, named as `package.module:factory`."""
 
 import contextlib
 import inspect
@@ -16,27 +16,27 @@ from .dm_env_adapter import DmEnvBatch
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .user_errors import import_module, keywords, unknown_option, user_errors
 
-# Arguments that a factory may take, and that are ours to give.
+# Arguments that Callboard passes to a factory that takes them.
 _GIVEN = ("seed", "seeds", "batch_size")
 
 
 def make_factory(name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """A batch of what the function `factory` in `package.module` makes.
+    """Makes a batch of environments with the function `factory` in `package.module`.
 
-    The factory gives a single `dm_env.Environment` or `gymnasium.Env`, and is called once for each environment of the
-    batch; or a `gymnasium.vector.VectorEnv` or `BatchedEnvironment` of the whole batch, and is called once.  Where it
-    has arguments of these names, it is given `seed` (this environment's, the first one's where it makes the batch),
-    `seeds` (those of the whole batch) and `batch_size`.  A `dm_env.Environment` can be seeded in no other way.
+    The factory returns a single `dm_env.Environment` or `gymnasium.Env`, and is then called once per environment, or a
+    `gymnasium.vector.VectorEnv` or `BatchedEnvironment` for the whole batch, and is then called once.  If it has
+    parameters of these names, it is passed `seed` (the seed of this environment, or the first one for a whole batch),
+    `seeds` (of the whole batch) and `batch_size`.  This is the only way to seed a `dm_env.Environment`.
 
     Args:
-        name: `package.module:factory`.
-        batch_size: the number of environments.
-        seeds: one to each environment.
-        options: keyword arguments of the factory.
+      name: `package.module:factory`.
+      batch_size: the number of environments.
+      seeds: one seed per environment.
+      options: keyword arguments of the factory.
 
     Raises:
-        CallboardError: no such module or function, an option that the factory does not take or that is missing, or a
-            result that is no environment or does not have `batch_size` of them.
+      CallboardError: if the module or function does not exist, an option is unknown or missing, or the result is not
+        an environment or has a batch size other than `batch_size`.
     """
     create = check_factory(name, options)
     named, _ = keywords(create)
@@ -80,7 +80,11 @@ def make_factory(name: str, batch_size: int, seeds: Sequence[int], options: Mapp
 
 
 def check_factory(name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function of that name, which was imported and not called; options that it does not take are refused."""
+    """Imports the factory and checks options without calling it; returns the factory.
+
+    Raises:
+      CallboardError: if the module or function does not exist, or an option is unknown.
+    """
     create = _load(name)
     named, takes_others = keywords(create)
     for key in options:
@@ -101,7 +105,7 @@ def _load(name: str) -> Callable[..., Any]:
 
 
 def _is_other_batch(made: Any) -> bool:
-    """Whether an environment is a batch that Gymnasium's interface of a single environment hides, as EnvPool's is."""
+    """Returns whether an environment is a batch behind Gymnasium's interface for single environments, as in EnvPool."""
     if isinstance(made, BatchedEnvironment | VectorEnv):
         return False
     return hasattr(made, "num_envs") or any(base.__module__.startswith("envpool") for base in type(made).__mro__)

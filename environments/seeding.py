@@ -1,4 +1,4 @@
-"""Seeds of environments, from the seed of the run."""
+"""Seeds of environments, derived from the seed of the run."""
 
 from typing import Literal
 
@@ -10,22 +10,22 @@ _ROLES: tuple[Role, ...] = ("actor", "evaluator")
 
 
 def environment_seeds(run_seed: int, role: Role, first_slot: int, count: int, incarnation: int = 0) -> list[int]:
-    """Seeds of the environments in slots `first_slot` to `first_slot + count - 1`.
+    """Returns the seeds of the environments in slots `first_slot` to `first_slot + count - 1`.
 
-    A slot is an environment's global index among those of its role, so that the seeds do not depend on how environments
-    are shared out to nodes.  Every slot hashes to 31 bits (all that some environments take): two of a thousand slots
-    share a seed in one run out of four thousand.
+    A slot is an environment's global index among those of its role, so seeds do not depend on how environments are
+    assigned to nodes.  Every slot is hashed to 31 bits, the most that some environments take; with a thousand slots,
+    one run in four thousand has two slots with the same seed.
 
     Args:
-        run_seed: 0 or more.
-        role: actors and evaluators have different seeds.
-        first_slot: 0 or more.
-        count: the number of seeds.
-        incarnation: number of earlier starts of the node that steps the environments, so that one that is started
-            again, and a run that is resumed, see new episodes.
+      run_seed: seed of the run, at least 0.
+      role: role of the node; actors and evaluators have different seeds.
+      first_slot: the first slot, at least 0.
+      count: the number of seeds.
+      incarnation: number of earlier starts of the node that steps the environments, so that a restarted node or a
+        resumed run begins different episodes.
 
     Raises:
-        ValueError: a negative argument or an unknown role.
+      ValueError: if an argument is negative or the role is unknown.
     """
     if min(run_seed, first_slot, count, incarnation) < 0:
         raise ValueError(

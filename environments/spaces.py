@@ -1,4 +1,4 @@
-"""Gymnasium spaces as encodings: what agents see of them, and how to go back."""
+"""Encodings of Gymnasium spaces (see `encoding`)."""
 
 import numpy as np
 from gymnasium import spaces
@@ -8,12 +8,12 @@ from . import encoding
 
 
 def observation_encoding(space: spaces.Space) -> Nest:
-    """The encoding of an observation space; raises `CallboardError` for a space that is not supported."""
+    """Returns the encoding of an observation space; raises `CallboardError` if the space is not supported."""
     return _encoding(space, "observation", ())
 
 
 def action_encoding(space: spaces.Space) -> Nest:
-    """The encoding of an action space; raises `CallboardError` for a space that is not supported."""
+    """Returns the encoding of an action space; raises `CallboardError` if the space is not supported."""
     return _encoding(space, "action", ())
 
 

@@ -1,4 +1,4 @@
-"""What users get wrong when they name an environment and its options, said in one line."""
+"""One-line errors for mistakes in the names and options of environments."""
 
 import contextlib
 import difflib
@@ -16,10 +16,10 @@ from ..named_objects import refuse_standard_library
 
 
 def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
-    """The names of the keyword arguments that `creator` takes, and whether it takes any others besides."""
+    """Returns the names of the keyword arguments of `creator`, and whether it takes arbitrary others."""
     try:
         parameters = inspect.signature(creator).parameters.values()
-    except ValueError:  # Some callables that are written in C do not tell.
+    except ValueError:  # Some callables written in C have no signature.
         return [], True
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = [parameter.name for parameter in parameters if parameter.kind in named]
@@ -30,8 +30,8 @@ def import_module(name: str, module: str) -> ModuleType:
     """Imports the `module` of the environment `name`.
 
     Raises:
-        CallboardError: there is no such module, or one that it imports is missing.  Other errors of the module are its
-            author's to see, with their traceback.
+      CallboardError: if the module, or one that it imports, does not exist.  Other errors of the module propagate
+        with their traceback, for its author.
     """
     refuse_standard_library(f"environment {name!r}", module)
     try:
@@ -48,20 +48,20 @@ def import_module(name: str, module: str) -> ModuleType:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one of `known` that is most like `name`, in upper or lower case; None where none is like it."""
+    """Returns the element of `known` closest to `name`, ignoring case, or None if none is close."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return by_lower[close[0]] if close else None
 
 
 def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginning: str = "") -> CallboardError:
-    """The error for an environment that nobody knows.
+    """Returns the error for an unknown environment name.
 
     Args:
-        name: what the user wrote.
-        known: names without `beginning`; the nearest is suggested.
-        otherwise: what is said where none is near.
-        beginning: what all names have in common, and what makes none of them nearer.
+      name: the user's name.
+      known: known names without `beginning`; the closest is suggested.
+      otherwise: hint if no known name is close.
+      beginning: common prefix of all known names, which is excluded from the comparison.
     """
     rest = name[len(beginning) :] if name.lower().startswith(beginning.lower()) else name
     close = nearest(rest, known)
@@ -70,19 +70,22 @@ def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginni
 
 
 def unknown_option(name: str, option: str, taken: Iterable[str]) -> CallboardError:
-    """The error for an option that the environment `name`, which takes those of `taken`, does not take."""
+    """Returns the error for an unknown option of the environment `name`, whose options are `taken`."""
     listed = ", ".join(sorted(set(taken)))
     return CallboardError(f"environment {name!r} has no option {option!r}: it takes {listed or 'none'}")
 
 
 @contextlib.contextmanager
 def needs_package(name: str, package: str, install: str) -> Iterator[None]:
-    """Turns a failing import of what the environment `name` needs into a `CallboardError` that says how to mend it.
+    """Converts an `ImportError` of a package of the environment `name` into a `CallboardError` with a fix.
 
     Args:
-        name: the environment that is being made.
-        package: as package indices call it.
-        install: what to give to `pip install`.
+      name: the environment that is being made.
+      package: name of the package on PyPI.
+      install: argument of `pip install`.
+
+    Raises:
+      CallboardError: if the import fails.
     """
     try:
         yield
@@ -95,15 +98,15 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def user_errors(name: str, options: Mapping[str, Any], taken: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Turns what Python and Gymnasium raise for a user's mistake into a `CallboardError`.
+    """Converts errors that Python and Gymnasium raise for a user's mistake into a `CallboardError`.
 
     Args:
-        name: the environment that is being made.
-        options: those that the user gave.
-        taken: tells which options the environment takes, where one of them was refused.
+      name: the environment that is being made.
+      options: the user's options.
+      taken: returns the options that the environment takes; called if an option was rejected.
 
     Raises:
-        CallboardError: an unknown option, or a package that is missing.
+      CallboardError: if an option is unknown, or a package is not installed.
     """
     try:
         yield
