@@ -1,13 +1,13 @@
-"""Files and directories that are written whole or not at all.
+"""Atomic replacement of files and directories.
 
-Every writer works on a draft beside the target, brings it to the disk and renames it.  Whatever ends the process in
-between, the target holds what it held before.
+A writer fills a draft beside the target, syncs it to disk and renames it.  If the process ends before the rename, the
+target is unchanged.
 
-The drafts' names are random, so that threads, processes and containers on one file system never share one.  A writer
-holds a lock on its draft, which the kernel releases when the process ends, however it ends: `remove_drafts` removes
-those that are no longer locked.
+Drafts have random names, so threads, processes and containers on one file system never share one.  A writer holds a
+lock on its draft, which the kernel releases when the process ends for whatever reason; `remove_drafts` removes drafts
+that are no longer locked.
 
-This is a module of the lowest level because replay, which imports nothing of `launch`, replaces files too.
+This module is at the lowest level because both `replay` and `launch` replace files.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ _logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def file_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives the path of an empty file to write; it replaces `path` when the block ends without an error.
+    """Yields the path of an empty file to write, which replaces `path` when the block ends without an error.
 
     Raises:
-      OSError: it could not be written; `path` is as it was, and the draft is removed.
+      OSError: if the file cannot be written; `path` is unchanged and the draft is removed.
     """
     with _locked_draft(path, directory=False) as draft:
         yield draft
@@ -40,13 +40,13 @@ def file_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def directory_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives the path of an empty directory to fill; it becomes `path` when the block ends without an error.
+    """Yields the path of an empty directory to fill, which becomes `path` when the block ends without an error.
 
     Args:
-      path: is not there yet, or an empty directory.
+      path: target, which must not exist or must be an empty directory.
 
     Raises:
-      OSError: it could not be written; `path` is as it was, and the draft is removed.
+      OSError: if the directory cannot be written; `path` is unchanged and the draft is removed.
     """
     with _locked_draft(path, directory=True) as draft:
         yield draft
@@ -54,11 +54,11 @@ def directory_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def publish_directory(draft: pathlib.Path, path: pathlib.Path) -> None:
-    """Brings a directory that is complete to the disk, and renames it to `path`, on the same file system.
+    """Syncs a complete directory to disk and renames it to `path` on the same file system.
 
     Args:
-      draft: the directory.
-      path: is not there yet, or an empty directory.
+      draft: the complete directory.
+      path: target, which must not exist or must be an empty directory.
     """
     for inner in sorted(draft.rglob("*")):
         sync(inner)
@@ -68,13 +68,13 @@ def publish_directory(draft: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def write_file(path: pathlib.Path, content: str | bytes) -> None:
-    """Replaces a file by one with this content; text is UTF-8."""
+    """Replaces the content of a file; text is encoded as UTF-8."""
     with file_draft(path) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def remove_directory(path: pathlib.Path) -> None:
-    """Removes a directory; no part of it is ever seen under its name.  Does nothing if it is not there."""
+    """Removes a directory, which is never visible half removed.  Does nothing if it does not exist."""
     draft = _draft_name(path)
     try:
         os.rename(path, draft)
@@ -84,10 +84,10 @@ def remove_directory(path: pathlib.Path) -> None:
 
 
 def set_aside(path: pathlib.Path) -> pathlib.Path | None:
-    """Renames a damaged file or directory to `damaged-<name>`, and gives the new path.
+    """Renames a damaged file or directory to `damaged-<name>`.
 
     Returns:
-      None if it is gone already, or cannot be renamed here.
+      The new path, or None if the file no longer exists or cannot be renamed.
     """
     for number in range(1, 1000):
         kept = path.with_name(f"{_DAMAGED}{path.name}" + (f".{number}" if number > 1 else ""))
@@ -104,12 +104,12 @@ def set_aside(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def remove_drafts(directory: pathlib.Path) -> None:
-    """Removes the drafts in a directory whose writers have ended."""
+    """Removes the drafts in a directory whose writers no longer run."""
     for draft in directory.glob(f"{_DRAFT}*"):
         with contextlib.suppress(OSError):
             descriptor = os.open(draft, os.O_RDONLY)
             try:
-                # Where there are no locks, nothing says whether the writer has ended: it is left.
+                # Raises OSError if the writer still runs, or if the file system has no locks; the draft is then kept.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(draft)
             finally:
@@ -117,7 +117,7 @@ def remove_drafts(directory: pathlib.Path) -> None:
 
 
 def sync(path: pathlib.Path) -> None:
-    """Waits until a file, or the list of a directory's files, is on the disk."""
+    """Waits until the content of a file, or the entries of a directory, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -126,7 +126,7 @@ def sync(path: pathlib.Path) -> None:
 
 
 def link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """A further name for a file, or a copy of it where the file system has no links."""
+    """Creates a hard link to a file, or a copy if the file system does not support links."""
     try:
         os.link(source, target)
     except OSError:
@@ -146,7 +146,7 @@ def _locked_draft(path: pathlib.Path, directory: bool) -> Iterator[pathlib.Path]
 
 
 def _make_draft(path: pathlib.Path, directory: bool) -> tuple[pathlib.Path, int]:
-    """A new draft, and a descriptor that holds its lock."""
+    """Creates a draft; returns it and a file descriptor that holds its lock."""
     while True:
         draft = _draft_name(path)
         if directory:
@@ -156,7 +156,7 @@ def _make_draft(path: pathlib.Path, directory: bool) -> tuple[pathlib.Path, int]
         try:
             descriptor = os.open(draft, os.O_RDONLY)
         except FileNotFoundError:
-            continue  # Who removes drafts came in between.
+            continue  # `remove_drafts` removed it before it was locked.
         try:
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

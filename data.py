@@ -1,7 +1,7 @@
-"""The data that flows between the rooms: timesteps, records, layouts and updates.
+"""Data types shared by all packages: timesteps, records, layouts, samples and updates.
 
-Axes: `B` is the batch of environments that one actor steps, `T` is time.  A *nest* is any structure of tuples,
-named tuples and dictionaries that `tree` understands, with arrays or tensors as leaves.
+Axes: `B` is the batch of environments that one actor steps, `T` is time.  A *nest* is any structure of tuples, named
+tuples and dictionaries that `tree` supports, with arrays or tensors as leaves.
 """
 
 import functools
@@ -14,26 +14,26 @@ Nest = Any
 
 
 class CallboardError(Exception):
-    """A mistake that a user can mend.
+    """An error that the user can fix.
 
-    The message is one line that says what is wrong and what would be right.  It is shown without a traceback, and a
-    node that raises it is not restarted.
+    The message is one line that says what is wrong and how to fix it.  It is shown without a traceback, and a node that
+    raises it is not restarted.
     """
 
 
 class Timestep(NamedTuple):
-    """What a batch of environments shows after a reset or a step: one *timestep*.
+    """Output of a batch of environments after a reset or a step.
 
-    Transition t -> t+1 counts unless `last[t]`, or `first[t+1]` with a discount other than 0 (the episode was cut off
-    and its final observation is lost).  Where it does not count, nothing is learned from it.
+    Transition t -> t+1 is valid unless `last[t]`, or `first[t+1]` with a discount other than 0 (the episode was
+    truncated and its final observation is lost).  Nothing is learned from an invalid transition.
     """
 
     observation: Nest
-    """Nest of arrays `[B, ...]`, as the environment's spec says."""
+    """Nest of arrays `[B, ...]`, as in the environment's spec."""
     reward: Any
-    """float32 `[B]`: the reward of the action just taken; 0 at a reset."""
+    """float32 `[B]`: the reward of the action just taken; 0 after a reset."""
     discount: Any
-    """float32 `[B]`: 0 where that action terminated the episode; 1 otherwise, at a time limit too."""
+    """float32 `[B]`: 0 where that action terminated the episode; otherwise 1, also at a time limit."""
     first: Any
     """bool `[B]`: this observation begins an episode."""
     last: Any
@@ -43,7 +43,7 @@ class Timestep(NamedTuple):
 class Version(NamedTuple):
     """The version of a learner's weights.
 
-    A learner that restarts from a checkpoint goes back in `step`, never in `incarnation`.
+    When a learner restarts from a checkpoint, `step` may decrease but `incarnation` never does.
     """
 
     incarnation: int
@@ -64,13 +64,13 @@ class Record(NamedTuple):
     discount: Any
     """float32 `[B]`: the discount that followed the action."""
     extras: Nest
-    """What the policy adds: logits, log-probabilities, Q-values, ..."""
+    """Additional outputs of the policy: logits, log-probabilities, Q-values, ..."""
     version: Any
     """int32 `[B, 2]`: the `Version` of the weights that chose the action."""
 
 
 class Layout(NamedTuple):
-    """The shape of a run, as an agent needs to know it to lay out replay and learning."""
+    """Sizes and specs of a run that an agent needs in order to set up replay and learning."""
 
     spec: Any
     """The environment's `specs.EnvironmentSpec`."""
@@ -78,7 +78,7 @@ class Layout(NamedTuple):
     actors: int
     shards: int
     replicas: int
-    """Learner devices, over all learners: the global batch is divided among them."""
+    """Learner devices over all learners; the global batch is divided among them."""
     seed: int
     max_steps: int
     """Environment steps after which the run ends."""
@@ -90,36 +90,36 @@ class Layout(NamedTuple):
     """Learner nodes, each with the same number of devices."""
 
     def shard_of(self, actor: int) -> int:
-        """The replay shard that the actor with this index writes to."""
+        """Returns the replay shard that the actor with index `actor` writes to."""
         return actor % self.shards
 
 
 class Sample(NamedTuple):
-    """What a dataset yields to a learner, time-major."""
+    """A batch of experience from a dataset, time-major."""
 
     record: Record
     """Observation, first and last hold `[T + 1, B, ...]`; all other fields `[T, B, ...]`."""
     state: Nest
-    """Recurrent state that belongs to the first observation, `[B, ...]`."""
+    """Recurrent state for the first observation, `[B, ...]`."""
     info: Any = ()
-    """`ItemInfo` where items are drawn by priority or evenly; `()` where each is read once."""
+    """`ItemInfo` where items are sampled by priority or uniformly; `()` where each is read once."""
 
 
 class ItemInfo(NamedTuple):
-    """How the items of a batch were drawn.  Leaves are `[B]`."""
+    """How the items of a batch were sampled.  Leaves are `[B]`."""
 
     key: Any
     """uint64: the item's key in its shard."""
     shard: Any
     """int32: the replay shard that holds the item."""
     probability: Any
-    """float64: with which the item was drawn from among all items of all shards."""
+    """float64: the probability of sampling the item among all items of all shards."""
     items: Any
-    """int64: the number of all items of all shards."""
+    """int64: the number of items in all shards."""
 
 
 class Priorities(NamedTuple):
-    """New priorities of items that were sampled.  Leaves are `[B]`."""
+    """New priorities of sampled items.  Leaves are `[B]`."""
 
     key: Any
     """uint64."""
@@ -130,28 +130,28 @@ class Priorities(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a learner's call returns: that of one learner step, or of several."""
+    """Result of one call of a learner, which performs one learner step or several."""
 
     metrics: dict[str, Any]
-    """Scalar tensors by name, of the last of the steps."""
+    """Scalar tensors by name, from the last of the steps."""
     priorities: Any = None
-    """`Priorities` of the items that were learned from, in that order and over all replicas, or None."""
+    """`Priorities` of the items that were learned from, in their order and over all replicas, or None."""
     steps: int = 1
-    """Learner steps that were made."""
+    """Number of learner steps performed."""
     finite: tuple[str, ...] = ()
-    """Names of the metrics that must be finite, or the run fails: losses, norms of gradients."""
+    """Names of metrics, such as losses and gradient norms, that must be finite; otherwise the run fails."""
 
 
 @functools.lru_cache(maxsize=64)
 def version_column(version: Version, batch_size: int) -> np.ndarray:
-    """The `version` field of a record, int32 `[B, 2]`; it cannot be written to, since every timestep has the same."""
+    """Returns the `version` field of a record, int32 `[B, 2]`, read-only because all timesteps share the array."""
     column = np.tile(np.asarray(version, np.int32), (batch_size, 1))
     column.setflags(write=False)
     return column
 
 
 def rebuilt(structure: Nest, leaves: Iterator[Any]) -> Nest:
-    """Like `tree.unflatten_as`, ten times as fast: it takes no look at whether the number of leaves is right."""
+    """Does what `tree.unflatten_as` does, ten times as fast, without a check of the number of leaves."""
     if isinstance(structure, dict):
         return {key: rebuilt(structure[key], leaves) for key in sorted(structure)}
     if isinstance(structure, tuple):

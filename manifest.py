@@ -1,6 +1,6 @@
-"""Manifests: sizes and checksums of the files in a directory, by which damage is found before the files are used.
+"""Manifests: sizes and checksums of a directory's files, used to detect damage before the files are read.
 
-This is a module of the lowest level because the checkpoints of replay and those of `launch` both have one.
+This module is at the lowest level because the checkpoints of both `replay` and `launch` have manifests.
 """
 
 import json
@@ -16,19 +16,19 @@ _CHUNK_BYTES = 2**20
 
 
 class Entry(NamedTuple):
-    """What a manifest says of a file."""
+    """Manifest entry of one file."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
     crc32: int
 
 
 def write_manifest(directory: pathlib.Path, only: Collection[str] | None = None) -> None:
-    """Describes the files of a directory, and of those in it, as they are now.
+    """Writes a manifest of a directory's current files, including those in subdirectories.
 
     Args:
-      directory: gets a file `MANIFEST`.
-      only: names of the files to describe; None describes all.
+      directory: directory to describe, in which the file `MANIFEST` is written.
+      only: names of the files to include; None for all.
     """
     found = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     names = [str(path.relative_to(directory)) for path in found]
@@ -37,11 +37,11 @@ def write_manifest(directory: pathlib.Path, only: Collection[str] | None = None)
 
 
 def read_manifest(path: pathlib.Path) -> dict[str, Entry]:
-    """The entries of a manifest by file name.
+    """Reads the entries of a manifest, by file name.
 
     Raises:
-      ValueError: it is no manifest.
-      OSError: it cannot be read.
+      ValueError: if the file is not a manifest.
+      OSError: if the file cannot be read.
     """
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
@@ -51,11 +51,14 @@ def read_manifest(path: pathlib.Path) -> dict[str, Entry]:
 
 
 def damage(directory: pathlib.Path, sizes_only: bool = False) -> str:
-    """What is wrong with a directory that has a manifest, in a few words; empty if all its files are as they were.
+    """Compares a directory with its manifest.
 
     Args:
-      directory: with a manifest.
-      sizes_only: whether to read none of the files but the manifest.
+      directory: directory with a manifest.
+      sizes_only: whether to compare only sizes, without reading the files.
+
+    Returns:
+      A short description of the first difference; empty if there is none.
     """
     try:
         entries = read_manifest(directory / MANIFEST)
@@ -71,7 +74,7 @@ def damage(directory: pathlib.Path, sizes_only: bool = False) -> str:
 
 
 def file_damage(path: pathlib.Path, expected: Entry, size_only: bool = False) -> str:
-    """What is wrong with a file, in a few words; empty if it is as its entry says."""
+    """Compares a file with its manifest entry; returns a short description of the damage, empty if there is none."""
     try:
         size = path.stat().st_size
         if size != expected.size:

@@ -1,4 +1,4 @@
-"""Objects that settings name as `package.module:object`: what may not be named."""
+"""Restrictions on the objects that settings may name as `package.module:object`."""
 
 import functools
 import sys
@@ -8,18 +8,18 @@ from .data import CallboardError
 
 
 def refuse_standard_library(what: str, module: str, found: Any = None) -> None:
-    """Refuses Python's own modules, and objects of theirs that another module holds.
+    """Rejects standard library modules, and standard library objects that another module re-exports.
 
-    Settings may come from others, in a recipe or a run directory.  Nothing in the standard library is an agent, an
-    environment or a network, and much of it runs whatever it is given (`os:system`).
+    A recipe or a run directory may come from somebody else.  Nothing in the standard library is an agent, an
+    environment or a network, and much of it runs arbitrary code (`os:system`).
 
     Args:
-      what: is named, for the message, such as `agent 'os:system'`.
-      module: the module's name.
-      found: the object, if it has been looked up.
+      what: description of the object for the message, such as `agent 'os:system'`.
+      module: name of the module.
+      found: the object, if it has already been looked up.
 
     Raises:
-      CallboardError: it is of the standard library.
+      CallboardError: if the object belongs to the standard library.
     """
     while isinstance(found, functools.partial):
         found = found.func

@@ -1,4 +1,4 @@
-"""Environment specs (dm_env) and the TensorFlow specs that follow from them."""
+"""Environment specs (dm_env) and the TensorFlow specs derived from them."""
 
 from typing import Any, NamedTuple
 
@@ -10,21 +10,21 @@ from .data import Nest
 
 
 class EnvironmentSpec(NamedTuple):
-    """What one environment (not a batch of them) takes and gives."""
+    """Observation and action specs of one environment, without the batch axis."""
 
     observation: Nest
-    """Nest of `dm_env.specs.Array`; bounds are kept where the environment has them."""
+    """Nest of `dm_env.specs.Array`, with bounds where the environment has them."""
     action: Any
     """`dm_env.specs.DiscreteArray`, `dm_env.specs.BoundedArray`, or a nest of them."""
 
 
 class MultiDiscreteArray(specs.BoundedArray):
-    """An array of discrete choices, each numbered from 0: what `dm_env.specs.DiscreteArray` is for a single one."""
+    """An array of discrete choices, each numbered from 0, as `dm_env.specs.DiscreteArray` is for a single choice."""
 
     __slots__ = ("_num_values",)
 
     def __init__(self, num_values: Any, dtype: Any = np.int32, name: str | None = None) -> None:
-        """Choices among `num_values`, an int array of any shape with elements of at least 1."""
+        """Creates the spec from `num_values`, the number of values of each choice: ints of at least 1, any shape."""
         self._num_values = np.array(num_values, np.int64)
         self._num_values.setflags(write=False)
         super().__init__(self._num_values.shape, dtype, 0, self._num_values - 1, name)
@@ -39,15 +39,15 @@ class MultiDiscreteArray(specs.BoundedArray):
 
 
 def is_image(spec: specs.Array) -> bool:
-    """Whether an observed array is an image: height, width and channels."""
+    """Returns whether an observation array is an image, that is, has height, width and channels."""
     return len(spec.shape) == 3 and not isinstance(spec, MultiDiscreteArray)
 
 
 def has_channels_first(shape: tuple[int, ...]) -> bool | None:
-    """Whether an array of rank 3 is channels x height x width, and not height x width x channels.
+    """Guesses whether an array of rank 3 is channels x height x width rather than height x width x channels.
 
-    Most images are square, and their channels are far fewer than their pixels are high or wide: (4, 84, 84) and
-    (3, 210, 160) have their channels first.  None where both readings make sense, as for (16, 8, 8) or (5, 9, 20).
+    Most images are square and have far fewer channels than rows or columns, so (4, 84, 84) and (3, 210, 160) have their
+    channels first.  Returns None where both readings are plausible, as for (16, 8, 8) or (5, 9, 20).
     """
     first, second, third = shape
     if third <= min(first, second, 4) or first == second:
@@ -58,26 +58,26 @@ def has_channels_first(shape: tuple[int, ...]) -> bool | None:
 
 
 def tensor_spec(spec: Nest, leading: tuple[int | None, ...] = ()) -> Nest:
-    """A nest of dm_env specs as `tf.TensorSpec`, with the axes `leading` put in front."""
-    import tensorflow as tf  # Checking a spec must not cost the import of TensorFlow.
+    """Converts a nest of dm_env specs to `tf.TensorSpec`, with leading axes `leading`."""
+    import tensorflow as tf  # Imported here so that checking a spec does not import TensorFlow.
 
     return tree.map_structure(lambda leaf: tf.TensorSpec((*leading, *leaf.shape), leaf.dtype), spec)
 
 
 def add_leading(spec: Nest, *leading: int | None) -> Nest:
-    """A nest of `tf.TensorSpec` with the axes `leading` put in front."""
+    """Adds leading axes `leading` to a nest of `tf.TensorSpec`."""
     import tensorflow as tf
 
     return tree.map_structure(lambda leaf: tf.TensorSpec((*leading, *leaf.shape), leaf.dtype), spec)
 
 
 def zeros(spec: Nest, *leading: int) -> Nest:
-    """NumPy zeros for a nest of dm_env specs or `tf.TensorSpec`, with the axes `leading` put in front."""
+    """Returns NumPy zeros for a nest of dm_env specs or `tf.TensorSpec`, with leading axes `leading`."""
     return tree.map_structure(lambda leaf: np.zeros((*leading, *leaf.shape), _numpy_dtype(leaf.dtype)), spec)
 
 
 def describe(spec: Nest) -> str:
-    """A nest of specs in a few words, for messages: `float32(4,)`, `int64 0..1`."""
+    """Describes a nest of specs briefly, for messages, such as `float32(4,)` or `2 discrete actions`."""
 
     def leaf_text(leaf: Any) -> str:
         if isinstance(leaf, specs.DiscreteArray):
