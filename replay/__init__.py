@@ -1,6 +1,6 @@
-"""Reverb: tables, writers and datasets.
+"""Replay on Reverb: tables, writers and datasets.
 
-Every timestep is stored once.  Items are slices of chunks, so items that overlap share what they have in common.
+Every timestep is stored once.  Items are slices of chunks, and overlapping items share the chunks of their overlap.
 """
 
 from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped

@@ -1,4 +1,4 @@
-"""Reading batches beside the learner, so that a dead replay server never blocks it for good."""
+"""Background reading of batches, so that an unreachable replay server never blocks the learner forever."""
 
 import atexit
 import math
@@ -20,10 +20,10 @@ class ReaderStopped(Exception):
 
 
 def raise_if_stopped(batches: Iterator[Any]) -> None:
-    """Ends a long learner step early, between its parts, where the run stops.
+    """Ends a long learner step early, between its parts, when the run stops.
 
     Raises:
-      ReaderStopped: `batches` are those of a `BatchReader`, and the run stops.
+      ReaderStopped: `batches` is a `BatchReader`, and the run is stopping.
     """
     if isinstance(batches, BatchReader):
         batches.raise_if_stopped()
@@ -32,15 +32,15 @@ def raise_if_stopped(batches: Iterator[Any]) -> None:
 class BatchReader(Iterator[Any]):
     """An iterator over a dataset that can be interrupted and rebuilt.
 
-    `next(dataset)` blocks in C++ and cannot be interrupted, so a thread of its own does it and holds one batch ready.
-    When the replay server comes back as another one, `rebuild` ends the old thread and starts anew.
+    `next(dataset)` blocks in C++ and cannot be interrupted, so a background thread calls it and keeps one batch ready.
+    When the replay server has been replaced, `rebuild` abandons that thread and starts another with a new dataset.
 
     Args:
-      make_dataset: builds the dataset; called again by `rebuild`.  An iterator over it that waits for ever is left
-        behind with its threads, unless it has a method `cancel`, as those of `Elements` do.
-      stopped: True once the run stops; waiting then ends with `ReaderStopped`.
-      patience: seconds that `next` waits before it gives up with `ReaderStopped`; a batch that comes later is kept.
-      identity: of the replay server.  When it changes the server is another one, and the dataset is built anew.
+      make_dataset: builds the dataset; called again by `rebuild`.  An iterator that blocks forever is leaked with its
+        threads, unless it has a method `cancel`, as the iterators of `Elements` do.
+      stopped: returns True once the run stops; waiting then ends with `ReaderStopped`.
+      identity: returns the replay server's incarnation; the dataset is rebuilt when it changes.
+      patience: seconds after which a waiting `next` raises `ReaderStopped`; a batch that arrives later is kept.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class BatchReader(Iterator[Any]):
             raise ReaderStopped
 
     def has_next(self) -> bool:
-        """Whether a batch is there, so that `next` would not wait."""
+        """Returns whether a batch is available, so that `next` would not wait."""
         return not self._generation.batches.empty()
 
     @property
     def seconds_waited(self) -> float:
-        """How long `next` has been waiting for a batch by now; 0 if it is not."""
+        """Seconds for which the current call of `next` has been waiting for a batch; 0 outside of a call."""
         since = self._waiting_since
         return 0.0 if since is None else time.monotonic() - since
 
     def poll(self, timeout: float) -> Any:
-        """The next batch if it is there within `timeout` seconds, else None."""
+        """Returns the next batch if it arrives within `timeout` seconds, else None."""
         if self._identity() != self._known_identity:
             self._known_identity = self._identity()
             self.rebuild()
@@ -94,7 +94,7 @@ class BatchReader(Iterator[Any]):
         except queue.Empty:
             return None
         if isinstance(batch, StopIteration):
-            # Reverb ends a dataset where a connection came back to another table: read on with a new one.
+            # Reverb ends a dataset when its connection is restored to another table: continue with a new dataset.
             self.rebuild()
             return None
         if isinstance(batch, Exception):
@@ -102,7 +102,7 @@ class BatchReader(Iterator[Any]):
         return batch
 
     def rebuild(self) -> None:
-        """Starts over with a new dataset; a batch that the old one held ready is dropped."""
+        """Starts over with a new dataset; a batch that is already available from the old one is dropped."""
         self._generation.abandon()
         self._generation = _Generation(self._make_dataset)
 
@@ -111,7 +111,7 @@ class BatchReader(Iterator[Any]):
 
 
 class _Generation:
-    """One dataset and the thread that reads it."""
+    """A dataset and the thread that reads it."""
 
     def __init__(self, make_dataset: Callable[[], Iterable[Any]]):
         self.batches: queue.Queue[Any] = queue.Queue(maxsize=1)
@@ -121,12 +121,12 @@ class _Generation:
         thread = threading.Thread(target=self._read, name="batch-reader", daemon=True)
         thread.start()
         _threads.add(thread)
-        # Always the newest, since it must run before what ends the libraries that these threads are in.
+        # Register it again to run first: it must run before the handlers of the libraries that these threads are in.
         atexit.unregister(_wait_for_threads)
         atexit.register(_wait_for_threads)
 
     def abandon(self) -> None:
-        """Ends the thread, whatever it waits for."""
+        """Ends the thread, or leaks it if it is blocked in a dataset that cannot be canceled."""
         self._abandoned.set()
         self._cancel()
 
@@ -134,7 +134,7 @@ class _Generation:
         try:
             iterator = iter(self._make_dataset())
             self._cancel = getattr(iterator, "cancel", self._cancel)
-            # Where it was abandoned before there was something to cancel, nothing is waited for.
+            # Do not wait for a batch if `abandon` was called before `_cancel` was set.
             while not self._abandoned.is_set():
                 batch = next(iterator)
                 if not self._put(batch):
@@ -153,7 +153,7 @@ class _Generation:
 
 
 def _wait_for_threads() -> None:
-    """A thread that comes back from C++ while the interpreter ends would abort the process."""
+    """Waits for reader threads at exit: one that returns from C++ during finalization would abort the process."""
     deadline = time.monotonic() + _END_SECONDS
     for thread in list(_threads):
         thread.join(max(0.0, deadline - time.monotonic()))

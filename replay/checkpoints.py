@@ -1,14 +1,14 @@
-"""Checkpoints of replay shards: what is in the tables outlives the server.
+"""Checkpoints of replay shards, from which a restarted server restores its tables.
 
-A shard keeps its newest two checkpoints in a directory of its own.  Each holds a description of the settings it was
-made with, because Reverb restores a table with the settings of the checkpoint, whatever the new ones are: others are
-refused.  Each has a manifest, because Reverb ends the process where a file is damaged: a checkpoint is compared with
-its manifest first, and set aside as `damaged-...` if it differs.
+Each shard has a directory in which it keeps its newest two checkpoints.  A checkpoint contains a description of the
+tables' settings, because Reverb restores a table with the settings of the checkpoint and ignores the new ones; a
+checkpoint with other settings is therefore rejected.  It also has a manifest, because Reverb aborts the process if a
+file is damaged: a checkpoint is compared with its manifest first, and renamed to `damaged-...` if it differs.
 
     <shard's directory>/checkpoints/<number>/    the newest has the highest number
-    <shard's directory>/written/<time>/          where Reverb writes; of all in there it keeps the last by local time
-    <shard's directory>/settings.json            of the server that runs
-    <shard's directory>/restored/                what the server reads when it starts
+    <shard's directory>/written/<time>/          where Reverb writes; it keeps only the latest by local time
+    <shard's directory>/settings.json            table settings of the running server
+    <shard's directory>/restored/                the checkpoint that the server reads when it starts
 """
 
 import json
@@ -48,9 +48,9 @@ class ShardSaver:
     """Writes the checkpoints of one shard.
 
     Args:
-      replay: where the shard is; its server runs on this machine.
-      directory: of the shard, the one that its server was started with.
-      shard: its number.
+      replay: handle of the shard, whose server runs on this machine.
+      directory: the shard's directory, with which its server was started.
+      shard: index of the shard.
     """
 
     def __init__(self, replay: ReplayHandle, directory: pathlib.Path, shard: int = 0):
@@ -62,21 +62,22 @@ class ShardSaver:
         self._error: Exception | None = None
 
     def save(self, timeout: float = 300.0) -> pathlib.Path:
-        """Writes a checkpoint, and removes all but the newest two.
+        """Writes a checkpoint and removes all but the newest two.
 
-        Writers and readers go on meanwhile, with short stalls.
+        Writers and readers continue meanwhile, with short stalls.
 
         Args:
-          timeout: seconds without any progress.
+          timeout: seconds without progress after which saving fails.
 
         Returns:
-          The checkpoint.
+          The path of the checkpoint.
 
         Raises:
-          ReplayNotSaved: with the reason.  After a timeout the server may still write it.
+          ReplayNotSaved: the checkpoint was not written; the message contains the reason.  After a timeout the server
+            may still complete it.
         """
         self._wait(timeout)
-        # The call has no timeout and blocks through an outage, so it gets a thread that can be left behind.
+        # The call has no timeout and blocks during an outage, so it runs in a thread that can be abandoned.
         self._saved = self._error = None
         _remove_written(self._directory)
         self._thread = threading.Thread(target=self._save, name="replay-checkpoint", daemon=True)
@@ -87,7 +88,7 @@ class ShardSaver:
         return self._saved
 
     def _wait(self, timeout: float) -> None:
-        """Waits for the thread."""
+        """Waits for the thread that saves, for as long as it makes progress."""
         if self._thread is None:
             return
         written, deadline = self._bytes_written(), time.monotonic() + timeout
@@ -125,19 +126,19 @@ class ShardSaver:
 def latest_checkpoint(
     directory: pathlib.Path, say: Callable[[str], None] = _logger.warning, sizes_only: bool = False
 ) -> pathlib.Path | None:
-    """The newest checkpoint in a shard's directory that is not damaged; None if there is none.
+    """Returns the newest undamaged checkpoint in a shard's directory, or None.  Damaged ones are renamed.
 
     Args:
-      directory: of the shard.
-      say: is given a line about every checkpoint that is damaged.
-      sizes_only: whether to leave out what takes long: to compare the content of the files with the manifest.
+      directory: the shard's directory.
+      say: called with a line of text for every damaged checkpoint.
+      sizes_only: whether to compare only the sizes of files with the manifest, which is fast, and not their content.
     """
     for path in reversed(_all(directory)):
         wrong = damage(path, sizes_only)
         if not wrong:
             return path
         if not path.exists():
-            continue  # The server's node has removed it meanwhile.
+            continue  # The server's node has removed it in the meantime.
         kept = set_aside(path)
         say(
             f"the checkpoint {path.name} of replay shard {directory.name} is damaged ({wrong}) and not used"
@@ -152,19 +153,20 @@ def prepare_directory(
     restore: bool,
     say: Callable[[str], None] = _logger.warning,
 ) -> tuple[pathlib.Path, pathlib.Path | None]:
-    """Makes a shard's directory ready for a server with those tables.
+    """Prepares a shard's directory for a server with these tables.
 
     Args:
-      directory: of the shard.
-      tables: of the server.
-      restore: whether the server shall go on with the newest checkpoint; otherwise those there are removed.
-      say: is given a line about every checkpoint that is damaged.
+      directory: the shard's directory.
+      tables: the server's tables.
+      restore: whether the server continues with the newest checkpoint; otherwise existing checkpoints are removed.
+      say: called with a line of text for every damaged checkpoint.
 
     Returns:
-      Where the server shall write its checkpoints, and what it shall restore, if anything; see `remove_restored`.
+      The directory to which the server must write its checkpoints, and the checkpoint that it must restore, or None.
+      See `remove_restored`.
 
     Raises:
-      CallboardError: if the checkpoint was made with other settings, naming one that differs.
+      CallboardError: the checkpoint was made with other settings; the message names one that differs.
     """
     checkpoints, written = directory / _CHECKPOINTS, directory / _WRITTEN
     if not restore:
@@ -182,22 +184,22 @@ def prepare_directory(
     if latest is None:
         return written, None
     restored = directory / _RESTORED
-    # Links: the checkpoint itself stays as its manifest says.
+    # Hard links; the checkpoint itself must not change, or it would differ from its manifest.
     shutil.copytree(latest, restored, copy_function=link_or_copy)
     _let_sample(restored)
     return written, restored
 
 
 def remove_restored(directory: pathlib.Path) -> None:
-    """Removes what a shard's server has restored."""
+    """Removes the copy of a checkpoint from which a shard's server has restored its tables."""
     shutil.rmtree(directory / _RESTORED, ignore_errors=True)
 
 
 def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
-    """Refuses to go on with a shard's checkpoint, if there is one, in tables that were made otherwise.
+    """Checks that a shard's newest checkpoint, if any, was made with the settings of these tables.
 
     Raises:
-      CallboardError: names a setting that differs.
+      CallboardError: a setting differs; the message names it.
     """
     latest = latest_checkpoint(directory, sizes_only=True)
     if latest is not None:
@@ -210,21 +212,21 @@ def _check_settings_of(checkpoint: pathlib.Path, tables: Sequence[reverb.Table])
 
 
 def _all(directory: pathlib.Path) -> list[pathlib.Path]:
-    """The checkpoints of a shard, the newest last."""
+    """Returns the checkpoints of a shard, the newest last."""
     found = [path for path in (directory / _CHECKPOINTS).glob("[0-9]*") if path.name.isdigit()]
     return sorted(found, key=lambda path: int(path.name))
 
 
 def _next_path(directory: pathlib.Path) -> pathlib.Path:
-    """Where the next checkpoint of a shard goes."""
+    """Returns the path of a shard's next checkpoint."""
     names = [path.name for path in (directory / _CHECKPOINTS).iterdir()]
-    # Also after those that are damaged, so that what is newer has the higher number.
+    # Damaged checkpoints are included, so that a newer checkpoint always has a higher number.
     numbers = [int(part) for name in names for part in name.removeprefix("damaged-").split(".")[:1] if part.isdigit()]
     return directory / _CHECKPOINTS / f"{max(numbers, default=0) + 1:012d}"
 
 
 def _remove_written(directory: pathlib.Path) -> None:
-    """Removes what Reverb has begun to write; only while it writes nothing."""
+    """Removes unfinished checkpoints of Reverb.  Must not be called while Reverb writes one."""
     for path in (directory / _WRITTEN).glob("*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -262,10 +264,10 @@ def _refuse_others(directory: pathlib.Path, before: dict[str, Any], now: dict[st
 
 
 def _let_sample(checkpoint: pathlib.Path) -> None:
-    """Sets the limiters of a checkpoint to the middle of what they allow.
+    """Sets the rate limiters of a checkpoint to the middle of their allowed range.
 
-    A limiter comes back as it was.  Where the learner had drawn all it might, it would have to wait for new inserts,
-    although what it had drawn last was lost with it.
+    Reverb restores a limiter as it was.  If the learner had used up its allowed samples, it would have to wait for new
+    inserts, although the samples it took last were lost when it restarted.
     """
     path = checkpoint / _TABLES
     tables = []
@@ -273,12 +275,12 @@ def _let_sample(checkpoint: pathlib.Path) -> None:
         table = checkpoint_pb2.PriorityTableCheckpoint.FromString(record.numpy())
         limiter = table.rate_limiter
         first_samples = limiter.samples_per_insert * limiter.min_size_to_sample
-        # What a queue has given out is gone: its counts are right as they are.
+        # Items read from a queue are gone, so the limiter of a queue is already correct.
         read_once = table.max_times_sampled > 0
         if not read_once and limiter.insert_count >= limiter.min_size_to_sample:
             limiter.sample_count = max(0, round(limiter.insert_count * limiter.samples_per_insert - first_samples))
         tables.append(table.SerializeToString())
-    path.unlink()  # It may be a link.
+    path.unlink()  # It may be a hard link, whose target must not change.
     with tf.io.TFRecordWriter(str(path), _COMPRESSION) as writer:
         for table in tables:
             writer.write(table)

@@ -1,4 +1,4 @@
-"""Where replay is: a handle that can be resolved again when a server comes back elsewhere."""
+"""Handle of the replay servers, resolved again when a server restarts at another address."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -10,35 +10,35 @@ from .duplicate_filter import DuplicateFilter
 
 @dataclasses.dataclass(frozen=True)
 class ReplayHandle:
-    """The shards of a replay server.
+    """Handle of all replay shards.
 
-    A handle is passed around instead of a client, because an address is only good until its server restarts.
+    Nodes receive a handle rather than a client, because an address is only valid until its server restarts.
     """
 
     addresses: Callable[[], Sequence[str]]
-    """Gives the present `host:port` of every shard."""
+    """Returns the current `host:port` of every shard."""
     lives: Callable[[], Sequence[str]] | None = None
-    """Gives what tells the present server of every shard from the one before it, where the address does not."""
+    """Returns an id per shard that changes when its server is replaced at the same address."""
     in_process: bool = False
-    """Whether the servers run in this process, where Reverb's samplers read their tables directly."""
+    """Whether the servers run in this process, so that Reverb's samplers read their tables directly."""
     received: DuplicateFilter = dataclasses.field(default_factory=DuplicateFilter)
-    """What those who read queues by this handle have received."""
+    """Deduplicates the items of all queues that are read through this handle."""
 
     def address(self, shard: int = 0) -> str:
         return self.addresses()[shard]
 
     def life(self, shard: int) -> tuple[str, str]:
-        """Changes when another server takes the place of the shard's."""
+        """Returns the incarnation of a shard's server, which changes when the server is replaced."""
         return self.address(shard), self.lives()[shard] if self.lives else ""
 
     def samples_in_flight(self, samples: int) -> int:
-        """How many samples a sampler may ask for ahead, where `samples` is a good number.
+        """Returns the number of samples that a sampler may prefetch, where `samples` would be a good number.
 
-        In the server's process a request is made anew every three seconds, and Reverb 0.11 loses the samples of one
-        that runs out while it is half full; one for a single sample is never half full.
+        In the server's process Reverb 0.11 renews a sampler's request every three seconds and loses the samples of a
+        request that expires partly filled.  A request for a single sample is never partly filled.
         """
         return 1 if self.in_process else samples
 
     def client(self, shard: int = 0) -> reverb.Client:
-        """A new client of one shard.  It connects when it is first used."""
+        """Creates a client of one shard, which connects when it is first used."""
         return reverb.Client(self.address(shard))

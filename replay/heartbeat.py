@@ -1,4 +1,4 @@
-"""Finding a replay server again soon after it was away."""
+"""Heartbeat to the replay servers, so that clients reconnect quickly after a restart."""
 
 import threading
 from collections.abc import Sequence
@@ -11,15 +11,16 @@ _SECONDS = 1.0
 
 
 class Heartbeat:
-    """Calls every shard once a second, from a thread of its own.
+    """Calls every shard once a second, each from a background thread.
 
-    Left alone, gRPC waits for 9 s and more before it tries a lost connection again, and all clients of a process share
-    that wait.  Calls that end after a second make it try at once: a restarted server is found within about two seconds.
+    By default gRPC waits 9 s or more before it retries a lost connection, and all clients of a process share that
+    backoff.  Calls with a timeout of a second make it retry immediately, so clients reconnect to a restarted server
+    within about two seconds.
 
     Args:
-      replay: the shards.
-      stop: ends the threads.
-      only: numbers of the shards to call; None calls all.
+      replay: handle of the shards.
+      stop: ends the threads when set.
+      only: indices of the shards to call; None for all.
     """
 
     def __init__(self, replay: ReplayHandle, stop: threading.Event, only: Sequence[int] | None = None):
@@ -36,5 +37,5 @@ class Heartbeat:
                 client = reverb.Client(address)
             try:
                 client.server_info(timeout=1)  # type: ignore[union-attr]
-            except Exception:  # Reverb raises its own errors and RuntimeError; each means that nobody is there yet.
+            except Exception:  # Reverb raises its own errors and RuntimeError; all mean that no server answers yet.
                 continue

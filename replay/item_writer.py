@@ -1,7 +1,7 @@
-"""Batched timesteps in, items of single environments out, each with its own priority.
+"""Writer of batched timesteps as items of single environments, each with its own priority.
 
-An item holds `length` transitions, a slice of consecutive timesteps that may reach over the end of an episode; what
-lies beyond is told by `first`, `last` and the discounts.  Items that overlap share their timesteps.
+An item holds `length` transitions: a slice of consecutive timesteps that may cross the end of an episode, which
+`first`, `last` and the discounts mark.  Overlapping items share their timesteps.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,28 +20,28 @@ from .sequences import check_shapes
 from .stacking import is_frame, stack_rows
 
 Priority = Callable[[Record], np.ndarray]
-"""Gives first priorities `[W]` of items from a `Record` of arrays as a `Sample` holds them, but without observations,
-and with extras `[length + 1, W, ...]`: those at the last observation are among them."""
+"""Computes the initial priorities `[W]` of W items.  Takes a `Record` of arrays with the shapes of a `Sample`, but
+without observations, and with extras `[length + 1, W, ...]` that include those at the last observation."""
 
 _CLOSE_SECONDS = 2.0
 
 
 class Row(NamedTuple):
-    """What replay keeps of one timestep."""
+    """The data of one timestep in replay."""
 
     age: Any
-    """int32: timesteps since the episode began, or since the writer did."""
+    """int32, timesteps since the start of the episode or of the writer."""
     record: Record
-    """Without extras where only first priorities need them."""
+    """The record, without extras where only initial priorities need them."""
 
 
 class ItemColumns:
-    """How items lie in replay: all that is kept of a timestep in one column of bytes, and perhaps a state in another.
+    """Storage layout of items: one column of bytes for all data of a timestep, and optionally one for the state.
 
     Args:
-      layout: names the record and the recurrent state.
-      keep_extras: whether replay keeps the policy's extras, or they only serve to work out first priorities.
-      keep_state: whether items keep the recurrent state of their first timestep.
+      layout: contains the specs of the record and the recurrent state.
+      keep_extras: whether replay stores the policy's extras; otherwise they only serve to compute initial priorities.
+      keep_state: whether items store the recurrent state of their first timestep.
     """
 
     def __init__(self, layout: Layout, keep_extras: bool = False, keep_state: bool = False):
@@ -55,15 +55,15 @@ class ItemColumns:
         return Row(age, record if self._keep_extras else record._replace(extras=()))
 
     def row_leaves(self, age: np.ndarray, leaves: Sequence[Any]) -> list[Any]:
-        """The leaves of a `Row`, from those of a record."""
+        """Returns the leaves of a `Row`, given the leaves of a record."""
         return [age, *[leaves[index] for index in self._kept]]
 
     def signature(self, length: int, stack: int) -> ReplayItem:
-        """The `tf.TensorSpec` nest of an item of `length` transitions, with frames to be stacked `stack` high."""
+        """Returns the `tf.TensorSpec` nest of an item of `length` transitions with stacks of `stack` frames."""
         return ReplayItem(self.rows.signature(length + stack), self.state.signature() if self.state else ())
 
     def read(self, item: ReplayItem, stack: int) -> tuple[Record, Nest]:
-        """The timesteps of a batch of items, time-major `[length + 1, B, ...]` with stacked frames, and the states."""
+        """Returns the timesteps of a batch of items, `[length + 1, B, ...]` with stacked frames, and the states."""
         age, record = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
         newest = slice(stack - 1, None)
         age, rest = age[newest], cut(record._replace(observation=()), newest)
@@ -76,7 +76,7 @@ class ItemColumns:
 
 
 def without_last(nest: Nest) -> Nest:
-    """All rows but the last."""
+    """Returns a nest without the last row of each leaf."""
     return cut(nest, slice(None, -1))
 
 
@@ -84,15 +84,15 @@ class ItemWriter:
     """Writes the timesteps of one actor's environments as items of `length` transitions, one every `period` timesteps.
 
     Args:
-      replay: where to write.
-      layout: names the record to expect; what differs in shape or dtype is refused at the first append.
+      replay: handle of the replay to write to.
+      layout: contains the record's spec; the first `append` raises `ValueError` if a shape or dtype differs.
       table: the table's name.
       length: transitions in an item.
-      period: timesteps between the starts of two items.
-      columns: what items keep.
-      priority: gives first priorities; None makes all of them 1.
-      stack: frames that a network sees at a time.
-      shard: the replay shard.
+      period: timesteps between the starts of consecutive items.
+      columns: the items' storage layout.
+      priority: computes initial priorities; None sets all of them to 1.
+      stack: number of frames that the network sees.
+      shard: index of the replay shard.
     """
 
     def __init__(
@@ -130,18 +130,18 @@ class ItemWriter:
         self.items_written = 0
 
     def append(self, record: Record, state: Nest = ()) -> None:
-        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
+        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
 
         Never blocks; call `ready` before the next timestep.
         """
         if self._timesteps == 0:
             check_shapes(record, self._layout.record)
-            # Where the writer takes over in the middle of an episode, it has not seen the frames before.
+            # A writer that starts in the middle of an episode does not have the previous frames.
             self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
         else:
             self._age += 1
             self._age[record.first] = 0
-        # `tree` is slow: once a timestep.
+        # `tree` is slow, so it is called only once per timestep.
         leaves = tree.flatten(record)
         self._rows.fill(self._columns.row_leaves(self._age, leaves))
         begins = self._timesteps % self._period == 0
@@ -156,36 +156,36 @@ class ItemWriter:
         self._since_ready += 1
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
-        """Waits up to `timeout` seconds for the server to catch up; False if it has not.
+        """Waits up to `timeout` seconds for the server to catch up; returns False if it has not.
 
-        While it is False the actor must not step on: pending items would pile up in memory.
+        While it returns False the actor must not step, or pending items would accumulate in memory.
         """
         if max_pending is not None:
             return self._writers.ready(timeout, max_pending // self._layout.envs_per_actor)
-        # Items wait for their chunk to be full: there is nothing to see between, and asking all writers takes time.
+        # Items are only sent when their chunk is full, so checking all writers more often would waste time.
         if self._since_ready < CHUNK_LENGTH:
             return True
-        # A lower number would close chunks before they are full.
+        # A lower limit would close chunks before they are full.
         if not self._writers.ready(timeout, 2 * CHUNK_LENGTH):
             return False
         self._since_ready = 0
         return True
 
     def close(self) -> None:
-        """Waits for the server to confirm what is complete, for at most 2 s, and drops the connection."""
+        """Waits at most 2 s for the server to confirm complete items, and closes the connection."""
         self._writers.ready(_CLOSE_SECONDS, max_pending=0)
         self._writers.close()
 
     def chosen(self, record: Record) -> np.ndarray | None:
-        """Which environments' items are worth writing, bool `[B]`, by their newest records; None for all."""
+        """Returns which environments' newest items to write, bool `[B]`; None for all."""
         return None
 
     def as_sampled(self, record: Record) -> Record:
-        """Records as `Recentercords.sample` gives them, as they will be when they are read."""
+        """Converts records from `Recentercords.sample` to what a reader of the items will get."""
         return record
 
     def _create_items(self, start: int) -> None:
-        """The items of the newest `length + 1` timesteps."""
+        """Creates the items of the newest `length + 1` timesteps."""
         record, envs = self._recent.sample(), self._all_envs
         chosen = self.chosen(record)
         if start < self._stack - 1:

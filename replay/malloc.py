@@ -1,18 +1,19 @@
-"""How the C library keeps the memory of a process that does nothing but serve replay."""
+"""Memory allocator settings for a process that only serves replay."""
 
 import ctypes
 
 _M_ARENA_MAX = -8
-"""Of `mallopt`, in the GNU C library's `malloc.h`."""
+"""Parameter of `mallopt`, from the GNU C library's `malloc.h`."""
 
 
 def use_one_arena() -> None:
-    """Lets all threads of this process take memory from one heap; does nothing where the C library cannot.
+    """Makes all threads of this process allocate from one arena; does nothing if the C library does not support it.
 
-    Otherwise threads have heaps of their own, and what one of them frees another cannot use: a server's threads hand on
-    all that they receive.  For a process of a server's own, before it has threads.
+    By default threads have separate arenas, and memory that one thread frees cannot be reused by another; the threads
+    of a replay server pass on all data that they receive.  Call this in a process that only runs a server, before it
+    starts threads.
     """
     try:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     except (AttributeError, OSError):
-        pass  # Another C library, which keeps its memory in ways of its own.
+        pass  # Another C library with a different allocator.

@@ -1,6 +1,7 @@
-"""Nests as rows of bytes: any number of fields of any dtype, exactly, in a single replay column.
+"""Packing of nests into rows of bytes: any number of fields of any dtype, without loss, in a single replay column.
 
-What writing costs is the time Python spends on each column, and every column of an item takes its own keeping.
+The cost of writing is dominated by the Python time per column, and every column of an item has its own overhead in the
+server.
 """
 
 from collections.abc import Sequence
@@ -14,50 +15,50 @@ from ..data import Nest
 
 
 class Packing:
-    """How a nest lies in a row of bytes: its leaves, one after the other.
+    """Row format of a nest: the bytes of its leaves, concatenated.
 
     Args:
-      nest: of `tf.TensorSpec`, for one row.
+      nest: nest of `tf.TensorSpec` of one row.
     """
 
     def __init__(self, nest: Nest):
         self._nest = nest
         self._specs = tree.flatten(nest)
-        # Without alignment, as bytes are cut from a row.
+        # Without alignment, so that a row is the concatenation of its fields' bytes.
         self._dtype = np.dtype(
             [(str(index), spec.dtype.as_numpy_dtype, tuple(spec.shape)) for index, spec in enumerate(self._specs)]
         )
         self._sizes = [self._dtype[index].itemsize for index in range(len(self._specs))]
 
     def signature(self, *leading: int) -> tf.TensorSpec:
-        """Of rows, uint8 `[*leading, size]`.  Its name tells what the bytes are, so that a change is noticed."""
+        """Returns the spec of rows, uint8 `[*leading, size]`; its name lists the fields so that changes are noticed."""
         names = [".".join(str(part) for part in path) for path, _ in tree.flatten_with_path(self._nest)]
         content = (f"{name}:{spec.dtype.name}{list(spec.shape)}" for name, spec in zip(names, self._specs, strict=True))
         return tf.TensorSpec((*leading, self._dtype.itemsize), tf.uint8, name=" ".join(content))
 
     def unpack(self, packed: tf.Tensor) -> Nest:
-        """The nest of rows `[*leading, size]`, leaves `[*leading, ...]`; the shape must be known."""
+        """Unpacks rows `[*leading, size]` to a nest with leaves `[*leading, ...]`; the shape must be static."""
         leading = tuple(packed.shape[:-1])
         parts = tf.split(packed, self._sizes, axis=-1)
         leaves = [_from_bytes(part, leading, spec) for part, spec in zip(parts, self._specs, strict=True)]
         return tree.unflatten_as(self._nest, leaves)
 
     def rows(self, batch: int) -> "Rows":
-        """Room for a batch of rows."""
+        """Creates a reusable buffer for a batch of rows."""
         return Rows(self._dtype, batch)
 
 
 class Rows:
-    """A batch of rows, filled again and again."""
+    """A reusable buffer for a batch of rows."""
 
     def __init__(self, dtype: np.dtype, batch: int):
         rows = np.zeros(batch, dtype)
         self._fields = [rows[name] for name in dtype.names or ()]
         self.bytes = rows.view(np.uint8).reshape(batch, -1)
-        """uint8 `[B, size]`: what was filled in last."""
+        """uint8 `[B, size]`, the rows of the last `fill`."""
 
     def fill(self, leaves: Sequence[Any]) -> np.ndarray:
-        """The bytes of a nest's leaves, arrays `[B, ...]` in the order of `tree.flatten`; good until the next call."""
+        """Packs leaves, arrays `[B, ...]` in the order of `tree.flatten`.  The result is valid until the next call."""
         for field, leaf in zip(self._fields, leaves, strict=True):
             field[...] = leaf
         return self.bytes

@@ -1,4 +1,4 @@
-"""A Reverb writer to each environment of an actor's batch, for items that have priorities of their own."""
+"""One Reverb writer per environment of an actor's batch, for items with individual priorities."""
 
 import math
 import time
@@ -11,40 +11,38 @@ import reverb
 from ..data import CallboardError
 from .handle import ReplayHandle
 
-# Timesteps in a chunk.  Shorter ones cost memory for their own keeping; longer ones are sent whole for a few timesteps
-# of them, and live until the last item that refers to any of their timesteps is gone.
+# Timesteps in a chunk.  Shorter chunks have more memory overhead.  Longer chunks are sent whole even if only a few of
+# their timesteps are needed, and are kept until the last item that refers to any of their timesteps is removed.
 CHUNK_LENGTH = 8
 
 
 class ReplayItem(NamedTuple):
-    """An item of one environment, as it lies in replay: slices of columns, each timestep stored once."""
+    """An item of one environment as stored in replay: slices of columns that store each timestep once."""
 
     rows: Any
-    """uint8 `[length + stack, size]`: a row to each timestep, see `items.Row`; the first `stack - 1` are there to
-    stack.
-    """
+    """uint8 `[length + stack, size]`, one `item_writer.Row` per timestep; the first `stack - 1` only serve to stack."""
     state: Any
-    """uint8 `[size]`: the recurrent state that belongs to the timestep after those; `()` where none is kept."""
+    """uint8 `[size]`, the recurrent state at the timestep after those; `()` if no state is stored."""
 
 
 class PerEnvironmentWriters:
-    """Writers to a batch of environments, whose timesteps are appended together and cut into items one by one.
+    """Writers of a batch of environments: timesteps are appended together, items are created per environment.
 
     Args:
-      replay: where to write.
-      shard: the replay shard.
+      replay: handle of the replay to write to.
+      shard: index of the replay shard.
       batch: number of environments.
-      span: timesteps that an item may reach back.
-      keeps_state: whether items keep a recurrent state; the first timestep must bring one.
+      span: maximum number of timesteps in an item.
+      keeps_state: whether items store a recurrent state; the first timestep must then have one.
     """
 
     def __init__(self, replay: ReplayHandle, shard: int, batch: int, span: int, keeps_state: bool):
         client = replay.client(shard)
         alive = span + 2 * CHUNK_LENGTH
-        # Not validated against the server's signature: that would ask the server, and wait for it without end.
+        # No validation against the server's signature: it would request the signature and wait for it forever.
         self._writers = [client.trajectory_writer(alive, validate_items=False) for _ in range(batch)]
         self._keeps_state = keeps_state
-        # A single column costs half as much where it is not an element of anything.
+        # A single column takes half the time if it is not inside a tuple.
         rows: tuple[int, ...] = (0,) if keeps_state else ()
         for writer in self._writers:
             writer.configure(rows, num_keep_alive_refs=alive, max_chunk_length=CHUNK_LENGTH)
@@ -53,7 +51,7 @@ class PerEnvironmentWriters:
         self._histories: list[Any] = []
 
     def append(self, rows: Iterable[np.ndarray], states: np.ndarray | None = None) -> None:
-        """Adds a timestep of every environment: B rows of bytes, and perhaps the bytes of states `[B, size]`."""
+        """Adds a timestep of every environment: B rows of bytes, and optionally packed states `[B, size]`."""
         if not self._keeps_state:
             for writer, row in zip(self._writers, rows, strict=True):
                 writer.append(row)
@@ -64,24 +62,26 @@ class PerEnvironmentWriters:
             for writer, row, state in zip(self._writers, rows, states, strict=True):
                 writer.append((row, state))
         if not self._histories:
-            # Views that stay the same while the columns grow.
+            # Views that remain valid while the columns grow.
             self._histories = [writer.history for writer in self._writers]
 
     def create_items(
         self, table: str, envs: Sequence[int], priorities: Sequence[float], length: int, stack: int
     ) -> None:
-        """Makes an item of the newest timesteps of each of some environments.
+        """Creates an item of the newest timesteps for each of the given environments.
 
-        An item is always one slice of consecutive timesteps: of a timestep that is named twice, or left out, Reverb
-        takes no notice within a chunk, and stores the timesteps that follow in its place.
+        An item is always a slice of consecutive timesteps: within a chunk Reverb silently ignores repeated or skipped
+        timesteps and stores the following ones instead.
 
         Args:
           table: the table's name.
           envs: indices in the batch.
-          priorities: one to each of `envs`.
-          length: transitions in an item.  Where items keep a state, the timestep that begins them must have brought
-            one.
-          stack: the items begin `stack - 1` timesteps earlier.
+          priorities: one for each of `envs`.
+          length: transitions in an item.  If items store a state, it must have been appended with their first timestep.
+          stack: number of stacked frames; items start `stack - 1` timesteps earlier.
+
+        Raises:
+          CallboardError: a priority is negative or not finite.
         """
         for priority in priorities:
             if not 0 <= priority < math.inf:
@@ -96,7 +96,11 @@ class PerEnvironmentWriters:
             self._writers[env].create_item(table, priority, columns)
 
     def ready(self, timeout: float, max_pending: int) -> bool:
-        """Waits up to `timeout` seconds until each writer has at most `max_pending` items on their way."""
+        """Waits up to `timeout` seconds until each writer has at most `max_pending` unconfirmed items.
+
+        Returns:
+          Whether that is so.
+        """
         deadline = time.monotonic() + timeout
         try:
             for writer in self._writers:
@@ -106,6 +110,6 @@ class PerEnvironmentWriters:
         return True
 
     def close(self) -> None:
-        """Drops the connections; items that are not confirmed by now are lost."""
+        """Closes the connections; unconfirmed items are lost."""
         for writer in self._writers:
             writer.close()

@@ -1,4 +1,4 @@
-"""Sending new priorities to replay without keeping the learner waiting."""
+"""Asynchronous priority updates, which never block the learner."""
 
 import queue
 import threading
@@ -16,24 +16,24 @@ _PROBE_SECONDS = 1
 
 
 class UpdateCounts(NamedTuple):
-    """Batches of priorities, counted over all shards."""
+    """Numbers of priority updates, added up over all shards."""
 
     sent: int
     dropped: int
 
 
 class PriorityUpdater:
-    """Sends new priorities to the shards that hold the items, from threads of its own.
+    """Sends new priorities from background threads to the shards that hold the items.
 
-    An update that finds no room, because its shard does not answer, is dropped and counted: the items keep the
-    priorities they have.
+    If the queue of a shard that does not respond is full, further updates are dropped and counted, and their items
+    keep their priorities.
 
     Args:
-      replay: the shards.
+      replay: handle of the shards.
       table: the table's name.
-      max_waiting: batches that may wait for each shard.
-      patience: seconds after which a shard that has not answered counts as away.  A call to it cannot be taken back
-        (Reverb tries for ever), so it is left alone with its thread, and another begins once the shard answers.
+      max_waiting: maximum number of queued updates per shard.
+      patience: seconds without a response after which a shard is treated as down.  A pending call cannot be canceled
+        (Reverb retries forever), so it is abandoned with its thread, and a new thread starts once the shard responds.
     """
 
     def __init__(self, replay: ReplayHandle, table: str, max_waiting: int = 16, patience: float = 5.0):
@@ -49,7 +49,7 @@ class PriorityUpdater:
         threading.Thread(target=self._distribute, name="priorities", daemon=True).start()
 
     def offer(self, priorities: Priorities) -> None:
-        """Hands over an update of tensors or arrays; never blocks, and does not wait for tensors to be computed."""
+        """Queues an update of tensors or arrays.  Never blocks, and does not wait for tensors to be computed."""
         with self._lock:
             try:
                 self._incoming.put_nowait(priorities)
@@ -58,14 +58,14 @@ class PriorityUpdater:
                 self._incoming_dropped += 1
 
     def counts(self) -> UpdateCounts:
-        """What became of the updates so far; one that concerns several shards counts in each."""
+        """Returns the numbers of sent and dropped updates; an update for several shards counts once for each."""
         return UpdateCounts(
             sent=sum(shard.sent for shard in self._shards),
             dropped=self._incoming_dropped + sum(shard.dropped for shard in self._shards),
         )
 
     def wait(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until all updates are sent or dropped; False if they are not."""
+        """Waits up to `timeout` seconds until all updates are sent or dropped; returns False if they are not."""
         deadline = time.monotonic() + timeout
         while self._unfinished or any(shard.busy for shard in self._shards):
             if time.monotonic() >= deadline:
@@ -74,7 +74,7 @@ class PriorityUpdater:
         return True
 
     def close(self) -> None:
-        """Ends the threads; updates that wait are lost."""
+        """Ends the threads; queued updates are lost."""
         self._stop.set()
 
     def _distribute(self) -> None:
@@ -84,7 +84,7 @@ class PriorityUpdater:
             except queue.Empty:
                 continue
             keys, shards, priorities = (np.asarray(leaf) for leaf in update)
-            # A priority that is not a number would spoil the sums that items are drawn by, for good.
+            # A NaN priority would permanently corrupt the sums that Reverb samples by.
             sound = np.isfinite(priorities) & (priorities >= 0)
             for number, shard in enumerate(self._shards):
                 chosen = sound & (shards == number)
@@ -95,7 +95,7 @@ class PriorityUpdater:
 
 
 class _ShardUpdater:
-    """The updates of one shard."""
+    """Queue and sender of one shard's updates."""
 
     def __init__(
         self,
@@ -154,18 +154,18 @@ class _ShardUpdater:
                 self._wait_until_back()
 
     def _wait_until_back(self) -> None:
-        """Waits until the shard answers again; what comes in meanwhile waits while there is room."""
+        """Waits until the shard responds again; new updates are queued meanwhile, as long as there is room."""
         while not self._stop.is_set():
             client = reverb.Client(self._replay.address(self._shard))
             try:
                 client.server_info(timeout=_PROBE_SECONDS)
                 return
-            except Exception:  # Reverb raises its own errors and RuntimeError; each means that nobody is there yet.
+            except Exception:  # Reverb raises its own errors and RuntimeError; all mean that no server answers yet.
                 self._stop.wait(_POLL_SECONDS)
 
 
 class _Sender:
-    """A connection to one address, with the thread that may be caught in a call to it."""
+    """A connection to one address, with a thread that may block in a call to it."""
 
     def __init__(self, address: str, table: str):
         self.address = address
@@ -176,7 +176,7 @@ class _Sender:
         threading.Thread(target=self._run, name="priorities-sender", daemon=True).start()
 
     def send(self, update: dict[int, float], timeout: float, stop: threading.Event) -> bool:
-        """Whether the shard has taken the update within `timeout` seconds."""
+        """Sends an update; returns whether the shard confirmed it within `timeout` seconds."""
         self._calls.put(update)
         deadline = time.monotonic() + timeout
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""Overlapping sequences of single environments, each with its own priority and the recurrent state it began with."""
+"""Overlapping sequences of single environments, each with its own priority and initial recurrent state."""
 
 from ..data import Layout, Sample
 from .handle import ReplayHandle
@@ -9,15 +9,15 @@ from .per_environment_writers import ReplayItem
 def prioritized_sequence_signature(
     layout: Layout, length: int, stack: int = 1, keep_extras: bool = False
 ) -> ReplayItem:
-    """The `tf.TensorSpec` nest of a sequence of `length` transitions, with frames to be stacked `stack` high."""
+    """Returns the `tf.TensorSpec` nest of a sequence of `length` transitions with stacks of `stack` frames."""
     return ItemColumns(layout, keep_extras, keep_state=True).signature(length, stack)
 
 
 def read_sequences(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: bool = False) -> Sample:
-    """Time-major sequences from a batch of items `[B, length + 1, ...]`.
+    """Converts a batch of items `[B, length + 1, ...]` to time-major sequences.
 
     Returns:
-      `Sample` of `length` transitions.  A sequence may reach over the end of an episode.
+      A `Sample` of `length` transitions.  A sequence may cross the end of an episode.
     """
     rows, state = ItemColumns(layout, keep_extras, keep_state=True).read(item, stack)
     record = rows._replace(
@@ -31,21 +31,21 @@ def read_sequences(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras
 
 
 class PrioritizedSequenceWriter(ItemWriter):
-    """Writes the timesteps of one actor's environments as sequences of `length` transitions, one every `period`
-    timesteps.
+    """Writes an actor's timesteps as sequences of `length` transitions, one every `period` timesteps.
 
-    What is left of a sequence when the writer is closed is dropped.
+    Incomplete sequences are dropped when the writer is closed.
 
     Args:
-      replay: where to write.
-      layout: names the record and state to expect; what differs in shape or dtype is refused at the first append.
+      replay: handle of the replay to write to.
+      layout: contains the specs of record and state; the first `append` raises `ValueError` if a shape or dtype of the
+        record differs.
       table: the table's name.
-      length: transitions in a sequence, those for burn-in among them.
-      period: timesteps between the starts of two sequences.
-      priority: gives first priorities; None makes all of them 1.
-      stack: frames that a network sees at a time.
-      keep_extras: whether replay keeps the policy's extras.
-      shard: the replay shard.
+      length: transitions in a sequence, including the burn-in.
+      period: timesteps between the starts of consecutive sequences.
+      priority: computes initial priorities; None sets all of them to 1.
+      stack: number of frames that the network sees.
+      keep_extras: whether replay stores the policy's extras.
+      shard: index of the replay shard.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Datasets: from replay items to time-major batches, one replica's share at a time."""
+"""Dataset of a queue's sequences: time-major batches, one replica's share per element."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ def queue_dataset(
     replica_batch: int,
     shard: int = 0,
 ) -> tf.data.Dataset:
-    """Sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
+    """Returns sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
 
-    Items hold blocks of whole actor batches; they are concatenated, or cut, along B.  An item that arrives a second
-    time is dropped, also where the first one came to another dataset of the same handle: see `DuplicateFilter`.
+    An item holds the sequences of a whole actor batch; items are concatenated or split along B.  They are deduplicated
+    across all datasets of the same handle, see `DuplicateFilter`.
 
     Args:
-      replay: where to read.
-      layout: names the record and state, and the environments of an item.
+      replay: handle of the replay to read from.
+      layout: contains the specs of record and state, and the number of environments of an item.
       table: name of a first-in-first-out table.
       length: transitions in a sequence (T).
-      replica_batch: sequences in one batch of one replica.
-      shard: the replay shard.
+      replica_batch: sequences in a replica's share of a batch.
+      shard: index of the replay shard.
     """
     envs_per_item = layout.envs_per_actor
     columns = SequenceColumns(layout, envs_per_item)
@@ -43,7 +43,7 @@ def queue_dataset(
         dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
         max_in_flight_samples_per_worker=replay.samples_in_flight(2 * blocks),
-        num_workers_per_iterator=1,  # More would hand out the queue in any order.
+        num_workers_per_iterator=1,  # Several workers would not preserve the queue's order.
     )
     received = replay.received
     received.prepare()
@@ -56,16 +56,17 @@ def queue_dataset(
         def picked() -> SequenceItem:
             return tree.map_structure(lambda leaf: tf.gather(leaf, new), items)
 
-        # To copy frames costs more than to ask, and all else less; inline nothing can be asked.
+        # Copying frames takes longer than a `tf.cond`, copying the rest does not; and a single-threaded map does not
+        # support `tf.cond`.
         return tf.cond(tf.size(new) == blocks, lambda: items, picked) if items.frames else picked()
 
     @tf.autograph.experimental.do_not_convert
     def read(items: SequenceItem) -> Sample:
         return columns.read(tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items))
 
-    # Beside the moving of frames a change of threads is nothing, and where there are many cores they can help.
+    # With frames, the cost of a thread pool is negligible compared with copying, and several cores can share the work.
     mapped = tf.data.Dataset.map if signature.frames else single_threaded_map
-    # As many at a time as are needed: a call of a function costs more than what it does.
+    # All items of a batch are mapped in one call, since calling the function takes longer than its operations.
     new_items = mapped(items.batch(blocks, drop_remainder=True), without_repeated)
     dataset = mapped(new_items.rebatch(blocks, drop_remainder=True), read)
     if replica_batch % envs_per_item:
@@ -75,7 +76,7 @@ def queue_dataset(
 
 
 def _cut(sample: Sample, parts: int) -> Sample:
-    """[T, B, ...] -> [parts, T, B / parts, ...], and states [B, ...] -> [parts, B / parts, ...]."""
+    """Splits [T, B, ...] to [parts, T, B / parts, ...], and states [B, ...] to [parts, B / parts, ...]."""
     return Sample(
         tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=1)), sample.record),
         tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=0)), sample.state),

@@ -1,4 +1,4 @@
-"""The newest records of a batch of environments, at hand as whole arrays."""
+"""Ring buffer of a batch's newest records, available as contiguous arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ _SPARE_ROWS = 100
 
 
 class Recentercords:
-    """The records of the newest `length` transitions of arrays `[B, ...]`, without observations.
+    """Buffer of the records of the newest `length` transitions, without observations.
 
     Args:
       record: `Record` of `tf.TensorSpec` for one environment.
-      batch: B.
-      length: how many transitions are at hand.
+      batch: number of environments (B).
+      length: number of transitions in the buffer.
       all_fields: whether to keep all fields, or only `first`, `last` and `discount`.
     """
 
@@ -28,13 +28,13 @@ class Recentercords:
 
         self._rows = length + 1
         self._kept = leaf_indices(record, kept)
-        # With room to spare: what is at hand lies in one piece, and is moved to the front only now and then.
+        # Spare rows keep the newest records contiguous; they are moved to the front only when the rows are used up.
         self._room = self._rows + _SPARE_ROWS
         fields = tree.map_structure(
             lambda spec: np.zeros((self._room, batch, *spec.shape), spec.dtype.as_numpy_dtype), kept(record)
         )
         self._leaves: list[np.ndarray] = tree.flatten(fields)
-        # The same views again and again: to make them each time costs as much as to write the timesteps.
+        # Views are created once, since creating them for each call would take as long as writing the timesteps.
         self._samples = [_sample(fields, start, length) for start in range(_SPARE_ROWS + 1)]
         self._end = 0
 
@@ -51,9 +51,9 @@ class Recentercords:
         self._end += 1
 
     def sample(self) -> Record:
-        """The newest records as a `Sample` holds them, but extras `[length + 1, B, ...]`.
+        """Returns the newest records with the shapes of a `Sample`, but extras `[length + 1, B, ...]`.
 
-        What is not kept is `()`.  Views that cannot be written to, good until the next `append`.
+        Fields that are not kept are `()`.  The arrays are read-only views, valid until the next `append`.
         """
         return self._samples[self._end - self._rows]
 
@@ -75,12 +75,12 @@ def _sample(fields: Record, start: int, length: int) -> Record:
 
 
 def leaf_indices(record: Record, kept: Callable[[Record], Nest]) -> list[int]:
-    """Where the leaves of `kept(record)` are among those of a record."""
+    """Returns the indices of the leaves of `kept(record)` among the leaves of a record."""
     leaves = range(len(tree.flatten(record)))
     return tree.flatten(kept(tree.unflatten_as(record, leaves)))
 
 
 def cut(nest: Nest, rows: slice) -> Nest:
-    """Some rows of all leaves."""
-    # `tree` is slow, and most fields are single arrays or tensors.
+    """Returns a slice of the rows of all leaves."""
+    # Avoid `tree`, which is slow, for single arrays or tensors, as most fields are.
     return nest[rows] if hasattr(nest, "shape") else tree.map_structure(lambda leaf: leaf[rows], nest)

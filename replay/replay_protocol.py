@@ -1,7 +1,7 @@
-"""What every replay kind provides: tables for the server, writers for actors and a dataset for the learner.
+"""The protocol of replay kinds: tables for the server, writers for actors and a dataset for the learner.
 
-An agent names a kind and its numbers (`Agent.make_replay`).  Since one object makes all three, what is written, what
-lies in the table and what is read cannot disagree.
+An agent chooses a kind and its parameters (`Agent.make_replay`).  Since one object creates all three parts, the formats
+of writer, table and dataset always agree.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -14,42 +14,45 @@ from .handle import ReplayHandle
 
 
 class ReplayDataset(NamedTuple):
-    """A dataset, and what one element of it takes from replay: a batch, or as many as one learner call uses."""
+    """A dataset, and the number of items that one element takes from replay.
+
+    An element holds a batch, or all batches of one learner call.
+    """
 
     dataset: tf.data.Dataset
     table: str
     items_per_batch: float
-    """Items that one element takes from `table`; below 1 where an item serves several."""
+    """Items that one element takes from `table`; less than 1 if several elements share an item."""
 
 
 class Writer(Protocol):
     """Writes an actor's records to replay."""
 
     def append(self, record: Record, state: Nest) -> None:
-        """Adds the record of one timestep, and the recurrent state that it began with.  Never blocks."""
+        """Adds the record of one timestep and the recurrent state before it.  Never blocks."""
 
     @property
     def items_written(self) -> int:
         """Items created so far."""
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
-        """Waits up to `timeout` seconds until replay has caught up; False if it has not.
+        """Waits up to `timeout` seconds until replay has caught up; returns False if it has not.
 
-        `max_pending` is the number of items that may still wait for replay; None leaves it to the writer.
+        `max_pending` is the number of items that may still be unconfirmed; None for the writer's default.
         """
 
     def close(self) -> None: ...
 
 
 class Pace(NamedTuple):
-    """How far actors may run ahead of the learner, for agents that learn from each sequence once and while it is new.
+    """Limit on how far actors may run ahead of the learner, for agents that learn from each sequence once.
 
-    An actor then writes sequence after sequence, each with the observation that ends it, and begins one only if it can
-    be learned from within `max_policy_lag` learner steps after the step that produced the weights it acts with.
+    An actor then writes separate sequences, each with its final observation, and starts one only if it can be learned
+    from within `max_policy_lag` learner steps after the step that produced the actor's weights.
     """
 
     max_policy_lag: int
-    """Learner steps; with 0 actors and learner take turns."""
+    """Learner steps; with 0 actors and learner alternate."""
     unroll_length: int
     """Transitions in a sequence (T).  Writers start a new sequence every T + 1 timesteps."""
     items_per_actor: int
@@ -57,20 +60,20 @@ class Pace(NamedTuple):
 
 
 class Replay(Protocol):
-    """One kind of replay, for one run."""
+    """A replay kind, configured for one run."""
 
     @property
     def pace(self) -> Pace | None:
-        """How far actors may run ahead of the learner; None does not hold them back."""
+        """Limit on how far actors may run ahead of the learner; None for no limit."""
 
     def check(self) -> None:
-        """Raises `CallboardError` for sizes that cannot work.  Needs no record and no state in the layout."""
+        """Raises `CallboardError` for sizes that cannot work.  Does not use the layout's record and state."""
 
     def tables(self) -> list[reverb.Table]:
-        """The tables of one replay shard."""
+        """Creates the tables of one replay shard."""
 
     def writer(self, replay: ReplayHandle, actor: int) -> Writer:
-        """The writer of the actor with index `actor`."""
+        """Creates the writer of the actor with index `actor`."""
 
     def dataset(self, replay: ReplayHandle, input_context: Any) -> ReplayDataset:
-        """The batches of one replica; `input_context` is a `tf.distribute.InputContext`."""
+        """Creates the dataset of one replica's batches; `input_context` is a `tf.distribute.InputContext`."""

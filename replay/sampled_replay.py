@@ -1,4 +1,4 @@
-"""Replay that is sampled many times, by priority or uniformly: what transition and sequence replay share."""
+"""Shared base of transition and sequence replay, whose items are sampled many times, by priority or uniformly."""
 
 import abc
 import dataclasses
@@ -20,16 +20,16 @@ TABLE = "replay"
 
 @dataclasses.dataclass(frozen=True)
 class SampledReplay(abc.ABC):
-    """A replay of items of single environments, each with a priority of its own.
+    """A replay of items of single environments, each with its own priority.
 
     Attributes:
-      layout: of the run; with record and state, except for `check`.
-      limits: how many items it holds over all shards, and how often each is sampled.
+      layout: the run's layout; only `check` works without record and state.
+      limits: number of items over all shards, and how often each is sampled.
       batch_size: items in a learner step, over all replicas.
-      updates_per_call: batches that one element of the dataset holds side by side.
-      priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples them uniformly.
-      first_priority: computes the priorities of new items; None makes all of them 1.
-      stack: newest images that the network sees at a time; each image is stored once.
+      updates_per_call: batches that one element of the dataset holds, concatenated.
+      priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
+      first_priority: computes initial priorities; None sets all of them to 1.
+      stack: number of most recent images that the network sees; each image is stored once.
     """
 
     layout: Layout
@@ -42,7 +42,7 @@ class SampledReplay(abc.ABC):
 
     @property
     def pace(self) -> None:
-        """Actors are held back by the tables' rate limiters alone."""
+        """None: only the tables' rate limiters hold actors back."""
         return None
 
     def check(self) -> None:
@@ -69,17 +69,17 @@ class SampledReplay(abc.ABC):
 
     @abc.abstractmethod
     def signature(self) -> ReplayItem:
-        """The `tf.TensorSpec` nest of one item."""
+        """Returns the `tf.TensorSpec` nest of one item."""
 
     @abc.abstractmethod
     def read(self, item: ReplayItem) -> Sample:
-        """The time-major `Sample` of a batch of items `[B, ...]`."""
+        """Converts a batch of items `[B, ...]` to a time-major `Sample`."""
 
     @abc.abstractmethod
     def writer(self, replay: ReplayHandle, actor: int) -> Writer:
-        """The writer of the actor with index `actor`."""
+        """Creates the writer of the actor with index `actor`."""
 
 
 def unchanged(state: Nest) -> Any:
-    """All of the recurrent state."""
+    """Returns the recurrent state unchanged."""
     return state

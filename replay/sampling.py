@@ -1,4 +1,4 @@
-"""Items drawn from one shard of replay, by priority or evenly."""
+"""Sampling from one replay shard, by priority or uniformly."""
 
 from typing import Any, NamedTuple
 
@@ -12,12 +12,12 @@ from .per_environment_writers import ReplayItem
 
 
 class SampledItems(NamedTuple):
-    """Items as they come from replay.  Leaves are `[B, ...]`."""
+    """Items as sampled from replay.  Leaves are `[B, ...]`."""
 
     item: ReplayItem
     info: ItemInfo
     mass: Any
-    """float64: the priority mass of the item's shard when it was drawn, the sum of priority^alpha over its items."""
+    """float64, priority mass of the item's shard when it was sampled: the sum of priority^alpha over its items."""
 
 
 def shard_dataset(
@@ -29,16 +29,16 @@ def shard_dataset(
     priority_exponent: float,
     blocks: int = 1,
 ) -> tf.data.Dataset:
-    """Blocks of `block` items of one shard, `blocks` of them at a time, `SampledItems`.
+    """Returns a dataset of `SampledItems` of one shard, `blocks` concatenated blocks of `block` items per element.
 
-    Probabilities and numbers of items are those in the shard.
+    Probabilities and numbers of items are relative to the shard.
     """
     items = reverb.TrajectoryDataset(
         server_address=replay.address(shard),
         table=table,
         dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
-        # What waits here was drawn by priorities that are older than those of the newest updates.
+        # Kept small: prefetched samples do not reflect the newest priority updates.
         max_in_flight_samples_per_worker=replay.samples_in_flight(2 * block),
         num_workers_per_iterator=1,
     )
@@ -65,7 +65,7 @@ def shard_dataset(
 
 
 def sampled_items_spec(signature: ReplayItem, batch: int) -> SampledItems:
-    """`tf.TensorSpec` of a `SampledItems` of `batch` items."""
+    """Returns the `tf.TensorSpec`s of a `SampledItems` of `batch` items."""
 
     def vector(dtype: Any) -> tf.TensorSpec:
         return tf.TensorSpec((batch,), dtype)

@@ -1,4 +1,4 @@
-"""A first-in-first-out queue of sequences: each is learned from once, in the order in which it was written."""
+"""First-in-first-out queue of sequences: each is learned from once, in the order of writing."""
 
 import dataclasses
 
@@ -15,19 +15,19 @@ from .tables import queue_table
 
 @dataclasses.dataclass(frozen=True)
 class SequenceQueue:
-    """A queue of sequences for agents that learn from each of them once (IMPALA, PPO).
+    """A queue of sequences for agents that learn from each sequence once (IMPALA, PPO).
 
     An item holds the sequences of all environments of an actor.
 
     Attributes:
-      layout: of the run; with record and state, except for `check`.
+      layout: the run's layout; only `check` works without record and state.
       length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
-      batches: batches that may wait in the queue.  More of them mean older behavior policies.
-      updates_per_call: batches that one element of the dataset holds side by side.
-      max_policy_lag: learner steps by which actors may run ahead, see `Pace`; None does not hold them back.  With a
-        limit every learner has a queue of its own, sequences share no observation, and an element of the dataset is a
-        part of a replica's share (`part_size`) rather than the whole of it.
+      batches: maximum number of batches in the queue; a longer queue means older behavior policies.
+      updates_per_call: batches that one element of the dataset holds, concatenated.
+      max_policy_lag: learner steps by which actors may run ahead, see `Pace`; None for no limit.  With a limit, each
+        learner has a separate queue, sequences share no observations, and an element of the dataset is a part of a
+        replica's share (`part_size`) rather than all of it.
     """
 
     layout: Layout
@@ -62,7 +62,7 @@ class SequenceQueue:
         return [queue_table(self._table(number), signature, items, self.batches) for number in range(self._tables)]
 
     def writer(self, replay: ReplayHandle, actor: int) -> SequenceWriter:
-        # With a pace, the observation that ends a sequence is written again as the first of the next.
+        # With a limit on the policy lag, the last observation of a sequence is written again as the first of the next.
         period = self.length if self.max_policy_lag is None else self.length + 1
         return SequenceWriter(replay, self.layout, self._table(actor % self._tables), self.length, period=period)
 
@@ -73,7 +73,7 @@ class SequenceQueue:
 
     @property
     def _items_per_step(self) -> float:
-        """Items that all learners together take for one learner step; below 1 where an item serves several."""
+        """Items that all learners together take for one learner step; less than 1 if several steps share an item."""
         return self.batch_size / self.layout.envs_per_actor
 
     @property
@@ -85,11 +85,11 @@ class SequenceQueue:
 
 
 def items_per_batch(batch_size: int, envs_per_item: int, replicas: int, updates_per_call: int = 1) -> float:
-    """Items of `envs_per_item` sequences that make one global batch of `batch_size` sequences.
+    """Returns the number of items of `envs_per_item` sequences in a global batch of `batch_size` sequences.
 
     Raises:
-      CallboardError: the batch, or those that are learned from in a call, cannot be formed from whole items, or not be
-        shared evenly by the replicas.
+      CallboardError: the batch cannot be shared evenly by the replicas, or a replica's share of the batches of a call
+        cannot be formed from whole items.
     """
     if batch_size % replicas:
         raise CallboardError(

@@ -1,4 +1,4 @@
-"""Replay of overlapping sequences, each with the recurrent state that it began with (R2D2)."""
+"""Replay of overlapping sequences, each with its initial recurrent state (R2D2)."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from .sampled_replay import TABLE, SampledReplay, unchanged
 class SequenceReplay(SampledReplay):
     """A replay of sequences of `length` transitions, one every `period` timesteps of an environment.
 
-    A sequence may reach over the end of an episode.
+    A sequence may cross the end of an episode.
 
     Attributes:
-      length: transitions in a sequence, burn-in included.
-      period: timesteps between the starts of two sequences.
-      keep_extras: whether items hold the policy's extras, or these only serve to compute first priorities.
-      stored_state: the part of the policy's recurrent state that items hold.
+      length: transitions in a sequence, including the burn-in.
+      period: timesteps between the starts of consecutive sequences.
+      keep_extras: whether items store the policy's extras; otherwise they only serve to compute initial priorities.
+      stored_state: selects the part of the policy's recurrent state that items store.
     """
 
     length: int = 1
@@ -54,7 +54,7 @@ class SequenceReplay(SampledReplay):
 
 
 class _StoredStateWriter(PrioritizedSequenceWriter):
-    """Writes only a part of the recurrent state."""
+    """A sequence writer that stores only a part of the recurrent state."""
 
     def __init__(self, stored_state: Callable[[Nest], Nest], *arguments: object, **options: object):
         super().__init__(*arguments, **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Batched timesteps in, sequences out: adjacent or overlapping, and no timestep stored twice."""
+"""Writing batched timesteps as sequences, adjacent or overlapping, and reading them; no timestep is stored twice."""
 
 import operator
 import random
@@ -17,8 +17,8 @@ from .handle import ReplayHandle
 from .packing import Packing
 from .stacking import is_frame
 
-# A batch of items is cheapest to move when a column is neither one chunk per timestep (many messages) nor one chunk per
-# sequence: whole ones are moved for what two sequences share, which counts where that is large.
+# Chunks of one timestep need many messages.  With one chunk per sequence, the whole chunk is sent even if two sequences
+# share only part of it, which matters for frames and for large overlaps.
 _CHUNKS_PER_SEQUENCE = 2
 _CHUNKS_WHERE_MUCH_IS_SHARED = 4
 
@@ -27,22 +27,22 @@ class SequenceItem(NamedTuple):
     """A replay item that holds T transitions of a batch of B environments."""
 
     packed: Any
-    """uint8 `[T + 1, size]`: a row to each timestep, of all that is no frame; see `SequenceColumns`."""
+    """uint8 `[T + 1, size]`, one row per timestep with all data except frames; see `SequenceColumns`."""
     frames: tuple[Any, ...]
-    """For each kind of frame `[T + 1, B, height, width, channels]`."""
+    """`[T + 1, B, height, width, channels]` for each kind of frame."""
     state: Nest
-    """The recurrent state that belongs to the first observation, `[B, ...]`."""
+    """The recurrent state before the first observation, `[B, ...]`."""
 
 
 class SequenceColumns:
-    """How sequences lie in replay: frames in columns of their own, all the rest of a timestep in a single one.
+    """Storage layout of sequences: one column per kind of frame, and a single column for the rest of a timestep.
 
-    A row of that one begins with the identity of the item that begins at this timestep, as `DuplicateFilter` takes it.
-    Then come the record's fields, one after the other, each with those of all environments.
+    A row of the latter starts with the identity of the item that starts at this timestep, for `DuplicateFilter`.  The
+    record's fields follow, each for all environments.
 
     Args:
-      layout: names the record and the recurrent state.
-      batch: B, the environments of an item.
+      layout: contains the specs of the record and the recurrent state.
+      batch: number of environments of an item (B).
     """
 
     def __init__(self, layout: Layout, batch: int):
@@ -54,17 +54,17 @@ class SequenceColumns:
         self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
         others = [leaves[index] for index in self._others], layout.record._replace(observation=())
         self.packing = Packing((tf.TensorSpec((2,), tf.int64), *specs.add_leading(others, batch)))
-        # The observation's leaves are the record's first.
+        # The observation's leaves are the first of the record's.
         packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
         self.packed: Callable[[Sequence[Any]], tuple[Any, ...]] = operator.itemgetter(*packed)
-        """Of a record's leaves those that are packed, in the order of `packing`, behind the identity."""
+        """Selects from a record's leaves those to pack after the identity, in the order of `packing`."""
 
     def frames(self, leaves: Sequence[Any]) -> list[Any]:
-        """Of a record's leaves those that are frames."""
+        """Selects from a record's leaves those that are frames."""
         return [leaves[index] for index in self._frames]
 
     def signature(self, length: int) -> SequenceItem:
-        """The `tf.TensorSpec` nest of an item of `length` transitions."""
+        """Returns the `tf.TensorSpec` nest of an item of `length` transitions."""
         frames = self.frames(tree.flatten(self._record))
         return SequenceItem(
             packed=self.packing.signature(length + 1),
@@ -73,11 +73,11 @@ class SequenceColumns:
         )
 
     def identities(self, packed: tf.Tensor) -> tf.Tensor:
-        """Of items `[N, T + 1, size]`, int64 `[N, 2]`; N must be known."""
+        """Returns the identities of packed items `[N, T + 1, size]`, int64 `[N, 2]`; N must be static."""
         return tf.bitcast(tf.reshape(packed[:, 0, :IDENTITY_BYTES], (packed.shape[0], 2, 8)), tf.int64)
 
     def read(self, items: SequenceItem) -> Sample:
-        """The sample of items `[N, ...]`, joined along B."""
+        """Converts items `[N, ...]` to a `Sample`, concatenated along B."""
         _, others, record = self.packing.unpack(_time_major(items.packed))
         leaves = dict(zip(self._others, others, strict=True))
         leaves |= dict(zip(self._frames, map(_time_major, items.frames), strict=True))
@@ -91,22 +91,22 @@ class SequenceColumns:
 
 
 def _time_major(leaf: tf.Tensor) -> tf.Tensor:
-    """[N, T, ...] -> [T, N, ...]."""
+    """Transposes [N, T, ...] to [T, N, ...]."""
     return tf.transpose(leaf, (1, 0, *range(2, leaf.shape.rank)))
 
 
 def _joined(nest: Nest) -> Nest:
-    """[T, N, B, ...] -> [T, N * B, ...]."""
+    """Reshapes [T, N, B, ...] to [T, N * B, ...]."""
     return tree.map_structure(lambda leaf: tf.reshape(leaf, (leaf.shape[0], -1, *leaf.shape[3:])), nest)
 
 
 def sequence_signature(layout: Layout, length: int, batch: int) -> SequenceItem:
-    """The `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments."""
+    """Returns the `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments."""
     return SequenceColumns(layout, batch).signature(length)
 
 
 def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
-    """The `tf.TensorSpec` nest of a `Sample` of `batch` sequences of `length` transitions."""
+    """Returns the `tf.TensorSpec` nest of a `Sample` of `batch` sequences of `length` transitions."""
     record = _fields(
         layout.record,
         observed=lambda field: specs.add_leading(field, length + 1, batch),
@@ -116,21 +116,21 @@ def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
 
 
 class SequenceWriter:
-    """Writes the timesteps of one actor's environments as sequences of `length` transitions, one every `period`
-    timesteps.
+    """Writes an actor's timesteps as sequences of `length` transitions, one every `period` timesteps.
 
-    One `append` a timestep serves all environments of the batch, and one item holds the sequences of all of them.
-    Items share the chunks of the timesteps that they have in common: with `period == length` the one observation that
-    ends a sequence and begins the next, with a shorter period all timesteps of the overlap.
+    Each call of `append` adds a timestep of all environments of the batch, and an item holds the sequences of all of
+    them.  Items share the chunks of common timesteps: with `period == length` only the observation that ends one
+    sequence and starts the next, with a shorter period all timesteps of the overlap.
 
     Args:
-      replay: where to write.
-      layout: names the record and state to expect; what differs in shape or dtype is refused at the first append.
+      replay: handle of the replay to write to.
+      layout: contains the specs of record and state; the first `append` raises `ValueError` if a shape or dtype of the
+        record differs.
       table: the table's name.
       length: transitions in a sequence (T).
-      period: timesteps between the starts of two sequences.
-      shard: the replay shard.
-      max_pending: items that may wait for the server's confirmation before `ready` holds the actor back.
+      period: timesteps between the starts of consecutive sequences.
+      shard: index of the replay shard.
+      max_pending: number of unconfirmed items above which `ready` makes the actor wait.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class SequenceWriter:
         self._configure(len(tree.flatten(signature)))
 
     def append(self, record: Record, state: Nest) -> None:
-        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` that it began with.
+        """Adds one timestep: a `Record` of arrays `[B, ...]` and the recurrent state `[B, ...]` before it.
 
         Never blocks; call `ready` before the next timestep.
         """
@@ -186,14 +186,14 @@ class SequenceWriter:
             self.items_written += 1
             self._caught_up = False
             if self.items_written == 1:
-                # Closes the chunks after the first observation of the next sequence: from here on every sequence
-                # ends where a chunk ends, and is sent without waiting for later timesteps.
+                # Close the chunks after the first observation of the next sequence, so that from now on every sequence
+                # ends at the end of a chunk and is sent without waiting for later timesteps.
                 self.ready(timeout=0.0, max_pending=0)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
-        """Waits up to `timeout` seconds for the server to catch up; False if it has not.
+        """Waits up to `timeout` seconds for the server to catch up; returns False if it has not.
 
-        While it is False the actor must not step on: pending items would pile up in memory.
+        While it returns False the actor must not step, or pending items would accumulate in memory.
         """
         if max_pending is None:
             if self._caught_up:
@@ -207,13 +207,13 @@ class SequenceWriter:
         return True
 
     def close(self) -> None:
-        """Drops the connection; items that are not confirmed by now are lost."""
+        """Closes the connection; unconfirmed items are lost."""
         self._writer.close()
 
     def _configure(self, columns: int) -> None:
         chunk = chunk_length(self._length, framed=self._every_timestep > 1, overlapping=self._period < self._length)
         for column in range(self._every_timestep):
-            # A single column costs half as much where it is not an element of anything.
+            # A single column takes half the time if it is not inside a tuple.
             path = () if self._single_column else (column,)
             self._writer.configure(path, num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk)
         for column in range(self._every_timestep, columns):
@@ -221,7 +221,7 @@ class SequenceWriter:
             self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
 
     def _item(self) -> list[Any]:
-        """The columns of the newest timesteps, in the order of a `SequenceItem`."""
+        """Returns the columns of the newest timesteps, in the order of a `SequenceItem`."""
         history, begin = self._writer.history, -self._length - 1
         if self._single_column:
             return [history[begin:]]
@@ -230,11 +230,11 @@ class SequenceWriter:
 
 
 def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:
-    """Timesteps to a chunk, which divides a sequence evenly.
+    """Returns the number of timesteps per chunk, a divisor of `length`.
 
     Args:
       length: timesteps of a sequence, without the observation that it shares with the next.
-      framed: whether observations are frames.
+      framed: whether observations contain frames.
       overlapping: whether sequences share more than that observation.
     """
     longest = length // (_CHUNKS_WHERE_MUCH_IS_SHARED if framed or overlapping else _CHUNKS_PER_SEQUENCE)
@@ -242,7 +242,7 @@ def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:
 
 
 def _fields(record: Record, observed: Any, chosen: Any) -> Record:
-    """Applies `observed` to the fields that a sequence holds T+1 of, and `chosen` to those it holds T of."""
+    """Applies `observed` to the fields with T + 1 timesteps in a sequence, and `chosen` to those with T."""
     return Record(
         observation=observed(record.observation),
         first=observed(record.first),

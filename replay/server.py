@@ -1,4 +1,4 @@
-"""Starting a Reverb server that leaves nothing behind outside its own directory."""
+"""Start of a Reverb server that leaves no files outside its checkpoint directory."""
 
 import logging
 import pathlib
@@ -19,19 +19,19 @@ def start_server(
     restore: bool = True,
     say: Callable[[str], None] = _logger.warning,
 ) -> reverb.Server:
-    """Starts a Reverb server on `port` (None: any free one) that keeps its checkpoints in `directory`.
+    """Starts a Reverb server that keeps its checkpoints in `directory`.
 
-    Without a directory of its own, a server makes one among the temporary files and leaves it there.
+    Without an explicit directory, Reverb would create a temporary one and never remove it.
 
     Args:
-      tables: what it serves.
-      port: where.
-      directory: of this shard alone.
-      restore: whether to go on with the newest checkpoint in the directory, if there is one.
-      say: is given a line about every checkpoint that is damaged.
+      tables: the tables to serve.
+      port: port to listen on; None for any free port.
+      directory: directory used only by this shard.
+      restore: whether to continue with the newest checkpoint in the directory, if there is one.
+      say: called with a line of text for every damaged checkpoint.
 
     Raises:
-      CallboardError: the checkpoint was made with other settings than `tables` have.
+      CallboardError: the checkpoint was made with settings that differ from those of `tables`.
     """
     written, restored = prepare_directory(directory, tables, restore, say)
     checkpointer = checkpointers.DefaultCheckpointer(

@@ -1,4 +1,4 @@
-"""Batches drawn from all shards of replay as if they were one, also while some of them are away."""
+"""Sampling from all replay shards as if they were one, even while some of them are down."""
 
 import collections
 import contextlib
@@ -30,19 +30,19 @@ def sampled_dataset(
     priority_exponent: float = 0.0,
     updates_per_call: int = 1,
 ) -> tf.data.Dataset:
-    """Batches of `replica_batch` items as `Sample` with `info`, `updates_per_call` of them side by side along B.
+    """Returns a dataset of `Sample` with `info`: `updates_per_call` batches of `replica_batch` items, joined along B.
 
-    An item is drawn with probability P(shard) p(item | shard), where P(shard) is the shard's part of the priority mass
-    of all shards that answer.
+    An item is sampled with probability P(shard) p(item | shard), where P(shard) is the shard's fraction of the priority
+    mass of all shards that respond.
 
     Args:
-      replay: where to read.
-      layout: says how many shards there are.
+      replay: handle of the replay to read from.
+      layout: contains the number of shards.
       table: the table's name.
-      signature: of one item.
-      read: turns a batch of items into a `Sample`.
-      replica_batch: items in a batch of one replica.
-      priority_exponent: of the table, see `tables.replay_table`.
+      signature: `tf.TensorSpec` nest of one item.
+      read: converts a batch of items to a `Sample`.
+      replica_batch: items in a replica's share of a batch.
+      priority_exponent: the table's exponent, see `tables.replay_table`.
       updates_per_call: batches that are learned from in a call.
     """
     if layout.shards == 1:
@@ -68,10 +68,9 @@ def sharded_dataset(
     priority_exponent: float,
     updates_per_call: int = 1,
 ) -> tf.data.Dataset:
-    """Batches of `batch` items, `SampledItems` from all shards, with probabilities and numbers of items over all
-    shards.
+    """Returns a dataset of `SampledItems` from all shards, `updates_per_call` batches of `batch` items per element.
 
-    Of `updates_per_call` batches side by side each is drawn by itself.
+    Probabilities and numbers of items are relative to all shards.  Each batch of an element is sampled separately.
     """
     block = max(1, batch // shards)
 
@@ -97,16 +96,16 @@ def sharded_dataset(
 
 
 class ShardedSampler:
-    """Puts batches together from the blocks of several shards.
+    """Assembles batches from blocks of several shards.
 
-    Each shard gives its part of a batch in proportion to its priority mass; the rounding is random, so that on average
-    the parts are exact.  A shard that does not deliver its part within 5 s is left out until it delivers again; its
-    mass and its items do not count as long.
+    Each shard contributes to a batch in proportion to its priority mass; rounding is random, so that the proportions
+    are exact on average.  A shard that does not deliver its part within `patience` seconds is left out, with its mass
+    and items, until it delivers again.
 
     Args:
-      readers: of `SampledItems` blocks, one to each shard.
+      readers: readers of `SampledItems` blocks, one for each shard.
       batch: items in a batch.
-      patience: seconds that a batch waits for a shard.
+      patience: seconds that a batch waits for a shard; 5 by default.
     """
 
     def __init__(self, readers: Sequence[BatchReader], batch: int, patience: float = _PATIENCE_SECONDS):
@@ -117,7 +116,7 @@ class ShardedSampler:
         self._rng = np.random.default_rng()
 
     def draw(self) -> SampledItems:
-        """The next batch, leaves are arrays `[B, ...]`; waits for as long as no shard delivers."""
+        """Returns the next batch, with arrays `[B, ...]` as leaves; waits until at least one shard delivers."""
         if not self._begun:
             deadline = time.monotonic() + self._patience
             for shard in self._shards:
@@ -158,32 +157,32 @@ class ShardedSampler:
 
 
 def concatenated(drawn: Sequence[SampledItems]) -> SampledItems:
-    """Some items after the other, as arrays."""
+    """Concatenates items, as arrays."""
     return drawn[0] if len(drawn) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *drawn)
 
 
 def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:
-    """Whole parts in proportion to `masses`, int `[S]`; exact on average over an offset drawn from [0, 1)."""
+    """Splits a batch in proportion to `masses`, int `[S]`; exact on average over a uniform `offset` in [0, 1)."""
     borders = np.floor(batch * np.cumsum(masses) / np.sum(masses) + offset)
-    # Sums of floats may end a little short of the whole.
+    # Sums of floats may be slightly less than the total.
     borders[-1] = batch
     return np.diff(borders, prepend=0).astype(np.int64)
 
 
 class _Shard:
-    """What is at hand of one shard."""
+    """Buffered items of one shard."""
 
     def __init__(self, reader: BatchReader):
         self.reader = reader
         self.present = False
-        """Whether it has delivered lately."""
+        """Whether the shard has delivered recently."""
         self.mass = 0.0
         self.items = 0
         self._blocks: collections.deque[SampledItems] = collections.deque()
         self._count = 0
 
     def fill(self, count: int, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until `count` items are at hand."""
+        """Waits up to `timeout` seconds until `count` items are buffered; returns whether they are."""
         deadline = time.monotonic() + timeout
         while self._count < count:
             if not self.receive(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
@@ -191,7 +190,7 @@ class _Shard:
         return True
 
     def receive(self, timeout: float) -> bool:
-        """Takes the next block, if it comes within `timeout` seconds."""
+        """Buffers the next block if it arrives within `timeout` seconds; returns whether it did."""
         block = self.reader.poll(timeout)
         if block is None:
             return False
@@ -204,7 +203,7 @@ class _Shard:
         return True
 
     def take(self, count: int) -> Iterator[SampledItems]:
-        """The next `count` items, in pieces."""
+        """Removes the next `count` items from the buffer and yields them, in blocks."""
         while count:
             block = self._blocks.popleft()
             size = len(block.mass)

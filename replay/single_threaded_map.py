@@ -1,4 +1,4 @@
-"""Functions of datasets that run in the thread that reads."""
+"""Dataset map that runs its function in the reading thread."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +10,14 @@ from ..data import Nest
 
 
 def single_threaded_map(dataset: tf.data.Dataset, function: Callable[[Any], Nest]) -> tf.data.Dataset:
-    """`dataset.map(function)`, without handing each element over to a pool of threads and back.
+    """Like `dataset.map(function)`, but without passing each element to a thread pool and back.
 
-    That takes several times as long as a function of a few small operations, and no less of the processor's time.
+    The pool takes several times as long as a function of a few small operations, in CPU time as well.
 
     Args:
-      dataset: gives nests of tensors.
-      function: of one element; without control flow (`tf.cond`, `tf.while_loop`), which TensorFlow's executor for a
-        single thread does not take.
+      dataset: a dataset of nests of tensors.
+      function: function of one element, without control flow (`tf.cond`, `tf.while_loop`), which TensorFlow's
+        single-threaded executor does not support.
     """
     outputs: Nest = None
 
@@ -39,6 +39,6 @@ def single_threaded_map(dataset: tf.data.Dataset, function: Callable[[Any], Nest
         ),
         outputs,
     )
-    # TensorFlow forgets a function that nobody holds.
+    # Keep a reference: TensorFlow deletes a function that is no longer referenced.
     mapped.function = traced
     return mapped

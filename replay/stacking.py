@@ -1,8 +1,8 @@
-"""Stacks of the newest frames: single frames are stored, and stacked where they are read.
+"""Frame stacking: single frames are stored, and stacked when they are read.
 
-A stack holds k frames along the axis of the channels, the oldest first.  Where an episode has shown fewer than k, its
-first frame stands in for those that are missing (as in Gymnasium; DQN takes zeros there).  A stack never reaches over
-a reset.  What is not a frame (`is_frame`) is not stacked.
+A stack holds the k newest frames along the channel axis, the oldest first.  At the start of an episode, its first frame
+is repeated in place of the missing ones (as in Gymnasium; DQN uses zeros).  A stack never crosses a reset.  Only frames
+(`is_frame`) are stacked.
 """
 
 from typing import Any
@@ -17,12 +17,12 @@ from ..specs import EnvironmentSpec, MultiDiscreteArray, describe, has_channels_
 
 
 def is_frame(spec: Any) -> bool:
-    """Whether a leaf of an observation is a frame: height, width and channels."""
+    """Returns whether a leaf of an observation is a frame: height, width and channels."""
     return len(spec.shape) == 3
 
 
 def check_stack(spec: EnvironmentSpec, stack: int) -> None:
-    """Raises `CallboardError` where observations of an environment cannot be stacked."""
+    """Raises `CallboardError` if the environment's observations cannot be stacked."""
     frames = [leaf.shape for leaf in tree.flatten(spec.observation) if is_frame(leaf)]
     if stack < 1:
         raise CallboardError(f"agent.frame_stack must be at least 1, not {stack}")
@@ -39,7 +39,7 @@ def check_stack(spec: EnvironmentSpec, stack: int) -> None:
 
 
 def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
-    """The spec of an environment as a network sees it, with `stack` times the channels in every frame."""
+    """Returns the environment's spec as seen by the network, with `stack` times the channels in every frame."""
 
     def leaf_spec(leaf: dm_specs.Array) -> dm_specs.Array:
         if not is_frame(leaf):
@@ -59,7 +59,7 @@ def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
 
 
 def initial_frames(spec: EnvironmentSpec, stack: int, batch_size: int) -> Nest:
-    """What a policy that stacks remembers before its first timestep: `stack - 1` frames of each kind, as zeros."""
+    """Returns the initial state of frame stacking: `stack - 1` frames of each kind, all zeros."""
     if stack == 1:
         return ()
     frames = [leaf for leaf in tree.flatten(spec.observation) if is_frame(leaf)]
@@ -69,15 +69,15 @@ def initial_frames(spec: EnvironmentSpec, stack: int, batch_size: int) -> Nest:
 
 
 def push_frames(timestep: Timestep, frames: Nest, stack: int) -> tuple[Nest, Nest]:
-    """Stacks a timestep's frames on those remembered.
+    """Stacks a timestep's frames with the previous ones.
 
     Args:
       timestep: leaves `[B, ...]`.
-      frames: as by `initial_frames` or the call before.
-      stack: k.
+      frames: the frames returned by `initial_frames` or by the previous call.
+      stack: number of frames in a stack (k).
 
     Returns:
-      The observation as a network sees it, and the frames to remember.
+      The observation as seen by the network, and the frames for the next call.
     """
     if stack == 1:
         return timestep.observation, frames
@@ -103,8 +103,8 @@ def stack_rows(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
 
     Args:
       frames: `[T + stack - 1, B, H, W, C]`; those before the first row may belong to another episode.
-      age: int32 `[T, B]`, timesteps since the episode of a row began.
-      stack: k.
+      age: int32 `[T, B]`, timesteps since the start of a row's episode.
+      stack: number of frames in a stack (k).
 
     Returns:
       `[T, B, H, W, stack * C]`.

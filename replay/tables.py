@@ -1,4 +1,4 @@
-"""Reverb tables, sized from what goes through them."""
+"""Reverb tables: queues and replay tables, with sizes and rate limits."""
 
 import dataclasses
 import math
@@ -12,14 +12,14 @@ from ..data import CallboardError, Layout
 def queue_table(name: str, signature: Any, items_per_batch: int, batches: int = 2) -> reverb.Table:
     """A first-in-first-out table from which every item is read once.
 
-    It holds `batches` whole batches, and at least two items more than one batch needs: with fewer, actors and learner
-    would wait for each other.  A longer queue lets actors run further ahead of the learner, on older weights.
+    The table holds `batches` whole batches, and at least two items more than one batch; with fewer, actors and learner
+    would wait for each other.  A longer queue lets actors run further ahead of the learner, with older weights.
 
     Args:
       name: the table's name.
       signature: `tf.TensorSpec` nest of one item.
       items_per_batch: items that the learner reads for one batch.
-      batches: batches that may wait.
+      batches: maximum number of batches in the queue.
     """
     size = max(items_per_batch * batches, items_per_batch + 2)
     return reverb.Table.queue(name, max_size=size, signature=signature)
@@ -27,14 +27,14 @@ def queue_table(name: str, signature: Any, items_per_batch: int, batches: int = 
 
 @dataclasses.dataclass(frozen=True)
 class ReplayLimits:
-    """How much a replay holds over all of its shards, and how often it is drawn from.
+    """Size of a replay over all shards, and how often its items are sampled.
 
     Attributes:
-      size: items; the oldest make room for new ones.
-      min_size: items that must be there before learning begins.
-      samples_per_insert: times that an item is drawn, on average.  Actors wait for the learner, or it for them.
-      error_buffer: items that may be drawn too many or too few; None for a tenth of those drawn for `min_size` inserts,
-        and at least what a batch and a timestep need.
+      size: maximum number of items; the oldest are evicted.
+      min_size: items in replay before learning begins.
+      samples_per_insert: average number of times that an item is sampled.  Actors wait for the learner, or vice versa.
+      error_buffer: samples by which the learner may run ahead or behind; None for a tenth of the samples allowed by
+        `min_size` inserts, but at least what a batch and a timestep require.
     """
 
     size: int
@@ -43,16 +43,16 @@ class ReplayLimits:
     error_buffer: float | None = None
 
     def check(self, layout: Layout, batch_size: int, updates_per_call: int = 1) -> None:
-        """Refuses limits that cannot work.
+        """Checks that the limits can work.
 
         Args:
-          layout: of the run.
+          layout: the run's layout.
           batch_size: items in a global batch.
-          updates_per_call: batches that are drawn at once.
+          updates_per_call: batches that are sampled at once.
 
         Raises:
-          CallboardError: naming the agent's fields `replay_size`, `min_replay_size`, `samples_per_insert`,
-            `error_buffer` and `batch_size`.
+          CallboardError: the limits cannot work; the message names one of the agent's fields `replay_size`,
+            `min_replay_size`, `samples_per_insert`, `error_buffer` and `batch_size`.
         """
         if batch_size < 1 or batch_size % layout.replicas:
             raise CallboardError(
@@ -78,7 +78,7 @@ class ReplayLimits:
             raise CallboardError(f"agent.samples_per_insert must be more than 0, not {self.samples_per_insert}")
         sampled_at_once = batch_size * updates_per_call
         needed = self._needed_buffer(layout, sampled_at_once)
-        if self.error_buffer is not None and not self.error_buffer >= needed:  # Nor is NaN.
+        if self.error_buffer is not None and not self.error_buffer >= needed:  # Also rejects NaN.
             what = "a batch of" if updates_per_call == 1 else f"{updates_per_call} batches, together"
             raise CallboardError(
                 f"an agent.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} samples per "
@@ -87,10 +87,10 @@ class ReplayLimits:
             )
 
     def buffer(self, layout: Layout, sampled_at_once: int) -> float:
-        """`error_buffer`, or what takes its place where it is None; of one shard.
+        """Returns the error buffer of one shard: `error_buffer`, or its default if that is None.
 
         Args:
-          layout: of the run.
+          layout: the run's layout.
           sampled_at_once: items of all batches that are learned from in a call.
         """
         if self.error_buffer is not None:
@@ -99,7 +99,7 @@ class ReplayLimits:
         return max(0.1 * drawn, self._needed_buffer(layout, sampled_at_once))
 
     def _needed_buffer(self, layout: Layout, sampled_at_once: int) -> float:
-        # All environments of an actor may insert at once, too.
+        # All environments of an actor may also insert at once.
         return sampled_at_once + self.samples_per_insert * layout.envs_per_actor
 
 
@@ -111,15 +111,15 @@ def replay_table(
     sampled_at_once: int,
     priority_exponent: float = 0.0,
 ) -> reverb.Table:
-    """One shard of a table whose items are drawn by priority, or evenly, as often as `limits` says.
+    """Creates one shard of a replay table, sampled by priority or uniformly, with the rate limits of `limits`.
 
     Args:
       name: the table's name.
       signature: `tf.TensorSpec` nest of one item.
-      layout: of the run.
-      limits: over all shards, checked by `ReplayLimits.check`.
+      layout: the run's layout.
+      limits: limits over all shards, checked by `ReplayLimits.check`.
       sampled_at_once: items of all batches that are learned from in a call.
-      priority_exponent: alpha, items are drawn in proportion to priority^alpha; 0 draws them evenly.
+      priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
     """
     even = priority_exponent == 0
     return reverb.Table(

@@ -11,7 +11,7 @@ from .windows import WindowWriter, read_windows, window_signature
 
 @dataclasses.dataclass(frozen=True)
 class TransitionReplay(SampledReplay):
-    """A replay of windows of up to `n_step` transitions, one from every timestep that begins a valid one.
+    """A replay of windows of up to `n_step` transitions, one from every timestep that starts a valid transition.
 
     Attributes:
       n_step: transitions in a window (n); fewer at the end of an episode.

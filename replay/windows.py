@@ -1,8 +1,8 @@
-"""n-step windows: up to n transitions from every timestep that begins one.
+"""n-step windows: up to n transitions from every timestep that starts a valid transition.
 
-A window ends early where experience does: after a termination, at a time limit, before a final observation that was
-lost, and where the writer is closed.  In replay it is a slice of n + 1 consecutive timesteps all the same; what lies
-beyond its end is blotted out when it is read.
+A window ends early after a termination, at a time limit, before a final observation that was lost, and where the writer
+is closed.  In replay it is always a slice of n + 1 consecutive timesteps; timesteps past its end are masked when it is
+read.
 """
 
 import numpy as np
@@ -15,17 +15,17 @@ from .per_environment_writers import ReplayItem
 
 
 def window_signature(layout: Layout, steps: int, stack: int = 1, keep_extras: bool = False) -> ReplayItem:
-    """The `tf.TensorSpec` nest of a window of `steps` transitions, with frames to be stacked `stack` high."""
+    """Returns the `tf.TensorSpec` nest of a window of `steps` transitions with stacks of `stack` frames."""
     return ItemColumns(layout, keep_extras).signature(steps, stack)
 
 
 def read_windows(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: bool = False) -> Sample:
-    """Time-major windows from a batch of items `[B, n + 1, ...]`.
+    """Converts a batch of items `[B, n + 1, ...]` to time-major windows.
 
     Returns:
-      `Sample` of n transitions.  Those beyond the end of a short window do not count (`losses.transitions.counts`):
-      `last` is True, rewards are 0 and discounts 1.  The observation after the transitions that count is the one to
-      bootstrap from; after a termination it has no meaning.
+      A `Sample` of n transitions.  Those past the end of a short window are not valid (`losses.transitions.counts`):
+      `last` is True, rewards are 0 and discounts 1.  The observation after the last valid transition is the one to
+      bootstrap from; after a termination it is meaningless.
     """
     rows, _ = ItemColumns(layout, keep_extras).read(item, stack)
     reached = tf.stack(_reached(rows.first, rows.last, rows.discount))
@@ -45,14 +45,14 @@ class WindowWriter(ItemWriter):
     """Writes the timesteps of one actor's environments as windows of up to `steps` transitions.
 
     Args:
-      replay: where to write.
-      layout: names the record to expect; what differs in shape or dtype is refused at the first append.
+      replay: handle of the replay to write to.
+      layout: contains the record's spec; the first `append` raises `ValueError` if a shape or dtype differs.
       table: the table's name.
-      steps: n.
-      priority: gives first priorities; None makes all of them 1.
-      stack: frames that a network sees at a time.
-      keep_extras: whether replay keeps the policy's extras.
-      shard: the replay shard.
+      steps: maximum number of transitions in a window (n).
+      priority: computes initial priorities; None sets all of them to 1.
+      stack: number of frames that the network sees.
+      keep_extras: whether replay stores the policy's extras.
+      shard: index of the replay shard.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class WindowWriter(ItemWriter):
         self._timesteps_within = 0
 
     def append(self, record: Record, state: Nest = ()) -> None:
-        """Adds one timestep, a `Record` of arrays `[B, ...]`; the policy's state is not kept.
+        """Adds one timestep, a `Record` of arrays `[B, ...]`; the policy's state is not stored.
 
         Never blocks; call `ready` before the next timestep.
         """
@@ -89,9 +89,9 @@ class WindowWriter(ItemWriter):
         self._newest = record
 
     def close(self) -> None:
-        """Ends the open windows at the newest observation, waits for the server for at most 2 s, and disconnects."""
+        """Ends open windows at the newest observation, waits at most 2 s for the server, and closes the connection."""
         if self._newest is not None:
-            # As if all episodes were cut off here: no window reaches over, and each gets the timesteps it still lacks.
+            # As if all episodes were cut off here: windows end, and get the timesteps that they still lack as padding.
             batch = len(self._newest.first)
             cut_off = self._newest._replace(
                 first=np.ones(batch, bool), last=np.zeros(batch, bool), discount=np.ones(batch, np.float32)
@@ -102,7 +102,7 @@ class WindowWriter(ItemWriter):
         super().close()
 
     def chosen(self, record: Record) -> np.ndarray | None:
-        """Those whose first transition counts."""
+        """Selects the windows whose first transition is valid."""
         if self._all_reached():
             return None
         return ~record.last[0] & ((record.discount[0] == 0) | ~record.first[1])
@@ -130,15 +130,16 @@ class WindowWriter(ItemWriter):
         super().append(record)
 
     def _all_reached(self) -> bool:
-        """Whether all windows of the newest timesteps surely are whole: no episode began or ended in any of them.
+        """Returns True if no episode started or ended in the newest windows, so that all of them are complete.
 
-        So it mostly is.  Arrays that say it cost some 15 µs more a timestep, as much as all else that is not Reverb's.
+        This is the usual case.  Computing the masks instead would take about 15 µs more per timestep, as much as all
+        other work outside of Reverb.
         """
         return self._timesteps_within > self._length
 
 
 def _reached(first: tf.Tensor, last: tf.Tensor, discount: tf.Tensor) -> list[tf.Tensor]:
-    """Whether each of n transitions belongs to the window, n times bool `[B]`, from tensors `[n + 1, B]`."""
+    """Returns whether each of n transitions belongs to the window: n tensors bool `[B]`, from tensors `[n + 1, B]`."""
     reached: list[tf.Tensor] = []
     for t in range(first.shape[0] - 1):
         counts = ~last[t] & ((discount[t] == 0) | ~first[t + 1])
