@@ -1,4 +1,4 @@
-"""Draws the returns of runs against environment steps, from their `metrics.jsonl`.
+"""Plots the returns of runs against environment steps, from their `metrics.jsonl`.
 
 python examples/plot_run.py runs/a [runs/b ...] --output returns.png
 """
@@ -14,7 +14,7 @@ LABELS = {"actor/episode_return": "training episodes", "evaluator/return": "eval
 
 
 def points(run: pathlib.Path, metric: str) -> tuple[list[int], list[float]]:
-    """Environment steps, and the metric at them."""
+    """Returns the environment steps at which the metric was written, and its values."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     found = [(row["environment_steps"], row[metric]) for row in rows if row.get(metric) is not None]
     steps, values = zip(*found, strict=True) if found else ((), ())

@@ -1,10 +1,10 @@
-"""SAC in a loop of one's own on Ray: rollouts and a learner are tasks, weights and replay are actors.
+"""SAC in a custom training loop on Ray: rollouts and learners are tasks, weights and replay are actors.
 
-From the root of the repository, with the extra `ray` installed:
+Run from the root of the repository, with the extra `ray` installed:
 
     python examples/ray_sac.py --num-workers 8 --num-learners 1
 
-It ends with exit code 0 once the policy reaches `--goal`, and with 1 if it does not within `--max-steps`.
+The exit code is 0 if the policy reaches `--goal`, and 1 if it does not within `--max-steps`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ EPISODES = 100
 
 
 class Evaluator:
-    """Plays episodes with the newest weights, without exploration."""
+    """Evaluates the newest weights without exploration."""
 
     def __init__(self, parts: Parts):
         experiment = parts.experiment
@@ -47,14 +47,14 @@ class Evaluator:
 
 
 def learn(experiment: Experiment, evaluate_every: int, goal: float) -> bool:
-    """Trains until an evaluation reaches the goal; False if none does."""
+    """Trains until an evaluation reaches the goal; returns False if none does."""
     parts = start_parts(experiment)
     evaluator = Evaluator(parts)
     tasks = [train.remote(parts, rank) for rank in range(experiment.learners)]
     tasks += [rollout.remote(parts, index) for index in range(experiment.actors)]
     next_steps, score = evaluate_every, -float("inf")
     while True:
-        # A task that has failed raises its error here.
+        # Raises the error of a task that has failed.
         done, _ = ray.wait(tasks, timeout=0.2)
         ray.get(done)
         totals = ray.get(parts.progress.totals.remote(), timeout=30)
@@ -99,7 +99,7 @@ def main() -> int:
         max_steps=settings.max_steps,
     )
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    # One slot to each task and to replay, whatever this machine has; a cluster knows its own.
+    # One CPU slot for each task and for replay, regardless of the machine's cores; a cluster has its own number.
     slots = settings.num_workers + settings.num_learners + 1
     try:
         ray.init(address=settings.ray_address or "local", num_cpus=None if settings.ray_address else slots)

@@ -1,10 +1,11 @@
-"""REINFORCE with a baseline (Williams 1992, https://doi.org/10.1007/BF00992696): an agent written on Callboard's parts.
+"""REINFORCE with a baseline (Williams 1992, https://doi.org/10.1007/BF00992696), as an example of a custom agent.
 
-From the root of the repository:
+Run from the root of the repository:
 
     callboard train examples.reinforce:Reinforce --env CartPole-v1 --max-steps 300000 --stop-return 200
 
-Without importance weights, it is best to learn from what the policy does now: a short queue, a small learning rate.
+REINFORCE has no importance weights, so its data should be nearly on-policy: use a short queue and a small learning
+rate.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from callboard.replay import SequenceQueue
 
 
 class ReinforcePolicy(tf.Module):
-    """Samples its actions to train, and takes the most likely ones to be evaluated."""
+    """Samples actions in training, and takes the most likely action in evaluation."""
 
     def __init__(self, network: Network, mode: Mode):
         super().__init__()
@@ -39,7 +40,7 @@ class ReinforcePolicy(tf.Module):
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
         policy = Categorical(outputs.logits)
-        # The record needs no extras: the loss asks the network that learns, not the one that acted.
+        # No extras in the record: the loss only uses the learner's network, not the outputs of the acting one.
         return (policy.sample(seed) if self._mode == "train" else policy.mode()), (), state
 
 
@@ -48,12 +49,12 @@ class Reinforce(Agent):
     """REINFORCE with a baseline.
 
     Attributes:
-      unroll_length: transitions in a sequence (T); returns reach no further, and bootstrap with the baseline there.
+      unroll_length: transitions in a sequence (T); returns bootstrap from the baseline at its end.
       batch_size: sequences in a learner step.
       discount: γ.
       baseline_cost: weight of the baseline's loss.
       entropy_cost: weight of the entropy bonus.
-      learning_rate: of Adam at the beginning; it falls linearly to 0 over the run.
+      learning_rate: initial learning rate of Adam; it decays linearly to 0 over the run.
       max_gradient_norm: global norm to which gradients are clipped.
       hidden_sizes: layers of the network.
     """
@@ -79,7 +80,7 @@ class Reinforce(Agent):
         return ReinforcePolicy(networks, mode)
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
-        # One batch may wait: the policy that acts should be the one that learns.
+        # At most one batch in the queue, so that the data is nearly on-policy.
         return SequenceQueue(layout, self.unroll_length, self.batch_size, batches=1)
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
@@ -89,7 +90,7 @@ class Reinforce(Agent):
         return GradientLearner(loss, networks.trainable_variables, optimizer, strategy, self.max_gradient_norm)
 
     def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """One replica's part of the loss of a batch: sums, divided by the size of the global batch."""
+        """Returns a replica's part of a batch's loss and metrics: sums, divided by the size of the global batch."""
         record = sample.record
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
         policy, value = Categorical(outputs.logits[:-1]), outputs.value
@@ -108,17 +109,17 @@ class Reinforce(Agent):
 
 
 def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
-    """The discounted sum of the rewards from each observation on, as far as its episode and the sequence go.
+    """Returns the discounted sum of rewards from each observation to the end of its episode or of the sequence.
 
-    G_t = r_t + discount_t G_{t+1}.  It begins with the baseline: at the end of the sequence, and wherever the next
-    transition does not count, which is after a time limit and where an episode was cut off.  After a termination the
-    discount is 0.
+    G_t = r_t + discount_t G_{t+1}.  The recursion starts from the baseline at the end of the sequence and wherever the
+    next transition is not valid, which is after a time limit and where an episode was cut off.  After a termination
+    the discount is 0.
 
     Args:
       value: `[T + 1, B]`, the baseline.
       r_t: `[T, B]`, the rewards that followed the actions.
-      discount_t: `[T, B]`, γ times the environment's discounts that followed.
-      valid_t: bool `[T, B]`, the transitions that count.
+      discount_t: `[T, B]`, γ times the environment's discounts that followed the actions.
+      valid_t: bool `[T, B]`, the mask of valid transitions.
 
     Returns:
       `[T, B]`, without gradients.

@@ -1,13 +1,13 @@
-"""Trains a residual network (callboard/networks/residual.py) to tell images apart, on one device or many.
+"""Trains a residual network (callboard/networks/residual.py) to classify images, on one or more devices.
 
     python examples/train_resnet.py --data images.npz --out runs/resnet
     python examples/train_resnet.py --data photographs --size 64 --depth 56 --devices 2 --out runs/resnet
     python examples/train_resnet.py --data cifar10 --out runs/resnet     # or dmlab; pip install tensorflow-datasets
 
-`--data` is a name of tensorflow_datasets, an `.npz` file with x_train, y_train, x_test and y_test, or a folder with
-`train/CLASS/*.png` and `test/CLASS/*.png`.  For several hosts give each its TF_CONFIG and `--strategy multi-worker`.
-The output holds `checkpoints/`, from which the same command goes on after an interruption, `tensorboard/` and `model/`,
-a SavedModel that takes the images as bytes.
+`--data` is a dataset of tensorflow_datasets, an `.npz` file with x_train, y_train, x_test and y_test, or a folder with
+`train/CLASS/*.png` and `test/CLASS/*.png`.  For several hosts, use `--strategy multi-worker` and set TF_CONFIG on each.
+The output directory contains `checkpoints/`, from which the same command resumes after an interruption, `tensorboard/`,
+and `model/`, a SavedModel that takes uint8 images.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# Before TensorFlow is imported, which reads it then.
+# Must be set before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np  # noqa: E402
@@ -30,9 +30,9 @@ from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa
 PADDING = 4
 TEST_BATCH = 250
 SHUFFLED = 50_000
-"""Images from which the next one is drawn."""
+"""Size of the shuffle buffer, in images."""
 MEASURED = 5_000
-"""Images that the mean and the variance are taken of."""
+"""Maximum number of images from which mean and variance are computed."""
 
 
 class Data(NamedTuple):
@@ -82,7 +82,7 @@ def train(options: argparse.Namespace) -> None:
         raise CallboardError(f"there are {images} images to train on: --global-batch must not be more")
 
     def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        # Shards before it shuffles: no image is in two of them.
+        # Shard before shuffling, so that no image is in two shards.
         share = data.train.shard(context.num_input_pipelines, context.input_pipeline_id)
         share = share.shuffle(min(images, SHUFFLED), options.seed).repeat()
         seeds = tf.data.Dataset.random(options.seed + context.input_pipeline_id).batch(2)
@@ -114,7 +114,7 @@ def train(options: argparse.Namespace) -> None:
             tf.keras.callbacks.TensorBoard(str(own / "tensorboard"), profile_batch=0),
         ],
     )
-    # The same network without a strategy: what is saved of it can be loaded under any, or none.
+    # The same network without a strategy, so that the saved model can be loaded under any strategy, or none.
     alone = make_model(data, mean, variance, options)
     alone.set_weights(model.get_weights())
     export(alone, own / "model")
@@ -123,7 +123,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def make_strategy(name: str, devices: int) -> tf.distribute.Strategy:
-    """A strategy over the first `devices` GPUs of each worker, or over as many cores where there are none."""
+    """Creates a strategy over the first `devices` GPUs of each worker, or over as many cores if there are no GPUs."""
     gpus = tf.config.list_physical_devices("GPU")
     kind, there = ("GPU", len(gpus)) if gpus else ("CPU", os.cpu_count() or 1)
     if not 1 <= devices <= there:
@@ -143,7 +143,7 @@ def make_strategy(name: str, devices: int) -> tf.distribute.Strategy:
 
 
 def own_directory(strategy: tf.distribute.Strategy, out: pathlib.Path) -> pathlib.Path:
-    """Where a worker writes: the first one to the output itself, the others below it."""
+    """Returns the directory of this worker's output: `out` for the first worker, a subdirectory for the others."""
     worker = strategy.cluster_resolver
     first = "chief" if worker and "chief" in worker.cluster_spec().jobs else "worker"
     if worker is None or (worker.task_type, worker.task_id) == (first, 0):
@@ -188,7 +188,7 @@ def load_folder(path: pathlib.Path, size: int) -> Data:
         files = [(str(file), label) for label, name in enumerate(classes) for file in (path / part / name).glob("*.*")]
         if len({label for _, label in files}) < max(2, len(classes)):
             raise CallboardError(f"{path} must hold train/CLASS/*.png and test/CLASS/*.png with images of each class")
-        # Mixed, in one order for all workers.
+        # Shuffled, in the same order for all workers.
         files.sort()
         names, labels = zip(*(files[index] for index in np.random.default_rng(0).permutation(len(files))), strict=True)
         dataset = tf.data.Dataset.from_tensor_slices((list(names), np.array(labels, np.int64)))
@@ -206,7 +206,7 @@ def resized(image: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def augment(example: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A random crop of the padded image, and a random flip (He et al. 2016, section 4.2)."""
+    """Applies a random crop of the padded image and a random flip (He et al. 2016, section 4.2)."""
     image, label = example
     padded = tf.pad(image, ((PADDING, PADDING), (PADDING, PADDING), (0, 0)))
     cropped = tf.image.stateless_random_crop(padded, image.shape, seed)
@@ -214,7 +214,7 @@ def augment(example: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.T
 
 
 def moments(images: tf.data.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of each channel."""
+    """Returns the mean and the variance of each channel."""
     batches = [batch.astype(np.float64) for batch, _ in images.batch(TEST_BATCH).as_numpy_iterator()]
     pixels = np.concatenate(batches).reshape(-1, batches[0].shape[-1])
     return pixels.mean(axis=0), np.maximum(pixels.var(axis=0), 1.0)
@@ -228,7 +228,7 @@ def make_model(data: Data, mean: np.ndarray, variance: np.ndarray, options: argp
 
 
 def export(model: tf.keras.Model, path: pathlib.Path) -> None:
-    """Writes a SavedModel that takes `images`, uint8 `[N, ...]`, and gives `probabilities`."""
+    """Writes a SavedModel that takes `images`, uint8 `[N, ...]`, and returns `probabilities`."""
     images = tf.TensorSpec(model.input_shape, tf.uint8, "images")
     serve = tf.function(lambda images: {"probabilities": tf.nn.softmax(model(images, training=False))})
     module = tf.Module()
