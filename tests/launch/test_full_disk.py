@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from callboard.launch.run_directory.checkpoints import step_of
+
 pytestmark = pytest.mark.slow
 
 
@@ -44,7 +46,7 @@ def test_a_full_disk_pauses_checkpoints_and_metrics(small_disk, start):
     run.wait_until(lambda: "no checkpoint of replay could be written: No space left" in run.text(), timeout=120)
     run.wait_until(lambda: "coordinator/0: metrics could not be written: No space left" in run.text(), timeout=120)
     assert not list(directory.rglob("draft-*"))
-    before = max(int(path.name) for path in (directory / "checkpoints").glob("0*"))
+    before = max(step_of(path) for path in (directory / "checkpoints").glob("0*"))
     (small_disk / "filler").unlink()
     run.wait_until(lambda: "learner/0: checkpoints are written again" in run.text(), timeout=120)
     run.wait_until(lambda: "replay/0: checkpoints of replay are written again" in run.text(), timeout=90)
@@ -52,7 +54,7 @@ def test_a_full_disk_pauses_checkpoints_and_metrics(small_disk, start):
     run.interrupt()
     assert run.wait(timeout=120) == 130, run.text()
     assert "started again" not in run.text() and "Traceback" not in run.text()
-    assert max(int(path.name) for path in (directory / "checkpoints").glob("0*")) > before
+    assert max(step_of(path) for path in (directory / "checkpoints").glob("0*")) > before
     steps = [json.loads(line)["learner_steps"] for line in (directory / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(steps)
 

@@ -7,6 +7,8 @@ import subprocess
 import psutil
 import pytest
 
+from callboard.launch.run_directory.checkpoints import step_of
+
 pytestmark = pytest.mark.slow
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -18,7 +20,7 @@ def ends_with_a_checkpoint(run, number):
     assert run.text().splitlines()[-1].startswith(f"The run is over: stopped by {number.name}.")
     assert "Traceback" not in run.text() and "while the run was ending" not in run.text()
     checkpoint = max((run.run_dir / "checkpoints").glob("0*"))
-    assert int(checkpoint.name) == run.rows()[-1]["learner_steps"]
+    assert step_of(checkpoint) == run.rows()[-1]["learner/step"]
     assert run.leftovers() == []
     assert not (run.run_dir / "lock").exists()
 
