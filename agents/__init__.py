@@ -3,4 +3,4 @@
 from .agent import Agent, Learner, Mode, Policy
 from .registry import agent_class
 
-__all__ = ["Agent", "Learner", "Mode", "Policy", "Writer", "agent_class"]
+__all__ = ["Agent", "Learner", "Mode", "Policy", "agent_class"]

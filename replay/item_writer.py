@@ -15,7 +15,7 @@ from ..data import Layout, Nest, Record
 from .handle import ReplayHandle
 from .packing import Packing
 from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters, ReplayItem
-from .recent_records import Recentercords, cut, leaf_indices
+from .recent_records import RecentRecords, cut, leaf_indices
 from .sequences import check_shapes
 from .stacking import is_frame, stack_rows
 
@@ -121,7 +121,7 @@ class ItemWriter:
         self._writers = PerEnvironmentWriters(
             replay, shard, batch, length + stack, keeps_state=self._states is not None
         )
-        self._recent = Recentercords(layout.record, batch, length, all_fields=priority is not None)
+        self._recent = RecentRecords(layout.record, batch, length, all_fields=priority is not None)
         self._all_envs = list(range(batch))
         self._timesteps = 0
         self._since_ready = 0
@@ -181,7 +181,7 @@ class ItemWriter:
         return None
 
     def as_sampled(self, record: Record) -> Record:
-        """Converts records from `Recentercords.sample` to what a reader of the items will get."""
+        """Converts records from `RecentRecords.sample` to what a reader of the items will get."""
         return record
 
     def _create_items(self, start: int) -> None:

@@ -11,7 +11,7 @@ from ..data import Nest, Record
 _SPARE_ROWS = 100
 
 
-class Recentercords:
+class RecentRecords:
     """Buffer of the records of the newest `length` transitions, without observations.
 
     Args:

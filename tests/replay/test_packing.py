@@ -7,7 +7,7 @@ import timestep_streams
 import tree
 
 from callboard.replay.packing import Packing
-from callboard.replay.recent_records import Recentercords
+from callboard.replay.recent_records import RecentRecords
 
 NEST = {
     "flag": tf.TensorSpec((), tf.bool),
@@ -49,7 +49,7 @@ def test_a_signature_names_what_the_bytes_are(path):
 @pytest.mark.parametrize("all_fields", [True, False])
 def test_the_newest_records_are_at_hand(all_fields):
     timesteps = timestep_streams.stream(envs=2, timesteps=300)
-    recent = Recentercords(timestep_streams.layout(2).record, batch=2, length=3, all_fields=all_fields)
+    recent = RecentRecords(timestep_streams.layout(2).record, batch=2, length=3, all_fields=all_fields)
     for timestep, record in enumerate(timesteps):
         recent.append(tree.flatten(record))
         if timestep < 3:
