@@ -13,6 +13,7 @@ import psutil
 import pytest
 import ray
 import tensorflow  # noqa: F401  (must come before `ray.init`)
+from ray._common.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 from ray.util.placement_group import placement_group_table
 
@@ -28,6 +29,8 @@ def ray_cluster(machines, processors):
     """A head without room for nodes, and some machines with so many processors each."""
     # Sockets of Unix have short paths.
     temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    # `Cluster` writes its address there even if it has another directory, and does not make the folder.
+    pathlib.Path(get_ray_address_file(None)).parent.mkdir(exist_ok=True)
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": temporary}
     )
