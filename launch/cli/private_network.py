@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..import_path import library_path
+
 OPTION = "--private-network"
 
 _CLONE_NEWUSER = 0x10000000
@@ -33,7 +35,7 @@ def begin_again(arguments: Sequence[str]) -> NoReturn:
     """
     again = [argument for argument in arguments if argument != OPTION]
     # Not with -m, which would search the working directory first and could run a `json.py` found there.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import run_command_again; run_command_again()"
+    code = f"import sys; sys.path[:] = {library_path()!r}; from {__name__} import run_command_again as run; run()"
     os.execv(sys.executable, [sys.executable, "-c", code, *again])
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from ...data import CallboardError
+from ..import_path import library_path
 from ..stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING
 
@@ -207,7 +208,7 @@ class ForkServer:
             self._control.close()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = f"{__package__}.forkserver_process"
-        code = f"import sys; sys.path[:] = {sys.path!r}; "
+        code = f"import sys; sys.path[:] = {library_path()!r}; "
         code += f"from {module} import main; main({other.fileno()}, {self._preload!r})"
         # Stop signals are blocked until the forkserver ignores them, which it does as early as possible.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

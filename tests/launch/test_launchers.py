@@ -11,7 +11,7 @@ def slow(launcher):
     return pytest.param(launcher, marks=pytest.mark.slow)
 
 
-LAUNCHERS = (slow("inline"), "threads", "processes", slow("hosts"), slow("ray"))
+LAUNCHERS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("ray"))
 # Other endings are alike, and many are looked at.
 OTHER_ENDINGS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("ray"))
 

@@ -25,7 +25,8 @@ class Silent:
         pass
 
 
-@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["local", "central"])
 def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_resumed_again(
     inference, tmp_path, monkeypatch
 ):
