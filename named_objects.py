@@ -4,7 +4,7 @@ import functools
 import sys
 from typing import Any
 
-from .data import CallboardError
+from .errors import CallboardError
 
 
 def refuse_standard_library(what: str, module: str, found: Any = None) -> None:

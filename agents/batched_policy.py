@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Layout, Nest, Timestep, rebuilt
+from ..data import Layout, Nest, Timestep, rebuilt
+from ..errors import CallboardError
 from .acting import timestep_spec
 from .agent import Policy
 from .fast_function import CompiledFunction, as_arrays

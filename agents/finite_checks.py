@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Nest, Timestep, Update
+from ..data import Nest, Timestep, Update
+from ..errors import CallboardError
 
 _UPDATES = 1000
 

@@ -8,7 +8,8 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, Layout, Nest, Sample, Timestep
+from ..data import Layout, Nest, Sample, Timestep
+from ..errors import CallboardError
 from ..networks.distributions import Categorical
 from ..networks.factory import check_torso, policy_value_network
 from ..networks.network import Inputs, Network

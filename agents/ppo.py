@@ -11,7 +11,8 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, Layout, Nest, Record, Sample, Update
+from ..data import Layout, Nest, Record, Sample, Update
+from ..errors import CallboardError
 from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs

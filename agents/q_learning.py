@@ -7,7 +7,8 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, Layout, Sample
+from ..data import Layout, Sample
+from ..errors import CallboardError
 from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
 from .gradient_learner import GradientLearner

@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Layout, Nest, Record, Sample, Timestep
+from ..data import Layout, Nest, Record, Sample, Timestep
+from ..errors import CallboardError
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, SequenceReplay, check_stack, initial_frames, push_frames, stacked_spec

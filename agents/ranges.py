@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..data import CallboardError
+from ..errors import CallboardError
 
 
 def check_ranges(

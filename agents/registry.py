@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import importlib
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from ..named_objects import refuse_standard_library
 from .agent import Agent
 from .declared_settings import declared_settings

@@ -12,7 +12,8 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError, Layout, Nest, Sample, Timestep, Update
+from ..data import Layout, Nest, Sample, Timestep, Update
+from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks

@@ -11,7 +11,7 @@ from rich.console import Console
 # Set before TensorFlow is imported, which would otherwise print messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from ..launch.launchers.forkserver import start_forkserver, stop_forkserver
 from .harness import BENCHMARKS, run_benchmark
 from .report import compare, comparison_table, results_table, update_page

@@ -25,7 +25,8 @@ import tensorflow as tf
 from ..agents.acting import trace_layout
 from ..agents.apex import Apex
 from ..agents.impala import Impala
-from ..data import CallboardError, Layout
+from ..data import Layout
+from ..errors import CallboardError
 from ..launch.experiment import Experiment
 from ..launch.nodes.devices import device_names, make_strategy
 from ..launch.program import learner_policy

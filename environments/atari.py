@@ -11,7 +11,8 @@ import numpy as np
 from dm_env import specs
 from gymnasium.vector import VectorEnv
 
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
 from .options import check_range, read_options

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 
 

@@ -7,7 +7,8 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from . import encoding
 from .batched import BatchedEnvironment, first_timestep, picture

@@ -15,7 +15,8 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from ..data import CallboardError, Nest
+from ..data import Nest
+from ..errors import CallboardError
 from ..specs import MultiDiscreteArray, has_channels_first
 
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import tree
 
-from ..data import CallboardError, Nest
+from ..data import Nest
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds
 

@@ -9,7 +9,8 @@ import numpy as np
 import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from . import encoding
 from .batched import BatchedEnvironment, check_seeds, first_timestep, picture

@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .atari import atari_ids
 from .batched import BatchedEnvironment
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_mode

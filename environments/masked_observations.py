@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .gymnasium_registry import make_single
 
 

@@ -5,7 +5,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .user_errors import nearest
 
 Settings = TypeVar("Settings")

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from dm_env import specs
 
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
 from .options import check_range, read_options

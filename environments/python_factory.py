@@ -9,7 +9,7 @@ import dm_env
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from ..named_objects import refuse_standard_library
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch

@@ -3,7 +3,8 @@
 import numpy as np
 from gymnasium import spaces
 
-from ..data import CallboardError, Nest
+from ..data import Nest
+from ..errors import CallboardError
 from . import encoding
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from ..named_objects import refuse_standard_library
 
 

@@ -21,7 +21,7 @@ import ray
 from callboard.agents.acting import evaluate
 from callboard.agents.sac import Sac
 from callboard.agents.weights import WeightClient
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.ray.parts import Parts, RemoteWeights, rollout, start_parts, train
 from callboard.launch.nodes.actor import compile_policy, make_environments

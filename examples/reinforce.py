@@ -19,7 +19,8 @@ from callboard.agents.gradient_learner import GradientLearner, make_optimizer
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
 from callboard.agents.losses.transitions import counts
-from callboard.data import CallboardError, Layout, Nest, Sample, Timestep
+from callboard.data import Layout, Nest, Sample, Timestep
+from callboard.errors import CallboardError
 from callboard.networks.distributions import Categorical
 from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs, Network

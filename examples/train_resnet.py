@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from callboard.data import CallboardError  # noqa: E402
+from callboard.errors import CallboardError  # noqa: E402
 from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
 
 PADDING = 4

@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import NoReturn
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .settings import nearest
 
 _KINDS = {"int": "a whole number", "float": "a number"}

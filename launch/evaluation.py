@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
-from ..data import CallboardError
+from ..errors import CallboardError
 from .experiment import Experiment
 from .nodes.actor import compile_policy, make_environments
 from .nodes.evaluation_watch import EvaluationWatch

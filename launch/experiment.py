@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from ..agents import Agent
 from ..agents.agent import Mode
-from ..data import CallboardError, Layout
+from ..data import Layout
 from ..environments import spec as environment_spec
+from ..errors import CallboardError
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
 

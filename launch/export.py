@@ -11,7 +11,8 @@ import tree
 from .. import specs
 from ..agents.agent import Policy
 from ..atomic_files import directory_draft
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from .evaluation import policy_file
 from .experiment import Experiment
 from .run_directory.checkpoints import load_policy

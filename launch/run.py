@@ -11,7 +11,8 @@ from typing import Any
 from ..agents.acting import trace_layout
 from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name
-from ..data import CallboardError, Layout
+from ..data import Layout
+from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
 from .experiment import Experiment, Run
 from .launchers.display import LineMonitor

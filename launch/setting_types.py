@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .yaml_files import parse_yaml
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*")

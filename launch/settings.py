@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
-from ..data import CallboardError
+from ..errors import CallboardError
 from .experiment import Experiment
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url

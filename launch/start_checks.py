@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..agents.registry import agent_name
-from ..data import CallboardError
+from ..errors import CallboardError
 from .experiment import Experiment
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import is_url

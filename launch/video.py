@@ -11,8 +11,9 @@ import imageio.v3 as imageio
 import numpy as np
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
+from ..errors import CallboardError
 from .experiment import Experiment
 from .nodes.actor import make_environments
 from .nodes.evaluation_watch import EvaluationWatch

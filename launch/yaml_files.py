@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from ..data import CallboardError
+from ..errors import CallboardError
 
 _MOST_BYTES = 2**20
 _MOST_DEPTH = 50

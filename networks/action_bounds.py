@@ -8,7 +8,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError
+from ..errors import CallboardError
 
 
 class ActionBounds:

@@ -8,7 +8,8 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import CallboardError, Nest
+from ..data import Nest
+from ..errors import CallboardError
 from .action_bounds import ActionBounds
 from .factory import Torso, make_torso
 from .heads import MLPHead, SquashedGaussianHead

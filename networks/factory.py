@@ -11,7 +11,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import CallboardError
+from ..errors import CallboardError
 from ..named_objects import refuse_standard_library
 from .action_bounds import ActionBounds
 from .heads import DuelingQHead, GaussianValueHead, PolicyValueHead, QHead

@@ -6,7 +6,8 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import CallboardError, Nest
+from ..data import Nest
+from ..errors import CallboardError
 from .flatten import flat_features
 from .normalization import RunningNormalizer
 from .recurrent import Core

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .flatten import scale
 
 RESNET_DEPTHS = (8, 20, 32, 44, 56)

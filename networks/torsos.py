@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 import tree
 
-from ..data import CallboardError, Nest
+from ..data import Nest
+from ..errors import CallboardError
 from ..specs import is_image
 from .flatten import flat_features, scale, scale_by_bounds
 

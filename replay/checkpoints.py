@@ -25,7 +25,7 @@ import tensorflow as tf
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from ..atomic_files import link_or_copy, publish_directory, remove_directory, remove_drafts, set_aside, write_file
-from ..data import CallboardError
+from ..errors import CallboardError
 from ..manifest import damage, write_manifest
 from .handle import ReplayHandle
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 
-from ..data import CallboardError
+from ..errors import CallboardError
 from .handle import ReplayHandle
 
 # Timesteps in a chunk.  Shorter chunks have more memory overhead.  Longer chunks are sent whole even if only a few of

@@ -5,7 +5,8 @@ import dataclasses
 import reverb
 import tensorflow as tf
 
-from ..data import CallboardError, Layout
+from ..data import Layout
+from ..errors import CallboardError
 from .handle import ReplayHandle
 from .queue_dataset import queue_dataset
 from .replay_protocol import Pace, ReplayDataset

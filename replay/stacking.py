@@ -12,7 +12,8 @@ import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 
-from ..data import CallboardError, Nest, Timestep
+from ..data import Nest, Timestep
+from ..errors import CallboardError
 from ..specs import EnvironmentSpec, MultiDiscreteArray, describe, has_channels_first
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import reverb
 
-from ..data import CallboardError, Layout
+from ..data import Layout
+from ..errors import CallboardError
 
 
 def queue_table(name: str, signature: Any, items_per_batch: int, batches: int = 2) -> reverb.Table:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ... import environments
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..command_parser import CommandParser
 from ..launchers.forkserver import start_forkserver, stop_forkserver
 from ..launchers.forkserver_process import end_processes

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..import_path import library_path
 from ..stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING

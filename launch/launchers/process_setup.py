@@ -5,7 +5,7 @@ import os
 import tempfile
 import traceback
 
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..nodes.node import NodePolicy
 from ..nodes.proxy_bypass import bypass_proxies
 from .log_files import redirect_output

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...data import CallboardError
+from ...errors import CallboardError
 
 
 class Monitor(Protocol):

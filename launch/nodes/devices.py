@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...data import CallboardError
+from ...errors import CallboardError
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -17,7 +17,8 @@ from ...agents.acting import trace_layout
 from ...agents.finite_checks import LossCheck, NotFiniteError
 from ...agents.registry import agent_name
 from ...agents.weights import Snapshot
-from ...data import CallboardError, Priorities, Update, Version
+from ...data import Priorities, Update, Version
+from ...errors import CallboardError
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, made_again_if_changed
 from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten

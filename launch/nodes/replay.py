@@ -7,7 +7,7 @@ from typing import Any
 import reverb
 
 from ...agents.acting import trace_layout
-from ...data import CallboardError
+from ...errors import CallboardError
 from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
 from ..experiment import Run
 from ..run_directory.file_errors import file_error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from ...atomic_files import file_draft, link_or_copy, set_aside
-from ...data import CallboardError
+from ...errors import CallboardError
 from .checkpoints import read_policy, save_policy
 from .layout import RunDirectory
 

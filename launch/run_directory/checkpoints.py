@@ -27,7 +27,7 @@ from ...atomic_files import (
     set_aside,
     write_file,
 )
-from ...data import CallboardError
+from ...errors import CallboardError
 from ...manifest import MANIFEST, damage, write_manifest
 from .file_errors import file_error
 from .layout import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...atomic_files import file_draft
-from ...data import CallboardError
+from ...errors import CallboardError
 from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from .layout import RunDirectory, is_checkpoint_name
 

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..experiment import Run
 from ..settings import write_experiment
 from ..temporary_files import temporary_files_in

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from ...data import CallboardError
+from ...errors import CallboardError
 from .remote_storage import Storage
 
 _REMAINS_SECONDS = 15.0

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from ...atomic_files import write_file
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..run_directory.layout import RunDirectory
 from ..yaml_files import format_yaml
 from .search_space import Values

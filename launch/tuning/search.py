@@ -20,7 +20,7 @@ from ray import tune as ray_tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 from rich.console import Console
 
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..launchers.ray.connection import connected
 from ..stop_signals import stop_signals
 from .records import Trial, TuneDirectory
@@ -330,4 +330,4 @@ class Journal(ray_tune.Callback):
 
 def _last_line(error: str) -> str:
     lines = [line.strip() for line in error.splitlines() if line.strip()]
-    return lines[-1].removeprefix("callboard.data.CallboardError: ") if lines else "without a word"
+    return lines[-1].removeprefix("callboard.errors.CallboardError: ") if lines else "without a word"

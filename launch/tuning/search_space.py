@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..settings import nearest
 
 Values = dict[str, Any]

@@ -18,7 +18,7 @@ import tensorflow as tf
 from ray import tune as ray_tune
 
 from ...atomic_files import link_or_copy
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..run import run
 from ..run_directory.checkpoints import Checkpoints, step_of
 from ..run_directory.layout import RunDirectory

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from rich.console import Console
 
 from ...atomic_files import write_file
-from ...data import CallboardError
+from ...errors import CallboardError
 from ..command_parser import CommandParser
 from ..experiment import Experiment
 from ..run_directory.remote_storage import is_url

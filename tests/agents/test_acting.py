@@ -6,8 +6,9 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from callboard.agents.acting import Actor, CompiledPolicy, Episode, EpisodeTracker, evaluate, policy_seed
-from callboard.data import CallboardError, Layout, Timestep, Version
+from callboard.data import Layout, Timestep, Version
 from callboard.environments import BatchedEnvironment
+from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(5))

@@ -18,8 +18,9 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import Actor, CompiledPolicy, timestep_spec, trace_layout
 from callboard.agents.apex import Apex, ApexExtras
-from callboard.data import CallboardError, ItemInfo, Layout, Record, Sample
+from callboard.data import ItemInfo, Layout, Record, Sample
 from callboard.environments import GymnasiumBatch
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.networks.network import Inputs

@@ -10,7 +10,8 @@ from callboard.agents.acting import CompiledPolicy
 from callboard.agents.batched_policy import BatchedPolicy, Turn
 from callboard.agents.finite_checks import LossCheck, NotFiniteError, check_finite, check_policy, check_saved_weights
 from callboard.agents.weights import Unpacking, pack_weights
-from callboard.data import CallboardError, Layout, Timestep, Update
+from callboard.data import Layout, Timestep, Update
+from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec
 
 

@@ -14,8 +14,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.impala import Impala, ImpalaExtras
-from callboard.data import CallboardError, Layout, Record, Sample
+from callboard.data import Layout, Record, Sample
 from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+from callboard.errors import CallboardError
 from callboard.networks.heads import PolicyValue
 from callboard.replay import ReplayHandle, start_server
 from callboard.specs import EnvironmentSpec

@@ -12,7 +12,8 @@ from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy, policy_seed
 from callboard.agents.batched_policy import BatchedPolicy, Turn
 from callboard.agents.registry import AGENTS
-from callboard.data import CallboardError, Layout, Timestep
+from callboard.data import Layout, Timestep
+from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec
 
 BATCH = 3

@@ -12,7 +12,8 @@ from dm_env import specs
 from callboard.agents.acting import trace_layout
 from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoNetworks
-from callboard.data import CallboardError, Layout, Sample
+from callboard.data import Layout, Sample
+from callboard.errors import CallboardError
 from callboard.networks.factory import make_torso
 from callboard.networks.heads import PolicyValueHead
 from callboard.networks.network import Network

@@ -12,8 +12,9 @@ from dm_env import specs as dm_specs
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.ppo import Minibatch, Ppo, Rollout
 from callboard.agents.ppo_policy import PpoExtras, PpoNetworks, PpoPolicy, PpoState
-from callboard.data import CallboardError, Layout, Record, Sample, Timestep, Version
+from callboard.data import Layout, Record, Sample, Timestep, Version
 from callboard.environments import make
+from callboard.errors import CallboardError
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
 from callboard.networks.recurrent import LSTMState

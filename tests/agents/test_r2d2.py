@@ -12,8 +12,9 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.r2d2 import R2D2, R2D2Extras, R2D2State
-from callboard.data import CallboardError, ItemInfo, Layout, Record, Sample, Timestep
+from callboard.data import ItemInfo, Layout, Record, Sample, Timestep
 from callboard.environments import GymnasiumBatch
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.networks.network import Inputs

@@ -7,7 +7,7 @@ import pytest
 from callboard.agents import Agent, agent_class
 from callboard.agents.impala import Impala
 from callboard.agents.registry import AGENTS, agent_name
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 
 MINE = """
 from callboard.agents.impala import Impala

@@ -11,7 +11,8 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.sac import Sac, SacNetworks
-from callboard.data import CallboardError, Layout, Record, Sample, Timestep
+from callboard.data import Layout, Record, Sample, Timestep
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.networks import stateless_random as noise

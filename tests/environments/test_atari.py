@@ -6,7 +6,7 @@ import pytest
 from dm_env import specs
 
 from callboard import environments
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 
 PLAIN = {"repeat_action_probability": 0.0, "noop_max": 0}
 BREAKOUT = "ALE/Breakout-v5"

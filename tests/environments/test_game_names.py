@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from callboard import environments
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from dm_env import specs
 
 from callboard import environments
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 
 SEEDS = [11, 5, 70]
 

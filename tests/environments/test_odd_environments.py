@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from callboard import environments
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 
 MESSAGES = {
     "OldStep": "'step' of OldStep returns 4 values, as in the old interface of Gym: let it return (observation, "

@@ -11,8 +11,8 @@ from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
-from callboard.data import CallboardError
 from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+from callboard.errors import CallboardError
 from callboard.specs import MultiDiscreteArray
 
 

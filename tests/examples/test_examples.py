@@ -13,7 +13,7 @@ import tensorflow as tf
 from callboard import environments
 from callboard.agents import agent_class
 from callboard.agents.losses.transitions import counts
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.settings import read_experiment

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from callboard import atomic_files
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.run_directory.best_policy import BestPolicy
 from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, load_policy, step_of
 from callboard.launch.run_directory.layout import RunDirectory

@@ -15,7 +15,7 @@ import time
 import pytest
 import yaml
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.hosts.cluster_check import check_reach, cluster_command, describe_problems
 from callboard.launch.launchers.hosts.cluster_file import read_cluster

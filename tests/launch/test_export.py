@@ -12,8 +12,8 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents.acting import evaluate
-from callboard.data import CallboardError
 from callboard.environments import BatchedEnvironment
+from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.evaluation import policy_file
 from callboard.launch.export import leaf_names, save_policy_as_model

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tree
 
-from callboard.data import CallboardError, Timestep
+from callboard.data import Timestep
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.display import LineMonitor
 from callboard.launch.launchers.inline import make_local_nodes

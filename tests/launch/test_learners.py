@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.nodes.devices import device_names
 from callboard.launch.program import learner_policy
 from callboard.launch.run_directory.checkpoints import step_of

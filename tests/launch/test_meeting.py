@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.launchers.hosts.cluster_file import Cluster
 from callboard.launch.launchers.hosts.membership import HostMember, HostRegistry
 from callboard.launch.launchers.run_outcome import Outcome

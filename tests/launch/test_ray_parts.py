@@ -14,7 +14,8 @@ from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.agents.sac import Sac
 from callboard.agents.weights import WeightClient, pack_weights
-from callboard.data import CallboardError, Version
+from callboard.data import Version
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.ray import part_clients as clients
 from callboard.launch.launchers.ray import part_servers as servers

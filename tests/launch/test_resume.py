@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from callboard.agents.weights import pack_weights
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.experiment import Run
 from callboard.launch.launchers.inline import make_local_nodes

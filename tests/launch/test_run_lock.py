@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.run_directory import run_lock as module
 from callboard.launch.run_directory.remote_storage import Storage
 from callboard.launch.run_directory.run_lock import Holder, run_lease, run_lock

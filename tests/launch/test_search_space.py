@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.tuning.search_space import parse_search, with_values
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.named_objects import refuse_standard_library
 

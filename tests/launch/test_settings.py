@@ -13,7 +13,7 @@ import yaml
 
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.hosts.cluster_file import Cluster
 from callboard.launch.launchers.hosts.launcher import HostsOptions

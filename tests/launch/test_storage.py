@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.remote_storage import Mirror, Storage, fetch_run, is_url, local_copy

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.launchers.supervisor import Event, Exit, Supervised, Supervisor
 from callboard.launch.nodes.node import NodePolicy
 from callboard.launch.nodes.progress import Heartbeat

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.tuning.records import TuneDirectory
 

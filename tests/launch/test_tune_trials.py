@@ -9,7 +9,7 @@ import tensorflow as tf
 from rich.console import Console
 
 from callboard.agents.gradient_learner import make_optimizer
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial, trials_table
 from callboard.launch.tuning.tune import Tuning

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.launch.yaml_files import format_yaml, parse_yaml, read_yaml
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.networks.action_bounds import ActionBounds
 from callboard.networks.distributions import SquashedGaussian
 

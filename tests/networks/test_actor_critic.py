@@ -6,7 +6,7 @@ import tensorflow as tf
 import tree
 from dm_env import specs
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.networks.actor_critic import actor_critic_networks
 from callboard.networks.distributions import SquashedGaussian
 from callboard.networks.heads import SquashedGaussianHead

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tree
 from dm_env import specs
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.networks.factory import check_torso, make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import ImpalaResNet

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.networks.action_bounds import ActionBounds
 from callboard.networks.distributions import DiagonalGaussian
 from callboard.networks.factory import gaussian_value_network, policy_value_network

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.networks.factory import q_network
 from callboard.networks.heads import DuelingQHead, QHead
 from callboard.networks.network import Inputs

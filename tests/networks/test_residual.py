@@ -8,7 +8,8 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents.impala import Impala, ImpalaPolicy
-from callboard.data import CallboardError, Timestep
+from callboard.data import Timestep
+from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import load_policy

@@ -11,7 +11,7 @@ import tensorflow as tf
 import timestep_streams
 from reading import read_all, read_batches
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.replay import (
     ReplayHandle,
     ReplayLimits,

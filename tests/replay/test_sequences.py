@@ -11,7 +11,8 @@ import timestep_streams
 import tree
 from reading import read_batches
 
-from callboard.data import CallboardError, Record
+from callboard.data import Record
+from callboard.errors import CallboardError
 from callboard.replay import (
     BatchReader,
     ReaderStopped,

@@ -6,7 +6,8 @@ import timestep_streams
 import tree
 from dm_env import specs as dm_specs
 
-from callboard.data import CallboardError, Timestep
+from callboard.data import Timestep
+from callboard.errors import CallboardError
 from callboard.replay import check_stack, initial_frames, push_frames, stacked_spec
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 

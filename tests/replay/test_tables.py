@@ -4,7 +4,7 @@ import pytest
 import reverb
 import timestep_streams
 
-from callboard.data import CallboardError
+from callboard.errors import CallboardError
 from callboard.replay import ReplayLimits, replay_table, window_signature
 
 LAYOUT = timestep_streams.layout(envs=4, actors=2)

@@ -7,7 +7,8 @@ import timestep_streams
 import tree
 from reading import read_all
 
-from callboard.data import CallboardError, Record
+from callboard.data import Record
+from callboard.errors import CallboardError
 from callboard.replay import WindowWriter, read_windows, window_signature
 
 ENVS, TICKS, STEPS = 3, 120, 3

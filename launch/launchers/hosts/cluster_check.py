@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...command_parser import CommandParser
 from ...ports import listen_on_all
 from .cluster_file import Cluster, read_cluster

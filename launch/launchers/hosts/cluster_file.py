@@ -28,7 +28,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...experiment import Experiment
 from ...setting_types import shown
 from ...yaml_files import read_yaml

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import courier
 import launchpad as lp
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...experiment import Run
 from ...nodes.proxy_bypass import bypass_proxies
 from ...package_versions import versions

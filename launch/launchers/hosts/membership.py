@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import courier
 from courier.python.client import StatusNotOk
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ..run_outcome import Monitor, Outcome, error_text
 from ..supervisor import Event
 from .cluster_file import Cluster

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import tensorflow as tf  # noqa: F401  Before Ray begins.
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...temporary_files import removed_afterwards
 from .options import check_address
 

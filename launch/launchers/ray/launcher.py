@@ -26,7 +26,7 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...experiment import Experiment, Run
 from ...nodes.devices import device_count
 from ...nodes.node import ProgramNode

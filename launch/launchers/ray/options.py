@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from ....data import CallboardError
+from ....errors import CallboardError
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 NODE_KINDS = ("actor", "evaluator", "inference", "learner", "replay", "coordinator")

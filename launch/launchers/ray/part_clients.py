@@ -10,7 +10,8 @@ import ray
 from ray import exceptions
 
 from ....agents.weights import Snapshot
-from ....data import CallboardError, Layout
+from ....data import Layout
+from ....errors import CallboardError
 from ....replay import ReplayHandle
 from ...experiment import Experiment
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 from ....agents.finite_checks import LossCheck, NotFiniteError
 from ....agents.registry import agent_name
 from ....agents.weights import Unpacking, pack_weights
-from ....data import CallboardError, Priorities, Update, Version
+from ....data import Priorities, Update, Version
+from ....errors import CallboardError
 from ....replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset
 from ...nodes.devices import device_names, make_strategy
 from ...nodes.learner_input import distributed_batches

@@ -13,7 +13,7 @@ import ray
 import tensorflow as tf
 
 from ....agents.acting import trace_layout
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...experiment import Experiment
 from ...nodes.devices import hide_gpus
 from . import part_replay as replay

@@ -21,7 +21,7 @@ import cloudpickle
 import ray
 from launchpad.address import AbstractAddressBuilder
 
-from ....data import CallboardError
+from ....errors import CallboardError
 from ...experiment import Run
 from ...nodes.node import NodeContext, ProgramNode
 from ...nodes.progress import HeartbeatSender, Progress
