@@ -34,8 +34,8 @@ _MODULES = {
     "processes": ".launchers.processes",
     "threads": ".launchers.threads",
     "inline": ".launchers.inline",
-    "hosts": ".launchers.hosts.launcher",
-    "ray": ".launchers.ray.launcher",
+    "hosts": ".launchers.hosts.host_run",
+    "ray": ".launchers.ray.ray_run",
 }
 """The module of each launcher, imported only when the launcher is chosen, because some require Ray."""
 

@@ -18,12 +18,12 @@ from rich.table import Table
 
 from ... import environments
 from ...errors import CallboardError
-from ..command_parser import CommandParser
 from ..launchers.forkserver import start_forkserver, stop_forkserver
 from ..launchers.forkserver_process import end_processes
 from ..run_directory.remote_storage import is_url, local_copy
 from ..settings import Settings, format_help, nearest, parse_settings, read_recipe, read_settings, recipe_names
 from ..stop_signals import Stopped, raise_at_signals
+from .command_parser import CommandParser
 
 _USAGE = """\
 usage: callboard COMMAND ...
@@ -133,7 +133,7 @@ def _train(arguments: list[str]) -> int:
     experiment = settings.experiment()
     launcher_options = ray
     if cluster is not None:
-        from ..launchers.hosts.launcher import HostsOptions
+        from ..launchers.hosts.host_run import HostsOptions
 
         launcher_options = HostsOptions(cluster, known.host, known.allow_public)
     monitor = make_monitor(experiment.max_steps)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ...atomic_files import write_file
 from ...errors import CallboardError
-from ..command_parser import CommandParser
+from ..cli.command_parser import CommandParser
 from ..experiment import Experiment
 from ..run_directory.remote_storage import is_url
 from ..setting_types import converted, field_types

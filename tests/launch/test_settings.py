@@ -16,7 +16,7 @@ from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.hosts.cluster_file import Cluster
-from callboard.launch.launchers.hosts.launcher import HostsOptions
+from callboard.launch.launchers.hosts.host_run import HostsOptions
 from callboard.launch.launchers.ray.options import RayOptions
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory

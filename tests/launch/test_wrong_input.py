@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from wrong_inputs import cases, make_files
 
 import callboard.launch.cli.command
-import callboard.launch.launchers.hosts.launcher
+import callboard.launch.launchers.hosts.host_run
 import callboard.launch.launchers.inline
 import callboard.launch.launchers.processes
 import callboard.launch.launchers.threads
@@ -36,7 +36,7 @@ def started(monkeypatch):
 
         return run
 
-    for name in ("hosts.launcher", "inline", "processes", "threads"):
+    for name in ("hosts.host_run", "inline", "processes", "threads"):
         monkeypatch.setattr(f"callboard.launch.launchers.{name}.run", stand_in(name))
     monkeypatch.setattr("callboard.launch.cli.command.start_forkserver", lambda: names.append("forkserver"))
     return names

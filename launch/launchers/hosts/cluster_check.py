@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ....errors import CallboardError
-from ...command_parser import CommandParser
+from ...cli.command_parser import CommandParser
 from ...ports import listen_on_all
 from .cluster_file import Cluster, read_cluster
 

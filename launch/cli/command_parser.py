@@ -4,8 +4,8 @@ import argparse
 import re
 from typing import NoReturn
 
-from ..errors import CallboardError
-from .settings import nearest
+from ...errors import CallboardError
+from ..settings import nearest
 
 _KINDS = {"int": "a whole number", "float": "a number"}
 
