@@ -1,11 +1,9 @@
 """Lookup of agents by name: built-in names, or `package.module:Class` for user-defined agents."""
 
 import dataclasses
-import difflib
-import importlib
 
-from ..errors import CallboardError
-from ..named_objects import refuse_standard_library
+from ..errors import CallboardError, unknown
+from ..named_objects import import_object
 from .agent import Agent
 from .declared_settings import declared_settings
 
@@ -24,13 +22,7 @@ def agent_class(name: str) -> type[Agent]:
     Raises:
       CallboardError: the name is unknown (the message suggests the closest one), or is not that of an `Agent`.
     """
-    module_name, _, class_name = _path(name).partition(":")
-    refuse_standard_library(f"agent {name!r}", module_name)
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:  # The last two for invalid module names: ":A" or ".a:B".
-        raise CallboardError(f"agent {name!r} cannot be imported: {error}") from error
-    found = getattr(module, class_name, None)
+    found = import_object("agent", _path(name))
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise CallboardError(f"{name!r} is not a subclass of callboard.agents.Agent")
     return found
@@ -60,7 +52,5 @@ def agent_name(agent: Agent) -> str:
 def _path(name: str) -> str:
     path = AGENTS.get(name, name)
     if ":" not in path:
-        near = difflib.get_close_matches(name, AGENTS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(AGENTS)}, or package.module:Class"
-        raise CallboardError(f"unknown agent {name!r}: {hint}")
+        raise unknown("agent", name, AGENTS, f"choose from {', '.join(AGENTS)}, or write package.module:Class")
     return path

@@ -12,11 +12,12 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
 from ..errors import CallboardError
+from ..named_objects import import_module
 from .atari import atari_ids
 from .batched import BatchedEnvironment
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_mode
 from .procgen import GAMES as PROCGEN_GAMES
-from .user_errors import import_module, keywords, unknown_environment, unknown_option, user_errors
+from .user_errors import keywords, unknown_environment, unknown_option, user_errors
 
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
@@ -73,7 +74,7 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
         versions = [other for other in gymnasium.registry.values() if other.name == spec.name]
         newest = max((other for other in versions if not is_only_refused(other)), key=_version, default=None)
         right = f"did you mean {newest.id!r}?" if newest else _OTHERWISE
-        raise CallboardError(f"environment {id!r} is not in Gymnasium any more: {right}")
+        raise CallboardError(f"environment {id!r} is not in Gymnasium any more; {right}")
     if vectorized is True and spec.vector_entry_point is None:
         raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
     limit = options.get("max_episode_steps")
@@ -134,7 +135,7 @@ def _log_mujoco_warnings() -> None:
 def _find(id: str) -> EnvSpec:
     module, _, registered = id.rpartition(":")
     if module:
-        import_module(id, module)
+        import_module("environment", id, module)
     try:
         return gymnasium.spec(registered)
     except gymnasium.error.Error as error:
@@ -145,10 +146,10 @@ def _unknown(id: str) -> CallboardError:
     """Returns the error for an id that is not registered, with a suggestion if it is another library's id of a game."""
     game = re.fullmatch(r"(?:procgen[:/-])*(?:procgen-)?(\w+?)(?:-v\d+)?", id)
     if game and "procgen" in id and game[1] in PROCGEN_GAMES:
-        return CallboardError(f"unknown environment {id!r}: did you mean 'procgen:{game[1]}'?")
+        return CallboardError(f"unknown environment {id!r}; did you mean 'procgen:{game[1]}'?")
     old = re.fullmatch(r"(?:ALE/)?(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)?(?:-v\d+)?", id)
     if old and f"ALE/{old[1]}-v5" in atari_ids():
-        return CallboardError(f"unknown environment {id!r}: did you mean 'ALE/{old[1]}-v5'?")
+        return CallboardError(f"unknown environment {id!r}; did you mean 'ALE/{old[1]}-v5'?")
     otherwise = _OTHERWISE
     if "/" in id and ":" not in id:
         otherwise = f"if a module of yours registers it, write 'your_module:{id}'"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from ..errors import CallboardError
-from .user_errors import nearest
+from .user_errors import unknown_option
 
 Settings = TypeVar("Settings")
 
@@ -28,9 +28,7 @@ def read_options(name: str, options: Mapping[str, Any], settings: type[Settings]
     hints = typing.get_type_hints(settings)
     for key, value in options.items():
         if key not in hints:
-            close = nearest(str(key), hints)
-            right = f"did you mean {close!r}?" if close else f"it takes {', '.join(sorted(hints))}"
-            raise CallboardError(f"environment {name!r} has no option {key!r}: {right}")
+            raise unknown_option(name, str(key), hints)
         if not _fits(value, hints[key]):
             raise CallboardError(f"environment {name!r}: {key!r} is {value!r}, it must be {_kind(hints[key])}")
     try:

@@ -10,11 +10,11 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from ..errors import CallboardError
-from ..named_objects import refuse_standard_library
+from ..named_objects import import_object
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
-from .user_errors import import_module, keywords, unknown_option, user_errors
+from .user_errors import keywords, unknown_option, user_errors
 
 # Arguments that Callboard passes to a factory that takes them.
 _GIVEN = ("seed", "seeds", "batch_size")
@@ -85,22 +85,15 @@ def check_factory(name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     Raises:
       CallboardError: if the module or function does not exist, or an option is unknown.
     """
-    create = _load(name)
+    create = import_object("environment", name)
+    if not callable(create):
+        raise CallboardError(f"environment {name!r} is not a function but of type {type(create).__name__}")
     named, takes_others = keywords(create)
     for key in options:
         if key in _GIVEN:
             raise CallboardError(f"environment {name!r}: option {key!r} is given by Callboard, leave it out")
         if key not in named and not takes_others:
             raise unknown_option(name, key, (taken for taken in named if taken not in _GIVEN))
-    return create
-
-
-def _load(name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    create = getattr(import_module(name, module_name), attribute, None)
-    if not callable(create):
-        raise CallboardError(f"unknown environment {name!r}: {module_name!r} has no function {attribute!r}")
-    refuse_standard_library(f"environment {name!r}", module_name, create)
     return create
 
 

@@ -1,18 +1,14 @@
 """One-line errors for mistakes in the names and options of environments."""
 
 import contextlib
-import difflib
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
 import gymnasium
 
-from ..errors import CallboardError
-from ..named_objects import refuse_standard_library
+from ..errors import CallboardError, nearest, suggestion
 
 
 def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -26,34 +22,6 @@ def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
     return names, any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def import_module(name: str, module: str) -> ModuleType:
-    """Imports the `module` of the environment `name`.
-
-    Raises:
-      CallboardError: if the module, or one that it imports, does not exist.  Other errors of the module propagate
-        with their traceback, for its author.
-    """
-    refuse_standard_library(f"environment {name!r}", module)
-    try:
-        return importlib.import_module(module)
-    except (ValueError, TypeError) as error:
-        if module and not module.startswith("."):
-            raise
-        raise CallboardError(f"unknown environment {name!r}: {module!r} is no module's name") from error
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            reason = f"there is no module {error.name!r} on the Python path"
-            raise CallboardError(f"unknown environment {name!r}: {reason}") from error
-        raise CallboardError(f"environment {name!r}: the import of {module!r} fails: {error}") from error
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the element of `known` closest to `name`, ignoring case, or None if none is close."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return by_lower[close[0]] if close else None
-
-
 def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginning: str = "") -> CallboardError:
     """Returns the error for an unknown environment name.
 
@@ -65,14 +33,15 @@ def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginni
     """
     rest = name[len(beginning) :] if name.lower().startswith(beginning.lower()) else name
     close = nearest(rest, known)
-    right = f"did you mean {beginning + close!r}?" if close else otherwise
-    return CallboardError(f"unknown environment {name!r}: {right}")
+    hint = f"did you mean {beginning + close!r}?" if close else otherwise
+    return CallboardError(f"unknown environment {name!r}; {hint}")
 
 
 def unknown_option(name: str, option: str, taken: Iterable[str]) -> CallboardError:
     """Returns the error for an unknown option of the environment `name`, whose options are `taken`."""
-    listed = ", ".join(sorted(set(taken)))
-    return CallboardError(f"environment {name!r} has no option {option!r}: it takes {listed or 'none'}")
+    known = sorted(set(taken))
+    hint = suggestion(option, known, f"its options are {', '.join(known)}" if known else "it has none")
+    return CallboardError(f"environment {name!r} has no option {option!r}; {hint}")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ not import TensorFlow until all settings have valid names and types.
 import collections.abc
 import copy
 import dataclasses
-import difflib
 import enum
 import inspect
 import json
@@ -23,7 +22,7 @@ from typing import Any, cast
 
 from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
-from ..errors import CallboardError
+from ..errors import CallboardError, suggestion, unknown
 from .experiment import Experiment
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url
@@ -153,9 +152,8 @@ def read_recipe(name: str) -> dict[str, Any]:
     if name in recipe_names():
         path = RECIPES / f"{name}.yaml"
     elif "\0" in name or not os.path.lexists(path):
-        near = difflib.get_close_matches(path.stem, recipe_names(), n=1)
-        known = f"there are {', '.join(recipe_names())}, or a path to a YAML file"
-        raise CallboardError(f"unknown recipe {name!r}: " + (f"did you mean {near[0]!r}?" if near else known))
+        known = f"choose from {', '.join(recipe_names())}, or name a YAML file by its path"
+        raise CallboardError(f"unknown recipe {name!r}; {suggestion(path.stem, recipe_names(), known)}")
     recipe = read_yaml(path)
     if not isinstance(recipe, dict):
         raise CallboardError(f"{path} must hold settings, such as `env: CartPole-v1`")
@@ -224,12 +222,6 @@ def read_settings(run: str | pathlib.Path, options: Sequence[str] = ()) -> Setti
     return parse_settings(None, {**recipe, "run_dir": str(run)}, options)
 
 
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Returns the most similar of some words; None if none is similar."""
-    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
-    return found[0] if found else None
-
-
 def experiment_settings(experiment: Experiment) -> dict[str, Any]:
     """Returns an experiment's settings as values that YAML can represent."""
     agent: Any = experiment.agent
@@ -255,8 +247,7 @@ def _agent_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
     for key in keys:
         if key not in known:
-            near = nearest(str(key), known)
-            raise CallboardError(f"unknown key {key!r}" + (f": did you mean {near!r}?" if near else ""))
+            raise unknown("key", key, known, "see callboard train --help")
 
 
 def _apply_options(values: dict[str, Any], options: Sequence[str], types: Mapping[str, Any]) -> None:
@@ -271,9 +262,7 @@ def _apply_options(values: dict[str, Any], options: Sequence[str], types: Mappin
         is_removal = path.startswith(_REMOVE) and _setting_of(path, types) is None
         key = _setting_of(path.removeprefix(_REMOVE) if is_removal else path, types)
         if key is None:
-            near = nearest(path, types)
-            hint = f"did you mean {_option(near)}?" if near else "see callboard train --help"
-            raise CallboardError(f"unknown option --{name}: {hint}")
+            raise unknown("option", f"--{name}", map(_option, types), "see callboard train --help")
         entries = _entries(name, path.removeprefix(_REMOVE) if is_removal else path, key)
         if is_removal:
             if equals:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..agents.registry import agent_name
-from ..errors import CallboardError
+from ..errors import CallboardError, unknown
 from .experiment import Experiment
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import is_url
 from .run_directory.run_lock import check_not_running
-from .settings import nearest, read_experiment, settings_by_name
+from .settings import read_experiment, settings_by_name
 
 LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 
@@ -20,9 +20,7 @@ LAUNCHERS: Sequence[str] = ("processes", "threads", "inline", "hosts", "ray")
 def check_launcher(launcher: str) -> None:
     """Rejects a launcher that does not exist."""
     if launcher not in LAUNCHERS:
-        near = nearest(launcher, LAUNCHERS)
-        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(LAUNCHERS)}"
-        raise CallboardError(f"unknown launcher {launcher!r}: {hint}")
+        raise unknown("launcher", launcher, LAUNCHERS)
 
 
 def check_launcher_can(launcher: str, experiment: Experiment) -> None:

@@ -1,9 +1,7 @@
 """Default networks, built from the names of torsos and cores."""
 
-import difflib
-import importlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,8 +9,8 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..errors import CallboardError
-from ..named_objects import refuse_standard_library
+from ..errors import CallboardError, unknown
+from ..named_objects import import_object
 from .action_bounds import ActionBounds
 from .heads import DuelingQHead, GaussianValueHead, PolicyValueHead, QHead
 from .network import Network
@@ -61,7 +59,7 @@ def policy_value_network(
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
-        raise CallboardError(f"A categorical policy needs one discrete action, not {specs.describe(spec.action)}.")
+        raise CallboardError(f"a categorical policy needs one discrete action, not {specs.describe(spec.action)}")
     normalizer, torso_spec = _make_normalizer(spec) if normalize_observations else (None, spec)
     return Network(
         spec,
@@ -141,7 +139,7 @@ def q_network(
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
-        raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}.")
+        raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}")
     return Network(
         spec,
         torso=make_torso(spec, torso, hidden_sizes, activation),
@@ -227,7 +225,8 @@ def make_core(core: str = "none", lstm_size: int = 256) -> Core:
     Raises:
       CallboardError: if the name is unknown.
     """
-    _check_name("core", core, CORES)
+    if core not in CORES:
+        raise unknown("core", core, CORES)
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
 
 
@@ -239,10 +238,11 @@ def _make_normalizer(spec: specs.EnvironmentSpec) -> tuple[RunningNormalizer, sp
 
 def _check_torso_name(spec: specs.EnvironmentSpec, torso: str) -> None:
     name, _ = _name_and_width(torso)
-    _check_name("torso", name, TORSOS, or_else=" or package.module:factory")
+    if name not in TORSOS:
+        raise unknown("torso", name, TORSOS, f"choose from {', '.join(TORSOS)}, or write package.module:factory")
     if name not in ("auto", "mlp") and not _has_images(spec):
         raise CallboardError(
-            f"The torso {torso!r} is for images; the observation is {specs.describe(spec.observation)}: use 'mlp'."
+            f"torso {torso!r} is for images, but the observation is {specs.describe(spec.observation)}; use 'mlp'"
         )
 
 
@@ -258,32 +258,13 @@ def _has_images(spec: specs.EnvironmentSpec) -> bool:
 def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name: str) -> tf.keras.layers.Layer:
     torso = factory(spec)
     if not isinstance(torso, tf.keras.layers.Layer):
-        raise CallboardError(f"The torso {name!r} must give a Keras layer or model, not {type(torso).__name__}.")
+        raise CallboardError(f"torso {name!r} must return a Keras layer or model, not {type(torso).__name__}")
     return torso
 
 
 def _load(path: str) -> Callable[..., Any]:
     """Imports the factory `package.module:factory`."""
-    module_name, _, factory_name = path.partition(":")
-    refuse_standard_library(f"torso {path!r}", module_name)
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:  # The last two: invalid module names, as in ":f" or ".a:f".
-        raise CallboardError(f"The torso {path!r} cannot be imported: {error}.") from error
-    factory = getattr(module, factory_name, None)
+    factory = import_object("torso", path)
     if not callable(factory):
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise CallboardError(f"The module {module_name!r} has no {factory_name!r}{_nearest(factory_name, names)}.")
-    refuse_standard_library(f"torso {path!r}", module_name, factory)
+        raise CallboardError(f"torso {path!r} is not a function but of type {type(factory).__name__}")
     return factory
-
-
-def _check_name(kind: str, name: str, names: Sequence[str], or_else: str = "") -> None:
-    if name not in names:
-        known = ", ".join(names) + or_else
-        raise CallboardError(f"There is no {kind} {name!r}{_nearest(name, names)}.  There are {known}.")
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

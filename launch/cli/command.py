@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ... import environments
-from ...errors import CallboardError
+from ...errors import CallboardError, unknown
 from ..launchers.forkserver import start_forkserver, stop_forkserver
 from ..launchers.forkserver_process import end_processes
 from ..run_directory.remote_storage import is_url, local_copy
-from ..settings import Settings, format_help, nearest, parse_settings, read_recipe, read_settings, recipe_names
+from ..settings import Settings, format_help, parse_settings, read_recipe, read_settings, recipe_names
 from ..stop_signals import Stopped, raise_at_signals
 from .command_parser import CommandParser
 
@@ -66,11 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         if arguments[0] not in commands:
-            near = nearest(arguments[0], commands)
-            raise CallboardError(
-                f"unknown command {arguments[0]!r}: "
-                + (f"did you mean {near!r}?" if near else f"there are {', '.join(commands)}")
-            )
+            raise unknown("command", arguments[0], commands)
         return commands[arguments[0]](arguments[1:])
     except CallboardError as error:
         print(f"callboard: {_printable(str(error))}", file=sys.stderr)

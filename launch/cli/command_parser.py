@@ -4,8 +4,7 @@ import argparse
 import re
 from typing import NoReturn
 
-from ...errors import CallboardError
-from ..settings import nearest
+from ...errors import CallboardError, nearest, suggestion
 
 _KINDS = {"int": "a whole number", "float": "a number"}
 
@@ -23,8 +22,8 @@ class CommandParser(argparse.ArgumentParser):
         found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
         if found:
             unknown = found[1].split()[0].partition("=")[0]
-            near = nearest(unknown, self._option_string_actions)
-            return f"{self.prog} has no {unknown}: " + (f"did you mean {near}?" if near else f"see {self.prog} --help")
+            hint = suggestion(unknown, self._option_string_actions, f"see {self.prog} --help")
+            return f"{self.prog} has no option {unknown!r}; {hint}"
         found = re.fullmatch(r"the following arguments are required: (.*)", message, re.DOTALL)
         if found:
             return f"{self.prog} needs {found[1]}: see {self.prog} --help"
@@ -40,7 +39,7 @@ class CommandParser(argparse.ArgumentParser):
             choices = wrong[2].replace("'", "").split(", ")
             near = nearest(wrong[1].strip("'"), choices)
             return f"{name} must be one of {', '.join(choices)}, not {wrong[1]}" + (
-                f": did you mean {near!r}?" if near else ""
+                f"; did you mean {near!r}?" if near else ""
             )
         if problem.startswith("expected"):
             return f"{name} needs a value"

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import CallboardError
-from ..settings import nearest
+from ...errors import CallboardError, unknown
 
 Values = dict[str, Any]
 """Values of the settings that are searched, by name, such as `agent.learning_rate`."""
@@ -164,9 +163,7 @@ def _parse_domain(text: str, distribution: str) -> Domain:
         return Choice(tuple(arguments))
     if kind not in Range.KINDS:
         kinds = (*Range.KINDS, "choice")
-        near = nearest(kind, kinds)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(kinds)}"
-        raise CallboardError(f"--search {text!r}: unknown distribution {kind!r}: {hint}")
+        raise CallboardError(f"--search {text!r}: {unknown('distribution', kind, kinds)}")
     whole = kind == "randint"
     numbers = [value for value in arguments if isinstance(value, int if whole else (int, float))]
     if len(numbers) != 2 or len(arguments) != 2 or any(isinstance(value, bool) for value in arguments):

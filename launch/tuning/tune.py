@@ -13,12 +13,12 @@ from typing import Any, Literal, get_args, get_type_hints
 from rich.console import Console
 
 from ...atomic_files import write_file
-from ...errors import CallboardError
+from ...errors import CallboardError, nearest, unknown
 from ..cli.command_parser import CommandParser
 from ..experiment import Experiment
 from ..run_directory.remote_storage import is_url
 from ..setting_types import converted, field_types
-from ..settings import experiment_settings, nearest, parse_experiment, read_recipe, setting_types
+from ..settings import experiment_settings, parse_experiment, read_recipe, setting_types
 from ..start_checks import check_launcher_can, default_run_directory
 from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory, best_trial, trials_table
@@ -160,9 +160,8 @@ class Tuning:
         node, _, _ = self.metric.partition("/")
         known: Sequence[str] = _EVALUATOR_METRICS if node == "evaluator" else ()
         if node not in _NODES or (known and self.metric not in known):
-            near = nearest(self.metric, _EVALUATOR_METRICS)
-            hint = f"did you mean {near}?" if near else "name one of those in metrics.jsonl, such as evaluator/return"
-            raise CallboardError(f"unknown metric {self.metric!r}: {hint}")
+            hint = "name one of those in metrics.jsonl, such as evaluator/return"
+            raise unknown("metric", self.metric, _EVALUATOR_METRICS, hint)
         if known and not self.settings["evaluator"]:
             raise CallboardError(f"the metric {self.metric} needs the evaluator: leave evaluator at true")
 
@@ -282,7 +281,7 @@ def _read_tuning(path: pathlib.Path) -> Tuning:
         raise CallboardError(f"{path} does not hold a search: begin it anew in another directory")
     for key in content:
         if key not in types:
-            raise CallboardError(f"{path}: unknown key {key!r}: there are {', '.join(types)}")
+            raise CallboardError(f"{path}: {unknown('key', str(key), types)}")
     try:
         tuning = Tuning(**{"search": [], **{key: converted(key, value, types[key]) for key, value in content.items()}})
         tuning.check()
@@ -305,7 +304,7 @@ def _check_option_names(agent: str | None, options: Sequence[str]) -> None:
     for option in options:
         name = option.partition("=")[0]
         if name.startswith("--") and nearest(name, [*own, *(name.replace("_", "-") for name in theirs)]) in own:
-            raise CallboardError(f"unknown option {name}: did you mean {nearest(name, own)}?")
+            raise unknown("option", name, own)
 
 
 def _check_ray() -> None:

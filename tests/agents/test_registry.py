@@ -53,11 +53,11 @@ def test_an_agent_of_the_users_own_is_found_by_its_path(user_package):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("impalla", "unknown agent 'impalla': did you mean 'impala'?"),
-        ("xyz", f"unknown agent 'xyz': there are {', '.join(AGENTS)}"),
+        ("impalla", "unknown agent 'impalla'; did you mean 'impala'?"),
+        ("xyz", f"unknown agent 'xyz'; choose from {', '.join(AGENTS)}"),
         ("someones_agents.good", "or package.module:Class"),
         ("someones_agents.good:Other", "is not a subclass of callboard.agents.Agent"),
-        ("someones_agents.good:Nobody", "is not a subclass of callboard.agents.Agent"),
+        ("someones_agents.good:Mind", "has no 'Mind', did you mean 'Mine'?"),
         ("someones_agents.good:an_agent", "is not a subclass of callboard.agents.Agent"),
         ("someones_agents.bad:Mine", "cannot be imported: No module named 'someones_agents.bad'"),
         ("someones_agents.broken:Mine", "cannot be imported: No module named 'no_such_package_at_all'"),

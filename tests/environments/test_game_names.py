@@ -12,19 +12,20 @@ from callboard.errors import CallboardError
 @pytest.mark.parametrize(
     "name, options, message",
     [
-        ("ALE/Brekout-v5", {}, "unknown environment 'ALE/Brekout-v5': did you mean 'ALE/Breakout-v5'?"),
-        ("ale/pong-v5", {}, "unknown environment 'ale/pong-v5': did you mean 'ALE/Pong-v5'?"),
-        ("ALE/Qbert", {}, "unknown environment 'ALE/Qbert': did you mean 'ALE/Qbert-v5'?"),
+        ("ALE/Brekout-v5", {}, "unknown environment 'ALE/Brekout-v5'; did you mean 'ALE/Breakout-v5'?"),
+        ("ale/pong-v5", {}, "unknown environment 'ale/pong-v5'; did you mean 'ALE/Pong-v5'?"),
+        ("ALE/Qbert", {}, "unknown environment 'ALE/Qbert'; did you mean 'ALE/Qbert-v5'?"),
         ("ALE/", {}, "unknown environment 'ALE/': give an id of ale-py, such as 'ALE/Breakout-v5'"),
         (
             "ALE/Pong-v5",
             {"frame_skip": 4},
-            "environment 'ALE/Pong-v5' has no option 'frame_skip': did you mean 'frameskip'?",
+            "environment 'ALE/Pong-v5' has no option 'frame_skip'; did you mean 'frameskip'?",
         ),
         (
             "ALE/Pong-v5",
             {"gravity": 4},
-            "environment 'ALE/Pong-v5' has no option 'gravity': it takes frameskip, full_action_space, life_loss, "
+            "environment 'ALE/Pong-v5' has no option 'gravity'; "
+            "its options are frameskip, full_action_space, life_loss, "
             "max_num_frames_per_episode, noop_max, num_threads, render_mode, repeat_action_probability",
         ),
         (
@@ -39,8 +40,8 @@ from callboard.errors import CallboardError
             {"render_mode": "human"},
             "environment 'ALE/Pong-v5': 'render_mode' is 'human', it must be 'rgb_array' or left out",
         ),
-        ("MinAtar/Breakot-v1", {}, "unknown environment 'MinAtar/Breakot-v1': did you mean 'MinAtar/Breakout-v1'?"),
-        ("MinAtar/Breakout-v2", {}, "unknown environment 'MinAtar/Breakout-v2': did you mean 'MinAtar/Breakout-v1'?"),
+        ("MinAtar/Breakot-v1", {}, "unknown environment 'MinAtar/Breakot-v1'; did you mean 'MinAtar/Breakout-v1'?"),
+        ("MinAtar/Breakout-v2", {}, "unknown environment 'MinAtar/Breakout-v2'; did you mean 'MinAtar/Breakout-v1'?"),
         (
             "MinAtar/Breakout-v1",
             {"sticky_action_probability": 0.1},
@@ -52,19 +53,19 @@ from callboard.errors import CallboardError
             {"max_episode_steps": 0},
             "environment 'MinAtar/Breakout-v1': 'max_episode_steps' is 0, it must be 1 or more",
         ),
-        ("procgen:coinrn", {}, "unknown environment 'procgen:coinrn': did you mean 'procgen:coinrun'?"),
+        ("procgen:coinrn", {}, "unknown environment 'procgen:coinrn'; did you mean 'procgen:coinrun'?"),
         (
             "procgen:procgen-coinrun-v0",
             {},
-            "unknown environment 'procgen:procgen-coinrun-v0': did you mean 'procgen:coinrun'?",
+            "unknown environment 'procgen:procgen-coinrun-v0'; did you mean 'procgen:coinrun'?",
         ),
-        ("procgen-coinrun-v0", {}, "unknown environment 'procgen-coinrun-v0': did you mean 'procgen:coinrun'?"),
+        ("procgen-coinrun-v0", {}, "unknown environment 'procgen-coinrun-v0'; did you mean 'procgen:coinrun'?"),
         (
             "BreakoutDeterministic-v4",
             {},
-            "unknown environment 'BreakoutDeterministic-v4': did you mean 'ALE/Breakout-v5'?",
+            "unknown environment 'BreakoutDeterministic-v4'; did you mean 'ALE/Breakout-v5'?",
         ),
-        ("Reacher-v2", {}, "environment 'Reacher-v2' is not in Gymnasium any more: did you mean 'Reacher-v5'?"),
+        ("Reacher-v2", {}, "environment 'Reacher-v2' is not in Gymnasium any more; did you mean 'Reacher-v5'?"),
         (
             "NewUser/Grid-v0",
             {},
@@ -86,7 +87,7 @@ from callboard.errors import CallboardError
         (
             "procgen:coinrun",
             {"num_level": 200},
-            "environment 'procgen:coinrun' has no option 'num_level': did you mean 'num_levels'?",
+            "environment 'procgen:coinrun' has no option 'num_level'; did you mean 'num_levels'?",
         ),
         (
             "procgen:coinrun",

@@ -122,43 +122,43 @@ def test_masked_hides_the_velocities():
 @pytest.mark.parametrize(
     "name, options, message",
     [
-        ("CartPol-v1", {}, "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'?"),
-        ("cartpole-v1", {}, "unknown environment 'cartpole-v1': did you mean 'CartPole-v1'?"),
-        ("CartPole-v9", {}, "unknown environment 'CartPole-v9': did you mean 'CartPole-v1'?"),
-        ("gymnasium:Pendulum", {}, "unknown environment 'Pendulum': did you mean 'Pendulum-v1'?"),
-        ("qqqq", {}, "unknown environment 'qqqq': give a Gymnasium id or 'package.module:factory'"),
+        ("CartPol-v1", {}, "unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+        ("cartpole-v1", {}, "unknown environment 'cartpole-v1'; did you mean 'CartPole-v1'?"),
+        ("CartPole-v9", {}, "unknown environment 'CartPole-v9'; did you mean 'CartPole-v1'?"),
+        ("gymnasium:Pendulum", {}, "unknown environment 'Pendulum'; did you mean 'Pendulum-v1'?"),
+        ("qqqq", {}, "unknown environment 'qqqq'; give a Gymnasium id or 'package.module:factory'"),
         (
             "no.such.module:make",
             {},
-            "unknown environment 'no.such.module:make': there is no module 'no' on the Python path",
+            "environment 'no.such.module:make' cannot be imported: No module named 'no'",
         ),
         (
             "no_such_module:Id-v0",
             {},
-            "unknown environment 'no_such_module:Id-v0': there is no module 'no_such_module' on the Python path",
+            "environment 'no_such_module:Id-v0' cannot be imported: No module named 'no_such_module'",
         ),
         (
             "scripted_environments:Nothing",
             {},
-            "unknown environment 'scripted_environments:Nothing': 'scripted_environments' has no function 'Nothing'",
+            "unknown environment 'scripted_environments:Nothing'; module 'scripted_environments' has no 'Nothing', "
+            "define it in scripted_environments, or name another object",
         ),
         (
             "scripted_environments:TIME_LIMIT",
             {},
-            "unknown environment 'scripted_environments:TIME_LIMIT': "
-            "'scripted_environments' has no function 'TIME_LIMIT'",
+            "environment 'scripted_environments:TIME_LIMIT' is not a function but of type int",
         ),
         (
             "CartPole-v1",
             {"gravity": 3},
-            "environment 'CartPole-v1' has no option 'gravity': "
-            "it takes max_episode_steps, render_mode, sutton_barto_reward, vectorized",
+            "environment 'CartPole-v1' has no option 'gravity'; "
+            "its options are max_episode_steps, render_mode, sutton_barto_reward, vectorized",
         ),
         (
             "CartPole-v1",
             {"gravity": 3, "vectorized": True},
-            "environment 'CartPole-v1' has no option 'gravity': "
-            "it takes max_episode_steps, render_mode, sutton_barto_reward, vectorized",
+            "environment 'CartPole-v1' has no option 'gravity'; "
+            "its options are max_episode_steps, render_mode, sutton_barto_reward, vectorized",
         ),
         (
             "CartPole-v1",
@@ -173,7 +173,7 @@ def test_masked_hides_the_velocities():
         (
             "scripted_environments:Seeded",
             {"size": 3},
-            "environment 'scripted_environments:Seeded' has no option 'size': it takes scale",
+            "environment 'scripted_environments:Seeded' has no option 'size'; its options are scale",
         ),
         (
             "scripted_environments:Seeded",
@@ -219,13 +219,13 @@ def test_masked_hides_the_velocities():
         (
             "callboard.environments.masked_observations:masked",
             {"id": "CartPol-v1"},
-            "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'?",
+            "unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'?",
         ),
         (
             "callboard.environments.masked_observations:masked",
             {"gravity": 3},
-            "environment 'CartPole-v1' has no option 'gravity': "
-            "it takes max_episode_steps, render_mode, sutton_barto_reward, vectorized",
+            "environment 'CartPole-v1' has no option 'gravity'; "
+            "its options are max_episode_steps, render_mode, sutton_barto_reward, vectorized",
         ),
         (
             "callboard.environments.masked_observations:masked",
@@ -244,7 +244,9 @@ def test_errors_of_the_environment_itself_are_not_dressed_up(tmp_path, monkeypat
     (tmp_path / "breaks_at_import.py").write_text("import a_package_that_is_missing\n")
     (tmp_path / "breaks_when_made.py").write_text("def factory(size=1):\n    return size + 'x'\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(CallboardError, match="import of 'breaks_at_import' fails: No module named 'a_package_that_is"):
+    with pytest.raises(
+        CallboardError, match="'breaks_at_import:factory' cannot be imported: No module named 'a_package_that_is"
+    ):
         environments.make("breaks_at_import:factory", 1, [0])
     with pytest.raises(TypeError, match="unsupported operand"):
         environments.make("breaks_when_made:factory", 1, [0], {"size": 2})

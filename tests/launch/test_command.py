@@ -12,9 +12,12 @@ from callboard.launch.cli.command import main
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["train", "impala", "--env", "CartPol-v1"], "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'?"),
-        (["train", "impala", "--env", "CartPole-v1", "--max-stps", "5"], "did you mean --max-steps?"),
-        (["train", "impal", "--env", "CartPole-v1"], "unknown agent 'impal': did you mean 'impala'?"),
+        (["train", "impala", "--env", "CartPol-v1"], "unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+        (
+            ["train", "impala", "--env", "CartPole-v1", "--max-stps", "5"],
+            "unknown option '--max-stps'; did you mean '--max-steps'?",
+        ),
+        (["train", "impal", "--env", "CartPole-v1"], "unknown agent 'impal'; did you mean 'impala'?"),
         (["train", "impala", "--env", "Pendulum-v1"], "needs one discrete action"),
         (
             ["train", "apex", "--env", "Pendulum-v1"],
@@ -25,7 +28,7 @@ from callboard.launch.cli.command import main
         (["train", "sac", "--env", "Pendulum-v1", "--agent.torso", "resnet8"], "take agent.torso impala or nature"),
         (
             ["train", "--recipe", "impala-cartpole", "--agent.torso", "ml"],
-            "There is no torso 'ml'; did you mean 'mlp'?",
+            "unknown torso 'ml'; did you mean 'mlp'?",
         ),
         (["train", "--recipe", "apex-cartpole", "--agent.torso", "nature"], "'nature' is for images"),
         (["train", "--recipe", "r2d2-cartpole-masked", "--agent.torso", "x"], "There is no torso 'x'"),
@@ -35,7 +38,7 @@ from callboard.launch.cli.command import main
         (["train", "--recipe", "sac-pendulum", "--agent.error-buffer", "1"], "cannot keep 256 samples per insert"),
         (["train", "ppo", "--env", "procgen:coinrum"], "did you mean 'procgen:coinrun'?"),
         (["train", "--recipe", "impala-cartpol"], "did you mean 'impala-cartpole'?"),
-        (["train", "--recipe", "typo.yaml"], "unknown key 'max_stps': did you mean 'max_steps'?"),
+        (["train", "--recipe", "typo.yaml"], "unknown key 'max_stps'; did you mean 'max_steps'?"),
         (["train", "--resume", "--run-dir", "nowhere"], "there is no run in nowhere"),
         (["train", "--resume"], "--resume needs the run's directory"),
         (["train", "impala", "--env", "CartPole-v1", "--launcher", "thread"], "unknown launcher 'thread'"),
@@ -49,7 +52,7 @@ from callboard.launch.cli.command import main
         (["train", "--recipe", "apex-cartpole", "--replay-shards", "2", "--launcher", "inline"], "one replay server"),
         (["train"], "name an agent"),
         (["evaluate", "nowhere"], "there is no run in nowhere"),
-        (["trian"], "unknown command 'trian': did you mean 'train'?"),
+        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, capsys, tmp_path, monkeypatch):

@@ -39,9 +39,9 @@ def test_functions_of_the_standard_library_are_not_called(recipe, tmp_path, monk
 
 def test_a_function_in_a_partial_is_looked_at():
     own = functools.partial(os.path.join, "a")
-    with pytest.raises(CallboardError, match="is of Python's standard library"):
-        refuse_standard_library("environment 'mine:own'", "mine", own)
-    refuse_standard_library("environment 'mine:own'", "mine", functools.partial(RunsNothing, size=1))
+    with pytest.raises(CallboardError, match="is part of Python's standard library"):
+        refuse_standard_library("environment", "mine:own", "mine", own)
+    refuse_standard_library("environment", "mine:own", "mine", functools.partial(RunsNothing, size=1))
 
 
 class RunsNothing:

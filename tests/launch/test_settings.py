@@ -103,9 +103,13 @@ def test_the_recipes_that_ship_are_right(name):
 @pytest.mark.parametrize(
     "recipe, options, message",
     [
-        ({}, ["--agent.learnin-rate", "1"], "unknown option --agent.learnin-rate: did you mean --agent.learning-rate?"),
-        ({"max_stps": 5}, [], "unknown key 'max_stps': did you mean 'max_steps'?"),
-        ({"agent": {"batchsize": 5}}, [], "unknown key 'agent.batchsize': did you mean 'agent.batch_size'?"),
+        (
+            {},
+            ["--agent.learnin-rate", "1"],
+            "unknown option '--agent.learnin-rate'; did you mean '--agent.learning-rate'?",
+        ),
+        ({"max_stps": 5}, [], "unknown key 'max_stps'; did you mean 'max_steps'?"),
+        ({"agent": {"batchsize": 5}}, [], "unknown key 'agent.batchsize'; did you mean 'agent.batch_size'?"),
         ({}, ["--agent.learning-rate", "fast"], "agent.learning_rate must be a number, not 'fast'"),
         ({}, ["--agent.optimizer", "sgd"], "agent.optimizer must be rmsprop or adam, not 'sgd'"),
         ({}, ["--agent.hidden-sizes", "[a]"], "agent.hidden_sizes must be a list of whole numbers, such as [64, 64]"),

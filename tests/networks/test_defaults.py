@@ -185,12 +185,13 @@ def test_a_functional_model_on_a_nest():
     [
         (
             "natur",
-            "no torso 'natur'; did you mean 'nature'.*auto, mlp, nature, impala, .*resnet56 or package.module:factory",
+            "unknown torso 'natur'; did you mean 'nature'",
         ),
+        ("x", "unknown torso 'x'; choose from auto, mlp, nature, impala, .*resnet56, or write package.module:factory"),
         ("impala", "'impala' is for images.*'mlp'"),
         ("no_such_package:torso", "No module named 'no_such_package'"),
         ("torso_of_the_user:make_smal_torso", "did you mean 'make_small_torso'"),
-        ("torso_of_the_user:make_nothing", "must give a Keras layer or model, not NoneType"),
+        ("torso_of_the_user:make_nothing", "must return a Keras layer or model, not NoneType"),
         (":x", "cannot be imported"),
     ],
 )
@@ -202,7 +203,7 @@ def test_wrong_torsos(monkeypatch, torso, message):
 
 
 def test_wrong_core_and_wrong_action():
-    with pytest.raises(CallboardError, match="no core 'lstn'; did you mean 'lstm'"):
+    with pytest.raises(CallboardError, match="unknown core 'lstn'; did you mean 'lstm'"):
         policy_value_network(spec_of(VECTOR), core="lstn")
     with pytest.raises(CallboardError, match=r"discrete action, not float32\(4,\)"):
         policy_value_network(EnvironmentSpec(VECTOR, VECTOR))

@@ -1,0 +1,43 @@
+"""Import of objects that settings name as `package.module:name`."""
+
+import pytest
+
+from callboard.errors import CallboardError
+from callboard.named_objects import import_object
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path, monkeypatch):
+    (tmp_path / "own_objects.py").write_text("from os import system\n\ndef factory():\n    pass\n")
+    (tmp_path / "incomplete_objects.py").write_text("import no_such_package\n")
+    (tmp_path / "failing_objects.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_an_object_is_imported():
+    assert import_object("torso", "own_objects:factory").__name__ == "factory"
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [
+        ("own_objects:factor", "module 'own_objects' has no 'factor', did you mean 'factory'?"),
+        ("own_objects:x", "module 'own_objects' has no 'x', define it in own_objects, or name another object"),
+        ("own_objects:system", "'posix' is part of Python's standard library"),
+        ("os:system", "'os' is part of Python's standard library"),
+        ("no_such_package:x", "cannot be imported: No module named 'no_such_package'"),
+        ("incomplete_objects:x", "cannot be imported: No module named 'no_such_package'"),
+        (":x", "cannot be imported: '' is not the name of a module"),
+        (".a:x", "cannot be imported: '.a' is not the name of a module"),
+    ],
+)
+def test_a_mistake_is_one_line(path, message):
+    with pytest.raises(CallboardError) as caught:
+        import_object("torso", path)
+    assert message in str(caught.value) and repr(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_the_module_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        import_object("torso", "failing_objects:x")
