@@ -1,3 +1,3 @@
 """Callboard: training reinforcement-learning agents with many actors and few learners."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
