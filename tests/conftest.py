@@ -1,12 +1,6 @@
 """What tests of several folders share."""
 
-import pathlib
-import sys
-
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
 from two_devices import TwoDevices
 
 

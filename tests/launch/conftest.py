@@ -15,12 +15,9 @@ import time
 import psutil
 import pytest
 import yaml
+from host_network import HostNetwork, why_not
 
 from callboard.launch.settings import read_recipe
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
-from host_network import HostNetwork, why_not
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 

@@ -1,13 +1,8 @@
-"""Makes the modules beside the tests importable by name, and starts servers for them."""
-
-import pathlib
-import sys
+"""Starts replay servers for tests."""
 
 import pytest
 
 from callboard.replay import ReplayHandle, start_server
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 
 @pytest.fixture

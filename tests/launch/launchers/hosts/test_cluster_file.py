@@ -215,7 +215,7 @@ def test_only_a_yes_for_every_pair_of_hosts_is_no_problem(local):
             assert describe_problems(local, "gpu-0", silent) == expected
 
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "hosts"
+EXAMPLES = pathlib.Path(__file__).parents[4] / "examples" / "hosts"
 
 
 def test_the_examples_for_ssh_and_kubernetes_can_be_read(tmp_path):

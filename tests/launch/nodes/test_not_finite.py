@@ -13,7 +13,7 @@ from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.metrics import MetricsWriter
 
-ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
+ENVIRONMENTS = pathlib.Path(__file__).parents[1] / "environments"
 ENV = "broken_environments:RewardsBecomeHuge"
 
 
