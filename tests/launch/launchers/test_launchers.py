@@ -6,14 +6,14 @@ import signal
 import numpy as np
 import pytest
 
+from callboard.launch.run_directory.checkpoints import step_of
+
 
 def slow(launcher):
     return pytest.param(launcher, marks=pytest.mark.slow)
 
 
 LAUNCHERS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("ray"))
-# Other endings are alike, and many are looked at.
-OTHER_ENDINGS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("ray"))
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -29,8 +29,8 @@ def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
     assert last["learner/policy_lag"] >= 0
     assert any(row.get("evaluator/return", 0) >= 5 for row in run.rows())
     assert (run.run_dir / "checkpoints" / "best.npz").exists()
-    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
-    assert int(checkpoint.name) == last["learner_steps"]
+    checkpoint = max((run.run_dir / "checkpoints").glob("0*"))
+    assert step_of(checkpoint) == last["learner_steps"]
     counters = json.loads((checkpoint / "counters.json").read_text())
     assert sum(counts.get("environment_steps", 0) for counts in counters.values()) == last["environment_steps"]
     assert run.leftovers() == []
@@ -64,7 +64,7 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
         assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
         assert (run_dir / "checkpoints" / "best.npz").exists()
         assert run.leftovers() == [] == list((run_dir / "tmp").glob("*"))
-        (checkpoint,) = (run_dir / "checkpoints").glob("0*")
+        checkpoint = max((run_dir / "checkpoints").glob("0*"))
         with np.load(checkpoint / "policy.npz") as file:
             weights.append({key: file[key].tobytes() for key in file.files})
         metrics.append([{k: v for k, v in row.items() if "second" not in k and k != "time"} for row in rows])
@@ -83,11 +83,11 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
     assert run.wait(timeout=60) == 128 + signal.SIGINT
     assert run.text().splitlines()[-1].startswith("The run is over: stopped by SIGINT. ")
     assert "Traceback" not in run.text()
-    assert len(list((run.run_dir / "checkpoints").glob("0*"))) == 1
+    assert list((run.run_dir / "checkpoints").glob("0*"))
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("launcher", OTHER_ENDINGS)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launcher):
     settings = ["--env", "broken_environments:RaisesOnReset", "--actors", 1, "--evaluator", "false"]
     run = train("--launcher", launcher, *settings, recipe=None)

@@ -19,6 +19,7 @@ from callboard.launch.nodes import inference
 from callboard.launch.nodes.timestep_codec import TimestepCodec
 from callboard.launch.program import describe_graph, make_program
 from callboard.launch.run import run
+from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
 
@@ -87,10 +88,10 @@ def trajectories(recipe, mode, launcher, run_dir, monkeypatch, *options):
         kept = tap(type(experiment.agent), patch)
         outcome = run(experiment, launcher, LineMonitor(1))
     assert outcome.exit_code == 0, outcome.error
-    (checkpoint,) = (run_dir / "checkpoints").glob("0*")
+    checkpoint = max((run_dir / "checkpoints").glob("0*"))
     with np.load(checkpoint / "policy.npz") as file:
         # But for the names of the variables.
-        weights = [int(checkpoint.name), *(file[name] for name in file.files if file[name].dtype.kind != "U")]
+        weights = [step_of(checkpoint), *(file[name] for name in file.files if file[name].dtype.kind != "U")]
     assert sorted(kept) == [0, 1]
     return kept, weights
 

@@ -12,6 +12,7 @@ import yaml
 
 from callboard.agents.weights import pack_weights
 from callboard.launch.cli.command import main
+from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
 from callboard.launch.tuning.records import TuneDirectory, best_trial
@@ -305,7 +306,7 @@ def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, 
     learner = roles["learner/0"]
     version, given = learner.get_variables(None)
     roles["replay/0"].stop_server()
-    assert version[1] == int(newest.name) > 0
+    assert version[1] == step_of(newest) > 0
     with np.load(newest / "policy.npz") as file:
         saved = [file[name] for name in file.files if name.startswith("weight_")]
     np.testing.assert_array_equal(given, pack_weights(saved))
@@ -324,7 +325,7 @@ def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, 
         step, rate = next(
             (row["learner_steps"] - 1, row["learner/learning_rate"])
             for row in map(json.loads, taker.metrics.read_text().splitlines())
-            if row.get("learner_steps", 0) > int(newest.name) and row["environment_steps"] > 4000
+            if row.get("learner_steps", 0) > step_of(newest) and row["environment_steps"] > 4000
         )
         agent = resumed.agent
         assert rate == pytest.approx(5e-4 * (1 - step / (6000 // (agent.unroll_length * agent.batch_size))))
