@@ -39,7 +39,7 @@ from .streams import timesteps_of
 _ENVS = 16
 _UPDATES_PER_CALL = 8
 _ENDLESS = 10**9
-_NEVER = 1e9
+_NEVER = 1e8
 _SPARE_CALLS = 6
 """Number of calls whose data is prefetched."""
 _WARM_UP_CALLS = 3

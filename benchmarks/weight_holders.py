@@ -62,7 +62,7 @@ def experiment(torso: str) -> Experiment:
         envs_per_actor=batch_size,
         evaluator=False,
         max_steps=10**9,
-        checkpoint_every=1e9,
+        checkpoint_every=1e8,
     )
 
 

@@ -7,6 +7,10 @@ the same seed.
 import contextlib
 import functools
 import math
+import os
+import shutil
+import signal
+import sys
 import threading
 import time
 import uuid
@@ -27,11 +31,14 @@ from ..program import nodes_of
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
+from .progress_watchdog import Overdue
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .supervisor import SIGNAL_SECONDS
 from .turn_watch import TurnWatch
 
 _BEAT_STEPS = 1000
+_UNWIND_SECONDS = 10.0
+"""How long a node that hangs may take to react to an exception before the process is ended."""
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
@@ -62,10 +69,27 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         stop.set()
         signals.add()
 
+    def end_hanging(overdue: Overdue) -> None:
+        error = f"{overdue.why}, and a node in the run's only thread cannot be killed: take --launcher processes"
+        outcome.failed(overdue.node, error)
+        stop.set()
+        if in_main_thread and not signals.hurry(_UNWIND_SECONDS):
+            # No Python code runs in that thread any more; only the end of the process ends it.
+            print(f"{overdue.node} failed: {error}", file=sys.stderr, flush=True)
+            shutil.rmtree(run.directory.temporary, ignore_errors=True)
+            run.directory.lock().unlink(missing_ok=True)
+            os._exit(1)
+
     current = ""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    timeouts = {node.name: node.policy.timeout for _, node in nodes_of(program)}
     with begun(run), stop_signals(interrupt):
         roles = make_local_nodes(program, stop, tell)
-        watch = TurnWatch(lambda: (current, roles[current].context.progress) if current else None, monitor.say)
+        watch = TurnWatch(
+            lambda: (current, roles[current].context.progress, timeouts[current]) if current else None,
+            monitor.say,
+            end_hanging,
+        )
         try:
             for current in roles:
                 roles[current].setup()
@@ -98,6 +122,20 @@ class _Signals:
         self._count = 0
         self._last = -math.inf
         self._hurrying = False
+        self._left = threading.Event()
+
+    def hurry(self, timeout: float) -> bool:
+        """Called by another thread to leave the `with` block of `hurrying` as by a second signal.
+
+        Args:
+          timeout: how long to wait for that, in seconds.
+
+        Returns:
+          Whether the block was left.
+        """
+        self._count, self._last = 1, -math.inf
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        return self._left.wait(timeout)
 
     def add(self) -> None:
         now = time.monotonic()
@@ -117,6 +155,7 @@ class _Signals:
             pass
         finally:
             self._hurrying = False
+            self._left.set()
 
 
 def make_local_nodes(

@@ -2,7 +2,8 @@
 
 A suspended process sends no heartbeats at all.  A process that runs but makes no progress sends the same heartbeat
 repeatedly.  Both are reported after a few seconds and are overdue after the node's timeout.  A node that waits for
-another one is reported but never overdue; the node that it waits for is.
+another one is reported but never overdue; the node that it waits for is.  Nodes in the middle of shared work wait for
+each other, and are overdue if that holds for all of them.
 """
 
 import collections
@@ -59,6 +60,7 @@ class _Watched:
     """State of a node's current incarnation; times are readings of the clock."""
 
     timeout: float
+    group: str
     heard: float
     """When its last heartbeat arrived or, before the first one, when it was started."""
     progressed: float
@@ -86,10 +88,16 @@ class ProgressWatchdog:
         self._looked = clock()
         self._next_stop_line = _STOP_SAID_SECONDS
 
-    def began(self, node: str, timeout: float) -> None:
-        """Register a node that was started; work in which it does not wait for others may take `timeout` seconds."""
+    def began(self, node: str, timeout: float, group: str = "") -> None:
+        """Register a node that was started.
+
+        Args:
+          node: its name.
+          timeout: time that work in which it does not wait for others may take, in seconds.
+          group: its restart group, if this watchdog watches all nodes of the group.
+        """
         now = self._clock()
-        self._nodes[node] = _Watched(timeout, heard=now, progressed=now)
+        self._nodes[node] = _Watched(timeout, group, heard=now, progressed=now)
 
     def heard(self, node: str, heartbeat: Heartbeat) -> None:
         """Process a heartbeat."""
@@ -188,7 +196,16 @@ class ProgressWatchdog:
             return _Stall(activity, seconds, _WORK_SECONDS, watched.timeout)
         if kind == "slow":
             return _Stall(activity, seconds, _SLOW_SECONDS, slow)
-        return _Stall(activity, seconds, _WAIT_SECONDS, math.inf, waits=True)
+        blocked = kind == "shared" and self._group_is_blocked(watched.group, now, slow)
+        return _Stall(activity, seconds, _WAIT_SECONDS, slow if blocked else math.inf, waits=True)
+
+    def _group_is_blocked(self, group: str, now: float, seconds: float) -> bool:
+        """Return whether all nodes of a restart group have been in shared work for this long."""
+        members = [watched for watched in self._nodes.values() if group and watched.group == group]
+        return bool(members) and all(
+            member.heartbeat is not None and member.heartbeat.kind == "shared" and now - member.progressed > seconds
+            for member in members
+        )
 
     def _progresses(self, node: str, watched: _Watched, now: float) -> None:
         if watched.named:

@@ -167,6 +167,7 @@ class Supervisor:
         self._nodes = {node.name: node for node in nodes}
         self._events = events
         self._monitor = GuardedMonitor(monitor, lambda error: events.put(Event("", "monitor", error)))
+        self._alone = others is None
         self._others = others or Alone()
         self._clock = clock
         self._watchdog = ProgressWatchdog(self._monitor.say, clock)
@@ -278,7 +279,7 @@ class Supervisor:
         if self._outcome.ended:
             return
         try:
-            self._watchdog.began(node.name, node.policy.timeout)
+            self._watchdog.began(node.name, node.policy.timeout, node.policy.restart_group if self._alone else "")
             node.start()
         except Exception as error:
             self._fail(node.name, error_text(error))

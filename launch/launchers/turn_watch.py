@@ -1,23 +1,29 @@
-"""Reporting of the node that hangs where all nodes share one thread, which cannot be killed."""
+"""Detection of the node that hangs where all nodes share one thread, which cannot be killed."""
 
-import math
 import threading
 from collections.abc import Callable
 
 from ..nodes.progress import HEARTBEAT_SECONDS, Progress
-from .progress_watchdog import ProgressWatchdog
+from .progress_watchdog import Overdue, ProgressWatchdog
 
 
 class TurnWatch:
     """Watches the node whose turn it is, from a thread, until `close`.
 
     Args:
-      turn: returns that node's name and progress; None before the first turn.
+      turn: returns that node's name, its progress and its timeout in seconds; None before the first turn.
       say: takes a line to show to the user.
+      on_overdue: called once, in the watching thread, with the node that hangs for longer than its timeout.
     """
 
-    def __init__(self, turn: Callable[[], tuple[str, Progress] | None], say: Callable[[str], None]):
+    def __init__(
+        self,
+        turn: Callable[[], tuple[str, Progress, float] | None],
+        say: Callable[[str], None],
+        on_overdue: Callable[[Overdue], None],
+    ):
         self._turn = turn
+        self._on_overdue = on_overdue
         self._watchdog = ProgressWatchdog(say)
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="turn-watch", daemon=True).start()
@@ -31,10 +37,12 @@ class TurnWatch:
             turn = self._turn()
             if turn is None:
                 continue
-            name, progress = turn
+            name, progress, timeout = turn
             if name != watched:
                 self._watchdog.ended(watched)
-                self._watchdog.began(name, math.inf)
+                self._watchdog.began(name, timeout)
                 watched = name
             self._watchdog.heard(name, progress.heartbeat())
-            self._watchdog.look()
+            for overdue in self._watchdog.look():
+                self._on_overdue(overdue)
+                return

@@ -14,9 +14,10 @@ HEARTBEAT = "heartbeat"
 """Kind of the message to the launcher that holds a `Heartbeat`."""
 HEARTBEAT_SECONDS = 1.0
 
-Kind = Literal["work", "slow", "wait"]
+Kind = Literal["work", "slow", "shared", "wait"]
 """Kinds of activity: `work` of the node itself that ends soon; `slow` work that may take minutes, such as compilation;
-`wait` for another node, which is not the fault of the waiting one."""
+`shared` work, which ends when all nodes of the restart group take part in it; `wait` for another node, which is not the
+fault of the waiting one."""
 
 
 class Heartbeat(NamedTuple):
@@ -56,8 +57,8 @@ class Progress:
         self._count += 1
 
     def works_with_others(self, activity: str) -> None:
-        """Marks the start of work shared with other nodes: it waits for whatever they wait for."""
-        self._activity = (activity, "wait")
+        """Marks the start of work that ends when all nodes of the restart group take part in it."""
+        self._activity = (activity, "shared")
         self._count += 1
 
     def waits(self, name: str) -> None:

@@ -104,12 +104,11 @@ def test_an_environment_that_never_returns(train, launcher):
     run = train(*settings, "--node-timeout", 12, "--max-steps", 100_000_000, "--stop-return", "null")
     run.wait_until(lambda: (run.directory / "hung").exists())
     run.wait_until(lambda: re.search(r"actor/\d: in environment step for", run.text()), timeout=60)
-    if launcher == "inline":
-        return  # Its only thread hangs; no one can end it but by SIGKILL.
-    if launcher == "threads":
+    if launcher in ("threads", "inline"):
         assert run.wait(timeout=60) == 1, run.text()
+        thread = {"threads": "a thread", "inline": "the run's only thread"}[launcher]
         assert re.fullmatch(
-            r"actor/\d failed: in environment step for \d+ s, and a node in a thread cannot be killed: take "
+            rf"actor/\d failed: in environment step for \d+ s, and a node in {thread} cannot be killed: take "
             "--launcher processes",
             run.text().splitlines()[-1],
         )

@@ -18,9 +18,9 @@ class Watch:
         self.nodes = {}
         self.watchdog = ProgressWatchdog(self.said.append, lambda: self.now)
 
-    def start(self, *names, timeout=TIMEOUT):
+    def start(self, *names, timeout=TIMEOUT, group=""):
         for name in names:
-            self.watchdog.began(name, timeout)
+            self.watchdog.began(name, timeout, group)
             self.nodes[name] = Progress()
 
     def let_pass(self, seconds, silent=(), working=()):
@@ -206,3 +206,30 @@ def test_a_stop_does_not_wait_for_an_environment_that_hangs(watch):
     watch.let_pass(20)
     given_up = stop(watch, {"actor/0": False, "learner/0": True}, 5)
     assert given_up == {"actor/0": (2.5, "in environment step for 22 s")}
+
+
+def test_nodes_that_block_each_other_in_shared_work_are_overdue(watch):
+    for name in ("learner/0", "learner/1"):
+        watch.start(name, group="learner")
+        watch.nodes[name].works_with_others("in learner step with the other learners")
+    watch.let_pass(590)
+    assert watch.overdue == []
+    watch.let_pass(20)
+    assert {found.node for found in watch.overdue} == {"learner/0", "learner/1"}
+    assert watch.overdue[0].why == "in learner step with the other learners for 600 s"
+
+
+def test_shared_work_waits_for_a_node_that_waits_for_data(watch):
+    for name in ("learner/0", "learner/1"):
+        watch.start(name, group="learner")
+        watch.nodes[name].works_with_others("in learner step with the other learners")
+    watch.nodes["learner/1"].waits_for = lambda: "data"
+    watch.let_pass(3600)
+    assert watch.overdue == []
+
+
+def test_shared_work_with_nodes_that_another_watchdog_watches_is_never_overdue(watch):
+    watch.start("learner/0")
+    watch.nodes["learner/0"].works_with_others("in learner step with the other learners")
+    watch.let_pass(3600)
+    assert watch.overdue == []
