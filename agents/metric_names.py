@@ -1,0 +1,47 @@
+"""The metrics that learners of the built-in agents report, with units and meanings.
+
+Learners of several agents use the same name for the same quantity.  A run writes them with the prefix `learner/`.
+"""
+
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """A metric of a run."""
+
+    name: str
+    meaning: str
+    unit: str = ""
+    agents: tuple[str, ...] = ()
+    """The agents that have it; empty for all, or for metrics of the run itself."""
+
+
+LEARNER_METRICS = (
+    Metric("loss", "total loss of a learner step"),
+    Metric("gradient_norm", "global norm of the gradient, before clipping"),
+    Metric("policy_loss", "policy-gradient loss (PPO: the clipped one)", agents=("impala", "ppo")),
+    Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala",)),
+    Metric("value_loss", "squared error of the values to the returns", agents=("ppo",)),
+    Metric("critic_loss", "squared errors of both critics", agents=("sac",)),
+    Metric("actor_loss", "entropy-regularized loss of the policy", agents=("sac",)),
+    Metric("temperature", "weight of the entropy, which is learned", agents=("sac",)),
+    Metric(
+        "entropy", "mean entropy of the policy (SAC: estimated from sampled actions)", "nats", ("impala", "ppo", "sac")
+    ),
+    Metric("value", "mean value estimate (SAC: the lower of both critics; Ape-X, R2D2: of the best action)"),
+    Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2")),
+    Metric(
+        "importance_weight",
+        "mean importance weight (IMPALA: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
+        agents=("impala", "apex", "r2d2"),
+    ),
+    Metric("valid_transitions", "valid transitions of the batch", "fraction", ("impala", "ppo", "r2d2")),
+    Metric("kl", "approximate KL divergence of the policy from the one that acted", "nats", ("ppo",)),
+    Metric("clipped", "transitions whose probability ratio is clipped", "fraction", ("ppo",)),
+    Metric("clip", "clipping range of the probability ratio", agents=("ppo",)),
+    Metric("learning_rate", "learning rate of the step", agents=("ppo",)),
+    Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),
+    Metric(
+        "stale", "parts of rollouts dropped since the last step because their weights were too old", agents=("ppo",)
+    ),
+)

@@ -1,0 +1,89 @@
+"""The names of all metrics of a run, with units and meanings, and the reference page made from them.
+
+Learners of a user's own agent may report other names, which are written as they are.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from ...agents.metric_names import LEARNER_METRICS, Metric
+
+_RUN = (
+    Metric("time", "wall-clock time of the row, since the epoch", "s"),
+    Metric("elapsed_seconds", "time since the coordinator started, by a monotonic clock", "s"),
+    Metric("environment_steps", "actions executed by the actors, over the whole run", "steps"),
+    Metric("learner_steps", "learner steps made, over the whole run, including those lost with a learner", "steps"),
+    Metric("episodes", "training episodes that ended, over the whole run"),
+    Metric("ignored_timesteps", "actions that were ignored because their episode had ended, over the whole run"),
+)
+_ACTORS = (
+    Metric("actor/steps_per_second", "environment steps per second of all actors, over the last ten seconds", "1/s"),
+    Metric("actor/episode_return", "mean return of the last 100 training episodes, with exploration"),
+    Metric("actor/episode_length", "mean length of the last 100 training episodes", "steps"),
+)
+_LEARNERS = (
+    Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
+    Metric("learner/steps_per_second", "learner steps per second, over the last ten seconds", "1/s"),
+    Metric("learner/policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
+    Metric("learner/duplicates", "items that arrived a second time and were dropped, over the whole run", "items"),
+    Metric("learner/dropped_priorities", "priorities that a failed shard did not accept, since the learner started"),
+)
+_EVALUATIONS = (
+    Metric("evaluator/return", "mean return of the evaluation's episodes"),
+    Metric("evaluator/return_std", "standard deviation of the return over the episodes"),
+    Metric("evaluator/return_min", "lowest return"),
+    Metric("evaluator/return_max", "highest return"),
+    Metric("evaluator/episode_length", "mean length of the episodes", "steps"),
+    Metric("evaluator/learner_step", "step of the weights that were evaluated", "steps"),
+    Metric("evaluator/at_environment_steps", "environment steps of the run when the evaluation began", "steps"),
+    Metric("evaluator/seconds", "duration of the evaluation", "s"),
+    Metric("evaluator/final", "1 in the row of the final evaluation; absent in all others"),
+    Metric(
+        "evaluator/generalization_gap",
+        "mean return of the last 100 training episodes minus that of the evaluation; where training levels are limited "
+        "(Procgen) and evaluations sample actions",
+    ),
+)
+_REPLAY = (
+    Metric("replay/fill_N", "items in shard N, of the most that it can hold", "fraction"),
+    Metric("replay/items_N", "items in shard N", "items"),
+    Metric("replay/inserted_N", "items inserted into shard N since its table was made", "items"),
+    Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items"),
+)
+_INFERENCE = (Metric("inference/actors_per_batch_N", "mean actors that shared a forward pass of inference node N"),)
+
+METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
+    {
+        "The run": _RUN,
+        "Actors": _ACTORS,
+        "Learners": _LEARNERS,
+        "Losses": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),
+        "Evaluations": _EVALUATIONS,
+        "Replay": _REPLAY,
+        "Central inference": _INFERENCE,
+    }
+)
+"""All metrics, by section of the reference page.  `_N` at the end of a name stands for a shard's or node's number."""
+
+_NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metrics)
+
+
+def is_known(name: str) -> bool:
+    """Returns whether a metric is in the registry."""
+    return re.sub(r"_\d+$", "_N", name) in _NAMES
+
+
+def reference_tables() -> str:
+    """Returns the tables of the reference page, in Markdown."""
+    return "\n".join(_section(title, metrics) for title, metrics in METRICS.items())
+
+
+def _section(title: str, metrics: Sequence[Metric]) -> str:
+    has_agents = any(metric.agents for metric in metrics)
+    columns = ["metric", "unit", "meaning", *(["agents"] if has_agents else [])]
+    rows = [columns, ["---"] * len(columns)]
+    for metric in metrics:
+        row = [f"`{metric.name}`", metric.unit, metric.meaning]
+        rows.append([*row, ", ".join(metric.agents) or "all"] if has_agents else row)
+    return "\n".join([f"## {title}", "", *(f"| {' | '.join(row)} |" for row in rows), ""])
