@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 export UV_COMPILE_BYTECODE := 1
 export TF_CPP_MIN_LOG_LEVEL := 2
 
-.PHONY: install train test test-slow lint format bench
+.PHONY: install train test test-slow lint format docs bench
 
 install: $(INSTALLED)
 
@@ -34,6 +34,14 @@ test-slow: install
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site is in build/docs/html.  Only this target installs what it needs.
+docs: $(INSTALLED)-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+
+$(INSTALLED)-docs: $(INSTALLED)
+	$(BIN)/uv sync --locked --quiet --inexact --group docs
+	touch $@
 
 # About an hour, and half an hour more for each repeat where peers are installed (benchmarks/peers/setup); nothing else
 # should run on the machine meanwhile.

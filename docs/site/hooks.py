@@ -1,0 +1,75 @@
+"""Additions to MkDocs: pages in the repository's root, modules for the API reference, and the tables of metrics."""
+
+import pathlib
+import posixpath
+import re
+import shutil
+import sys
+from typing import Any
+
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "build" / "docs" / "package" / "callboard"
+ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""Pages outside `docs`, and their names on the site."""
+_GENERATED = "<!-- generated from launch/run_directory/metric_names.py by make docs -->\n\n"
+_LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
+
+
+@event_priority(100)
+def on_config(config: Any) -> Any:
+    """Prepares what the pages are made from, before mkdocstrings reads its settings."""
+    _copy_packages()
+    _write_metrics()
+    config.plugins["mkdocstrings"].config["handlers"]["python"]["paths"] = [str(PACKAGE.parent)]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages of the root, and the examples, to which pages link."""
+    for source, page in ROOT_PAGES.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    for path in sorted((ROOT / "examples").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Adapts links to pages whose place on the site is not that in the repository."""
+    sources = {page: source for source, page in ROOT_PAGES.items()}
+    here = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+
+    def on_site(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[1]))
+        target = ROOT_PAGES.get(target, target.removeprefix("docs/"))
+        return posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or ".")
+
+    return _LINK.sub(on_site, markdown)
+
+
+def _copy_packages() -> None:
+    """Copies the modules to a directory without virtual environments and links, which griffe would search."""
+    shutil.rmtree(PACKAGE, ignore_errors=True)
+    directories = [ROOT]
+    while directories:
+        directory = directories.pop()
+        target = PACKAGE / directory.relative_to(ROOT)
+        target.mkdir(parents=True)
+        for module in directory.glob("*.py"):
+            shutil.copy(module, target)
+        directories += [path.parent for path in directory.glob("*/__init__.py") if not path.parent.is_symlink()]
+
+
+def _write_metrics() -> None:
+    """Rewrites the tables of the metrics page if the registry has changed."""
+    sys.path.insert(0, str(PACKAGE.parent))
+    from callboard.launch.run_directory.metric_names import reference_tables
+
+    page = ROOT / "docs" / "metrics.md"
+    before = page.read_text()
+    after = before.partition(_GENERATED)[0] + _GENERATED + reference_tables()
+    if after != before:
+        page.write_text(after)

@@ -1,0 +1,38 @@
+"""The pages: their links lead somewhere, and the site's navigation shows all of them."""
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
+IN_ROOT = {"index.md", "contributing.md", "changelog.md"}
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for path, anchor in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        if anchor:
+            assert anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_the_navigation_shows_every_page():
+    def pages(entry):
+        if isinstance(entry, str):
+            return [entry]
+        return [page for value in (entry.values() if isinstance(entry, dict) else entry) for page in pages(value)]
+
+    shown = pages(yaml.safe_load((ROOT / "docs" / "site" / "mkdocs.yml").read_text())["nav"])
+    written = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(shown) == sorted(written | IN_ROOT)
