@@ -33,7 +33,7 @@ from ..replay import (
     window_signature,
 )
 from .harness import Case
-from .replay import ENVS, LENGTH, STEPS, TABLE, Kind
+from .replay_work import ENVS, LENGTH, STEPS, TABLE, Kind
 from .side import ServingProcess, Side
 from .streams import OBSERVATIONS, layout_of, timesteps_of
 

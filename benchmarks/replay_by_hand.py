@@ -15,13 +15,13 @@ import tensorflow as tf
 from ..data import Layout, Record
 from ..replay.per_environment_writers import CHUNK_LENGTH
 from ..replay.sequences import chunk_length
-from .replay import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, Replay
+from .replay_work import BATCH, ENVS, LENGTH, STEPS, TABLE, Kind, ReplaySide
 
 _SEQUENCES_ON_THEIR_WAY = 2
 _WINDOWS_ON_THEIR_WAY = 2 * CHUNK_LENGTH
 
 
-class ReplayByHand(Replay):
+class ReplayByHand(ReplaySide):
     """Reverb's own writers and its `TrajectoryDataset`."""
 
     def writer(self, kind: Kind, layout: Layout) -> tuple[Callable[[Record], None], Callable[[], None], Any]:
