@@ -1,29 +1,47 @@
-"""The rules of the house: who may import whom, what a module may be called, how long it may be."""
+"""The rules of the layout: who may import whom, what a module may be called, how long it may be."""
 
 import ast
+import functools
+import graphlib
 import pathlib
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-FLOORS = {path.stem: 0 for path in ROOT.glob("*.py") if path.stem != "__init__"}
-FLOORS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3, "__main__": 4}
-LIBRARY = sorted(ROOT.glob("*.py")) + [
-    path for room in FLOORS if (ROOT / room).is_dir() for path in sorted((ROOT / room).rglob("*.py"))
-]
-SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
+LEVELS = {path.stem: 0 for path in ROOT.glob("*.py") if path.stem not in ("__init__", "setup")}
+LEVELS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3, "__main__": 4}
+NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
+VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
 
-def room_of(path: pathlib.Path) -> str:
+def in_packages(*names):
+    return [path for name in names for path in sorted((ROOT / name).rglob("*.py"))]
+
+
+LIBRARY = sorted(ROOT.glob("*.py")) + in_packages(*(name for name in LEVELS if (ROOT / name).is_dir()))
+BENCHMARKS = in_packages("benchmarks")
+
+
+def package_of(path):
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported_modules(path: pathlib.Path) -> list[str]:
-    """Absolute names of the modules that a module imports, at its top or inside functions."""
+def name_of(path):
+    parts = ("callboard", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def imported_names(path):
+    """Absolute names of what a module imports, at its top or inside functions, except for annotations only."""
     package = ["callboard", *path.relative_to(ROOT).parts[:-1]]
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    found, todo = [], [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -33,51 +51,73 @@ def imported_modules(path: pathlib.Path) -> list[str]:
     return found
 
 
+def modules_imported(path, modules):
+    """The modules among `modules` that a module imports; a package's `__init__` only if names are taken from it."""
+    names = set(imported_names(path)) & modules
+    deeper = {name for name in names if any(other.startswith(f"{name}.") for other in imported_names(path))}
+    return names - {name_of(path)} - {name for name in deeper if not _takes_from(path, name, modules)}
+
+
+def _takes_from(path, package, modules):
+    own = {name for name in imported_names(path) if name.rpartition(".")[0] == package}
+    return bool(own - modules)
+
+
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_run_downward(path):
-    room = room_of(path)
-    if room == "__init__":
+def test_imports_point_downward(path):
+    package = package_of(path)
+    if package in ("__init__", "setup"):
         return
-    for module in imported_modules(path):
-        parts = module.split(".")
-        if parts[0] == "callboard" and len(parts) > 1 and parts[1] in FLOORS and parts[1] != room:
-            assert FLOORS[parts[1]] < max(FLOORS[room], 1), f"{path.name} of {room} imports {module}"
+    for name in imported_names(path):
+        parts = name.split(".")
+        assert parts[0] != "callboard" or len(parts) == 1 or parts[1] not in NOT_OF_THE_LIBRARY, name
+        if parts[0] == "callboard" and len(parts) > 1 and parts[1] in LEVELS and parts[1] != package:
+            assert LEVELS[parts[1]] < max(LEVELS[package], 1), f"{path.name} of {package} imports {name}"
 
 
-def test_agents_open_no_sockets():
+def test_no_modules_import_each_other():
+    modules = {name_of(path) for path in BENCHMARKS}
+    graph = {name_of(path): modules_imported(path, modules) for path in BENCHMARKS}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+def test_only_launch_opens_sockets():
     for path in LIBRARY:
-        if room_of(path) != "launch":
-            imported = {module.split(".")[0] for module in imported_modules(path)}
+        if package_of(path) != "launch":
+            imported = {name.split(".")[0] for name in imported_names(path)}
             assert not imported & {"launchpad", "courier", "ray", "socket"}, path
 
 
-def test_launch_knows_no_algorithm_but_through_the_registry():
+def test_launch_knows_algorithms_through_the_registry_only():
     registry = (ROOT / "agents" / "registry.py").read_text()
     for path in LIBRARY:
-        if room_of(path) == "launch" and path.name != "preload.py":
-            for module in imported_modules(path):
-                algorithm = module.removeprefix("callboard.agents.").split(".")[0]
-                assert f"callboard.agents.{algorithm}:" not in registry, f"{path.name} imports {module}"
+        if package_of(path) == "launch" and path.name != "preload.py":
+            for name in imported_names(path):
+                algorithm = name.removeprefix("callboard.agents.").split(".")[0]
+                assert f"callboard.agents.{algorithm}:" not in registry, f"{path.name} imports {name}"
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", LIBRARY + BENCHMARKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_are_short_and_well_named(path):
     assert len(path.read_text().splitlines()) <= 500
-    assert path.stem not in SAYS_NOTHING
+    assert path.stem not in VAGUE
 
 
-def test_root_modules_do_not_shadow_the_standard_library():
+def test_no_module_of_the_root_hides_one_of_the_standard_library():
     for path in ROOT.glob("*.py"):
         assert path.stem not in sys.stdlib_module_names
 
 
-def test_the_library_prints_nothing():
+def test_only_the_command_prints():
     for path in LIBRARY:
-        if path.relative_to(ROOT) == pathlib.Path("launch/cli/command.py"):
+        if path.is_relative_to(ROOT / "launch" / "cli"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            called = node.func if isinstance(node, ast.Call) else None
-            assert not (isinstance(called, ast.Name) and called.id == "print"), path
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+                assert any(ast.unparse(keyword) == "file=sys.stderr" for keyword in node.keywords), path
 
 
 def test_tests_are_no_package():
