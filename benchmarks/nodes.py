@@ -41,7 +41,7 @@ class Nodes:
         directory = RunDirectory(path)
         directory.create()
         program = make_program(Run(experiment, self.layout, directory))
-        self._nodes = {node.name: node for _, node in nodes_of(program)}
+        self._nodes = {node.name: node for _, node in nodes_of(program) if isinstance(node, ProgramNode)}
         self._ports = self._opened.enter_context(reserved_ports(program))
         elsewhere = [(node, self._ports[node.name]) for label, node in nodes_of(program) if label in others]
         process.start(functools.partial(_start_nodes, cloudpickle.dumps(elsewhere)))
@@ -52,7 +52,9 @@ class Nodes:
 
     def port(self, name: str) -> int:
         """Return the port that is reserved for a node."""
-        return self._ports[name]
+        port = self._ports[name]
+        assert port is not None
+        return port
 
     def replay(self) -> ReplayHandle:
         """Return a handle of the first replay shard."""
@@ -83,7 +85,7 @@ def _start_nodes(pickled: bytes) -> tuple[Any, None]:
     return threads, None
 
 
-def _run_node(node: ProgramNode, port: int) -> None:
+def _run_node(node: ProgramNode, port: int | None) -> None:
     try:
         node.run_node(_context(node, port))
     except BaseException:

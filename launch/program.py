@@ -5,15 +5,17 @@ from typing import Any
 
 import launchpad as lp
 
+from ..errors import unknown
 from .experiment import Experiment, Run
 from .nodes.actor import ActorNode
 from .nodes.coordinator import Coordinator
 from .nodes.evaluator import EvaluatorNode
 from .nodes.inference import InferenceNode
 from .nodes.learner import LearnerNode
-from .nodes.node import Node, NodePolicy, ProgramNode
+from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
 from .nodes.remote_actor import RemoteActorNode
 from .nodes.replay import ReplayNode
+from .nodes.user_node import UserNode
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),
@@ -88,16 +90,44 @@ def replay_policy(experiment: Experiment) -> NodePolicy:
     return dataclasses.replace(POLICIES["replay"], keeps=experiment.checkpoint_replay)
 
 
-def nodes_of(program: lp.Program) -> list[tuple[str, ProgramNode]]:
-    """Returns all nodes with their labels, in the order in which they should start."""
-    return [(label, node) for label, nodes in program.groups.items() for node in nodes]
+def nodes_of(program: lp.Program) -> list[tuple[str, LaunchedNode]]:
+    """Returns all nodes with their labels, in the order in which they should start.
+
+    Nodes of Launchpad's own kinds, which a user has added, are each wrapped in a `UserNode`.
+
+    Raises:
+      CallboardError: a node is of a kind that only Launchpad itself can run.
+    """
+    return [
+        (label, node if isinstance(node, ProgramNode) else UserNode(f"{label}/{number}", node))
+        for label, nodes in program.groups.items()
+        for number, node in enumerate(nodes)
+    ]
+
+
+def handle_of(program: lp.Program, name: str) -> NodeHandle:
+    """Returns a handle of a node such as `learner/0`, for the arguments of a node of the user's own.
+
+    Raises:
+      CallboardError: the program has no such node.
+    """
+    nodes = {node.name: node for node in program.get_all_nodes() if isinstance(node, ProgramNode)}
+    if name not in nodes:
+        raise unknown("node", name, nodes)
+    return nodes[name].create_handle()
 
 
 def describe_graph(program: lp.Program) -> str:
     """Describes the graph as text: each kind of node, their number, and the nodes they call."""
     lines = []
+    labels = {
+        id(handle): label
+        for label, nodes in program.groups.items()
+        for node in nodes
+        for handle in node._created_handles
+    }
     for label, nodes in program.groups.items():
-        called = dict.fromkeys(handle.name.partition("/")[0] for handle in nodes[0].input_handles)
+        called = dict.fromkeys(labels[id(handle)] for handle in nodes[0].input_handles)
         arrow = f"  ->  {', '.join(called)}" if called else ""
         lines.append(f"{label} x {len(nodes)}{arrow}")
     return "\n".join(lines)

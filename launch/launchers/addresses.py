@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.address import AbstractAddressBuilder
 
-from ..nodes.node import ProgramNode
 from ..ports import ReservedPort, check_connections, reserve_any
 from ..program import nodes_of
 
@@ -22,8 +21,11 @@ class FixedAddress(AbstractAddressBuilder):
 
 
 @contextlib.contextmanager
-def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
-    """Reserve a port for every address of a program and bind the address to it; yield the port of each node by name."""
+def reserved_ports(program: lp.Program) -> Iterator[dict[str, int | None]]:
+    """Reserve a port for every address of a program and bind the address to it.
+
+    Yields the port of each node's first address by the node's name; None for a node without addresses.
+    """
     reserved: list[ReservedPort] = []
 
     def local_address() -> str:
@@ -31,26 +33,26 @@ def reserved_ports(program: lp.Program) -> Iterator[dict[str, int]]:
         return f"localhost:{reserved[-1].port}"
 
     try:
-        addresses = {node.name: [local_address() for _ in addresses_of(node)] for _, node in nodes_of(program)}
+        addresses = {node.name: [local_address() for _ in node.addresses] for _, node in nodes_of(program)}
         bind_addresses(program, addresses)
         if reserved:
             check_connections(reserved[0].port, len(addresses))
-        yield {name: port_of(own[0]) for name, own in addresses.items()}
+        yield {name: first_port(own) for name, own in addresses.items()}
     finally:
         for port in reserved:
             port.release()
 
 
-def addresses_of(node: ProgramNode) -> list[lp.Address]:
-    """Return all addresses of a node; the first is that of the node's own port."""
-    return [node.port_address, *node.further_addresses]
-
-
 def bind_addresses(program: lp.Program, addresses: Mapping[str, Sequence[str]]) -> None:
     """Bind the addresses of every node, in order, to the `host:port` strings listed under the node's name."""
     for _, node in nodes_of(program):
-        for address, known in zip(addresses_of(node), addresses[node.name], strict=True):
+        for address, known in zip(node.addresses, addresses[node.name], strict=True):
             address.bind(FixedAddress(known))
+
+
+def first_port(addresses: Sequence[str]) -> int | None:
+    """Return the port of the first `host:port` string; None if there is none."""
+    return port_of(addresses[0]) if addresses else None
 
 
 def port_of(address: str) -> int:

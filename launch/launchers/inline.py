@@ -19,6 +19,7 @@ from typing import Any
 
 import launchpad as lp
 
+from ...errors import CallboardError
 from ..experiment import Run
 from ..nodes.actor import EnvironmentNode
 from ..nodes.coordinator import Coordinator
@@ -42,7 +43,17 @@ _UNWIND_SECONDS = 10.0
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Run the program to its end in this thread."""
+    """Run the program to its end in this thread.
+
+    Raises:
+      CallboardError: the program has a node of the user's own.
+    """
+    for _, node in nodes_of(program):
+        if not isinstance(node, ProgramNode):
+            raise CallboardError(
+                f"the inline launcher has one thread, which {node.name} would block: take --launcher threads or "
+                "processes"
+            )
     stop = threading.Event()
     outcome = Outcome()
 
@@ -170,6 +181,7 @@ def make_local_nodes(
     """
     roles: dict[str, Node] = {}
     for _, node in nodes_of(program):
+        assert isinstance(node, ProgramNode)
         context = NodeContext(
             name=node.name,
             identity=uuid.uuid4().hex,

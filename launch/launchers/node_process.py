@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from ..nodes.node import NodeContext, ProgramNode
+from ..nodes.node import LaunchedNode, NodeContext
 from ..nodes.progress import HeartbeatSender
 from ..stop_signals import pass_on_signals
 from .process_setup import exit_by, prepare_process
@@ -18,9 +18,9 @@ from .supervisor import Exit
 class ChildSettings(NamedTuple):
     """Arguments with which a node's process is started."""
 
-    node: ProgramNode
+    node: LaunchedNode
     identity: str
-    port: int
+    port: int | None
     log: str
     """Path of the node's log file."""
     temporary: str

@@ -15,7 +15,7 @@ import cloudpickle
 import launchpad as lp
 
 from ..experiment import Run
-from ..nodes.node import ProgramNode
+from ..nodes.node import LaunchedNode
 from ..program import nodes_of
 from ..run_directory.layout import RunDirectory
 from ..run_directory.run_files import begun
@@ -34,8 +34,8 @@ class ProcessWorker:
 
     def __init__(
         self,
-        node: ProgramNode,
-        port: int,
+        node: LaunchedNode,
+        port: int | None,
         run_directory: RunDirectory,
         events: "queue.SimpleQueue[Event]",
     ):
@@ -139,8 +139,8 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
 
 def run_nodes(
-    nodes: Sequence[ProgramNode],
-    ports: Mapping[str, int],
+    nodes: Sequence[LaunchedNode],
+    ports: Mapping[str, int | None],
     run_directory: RunDirectory,
     monitor: Monitor,
     events: "queue.SimpleQueue[Event]",
@@ -150,7 +150,7 @@ def run_nodes(
 
     Args:
       nodes: the nodes.  Their addresses, and those of all nodes that they call, are bound.
-      ports: the reserved port of each node, by name.
+      ports: the reserved port of each node's first address, by the node's name; None without addresses.
       run_directory: the directory of the run.
       monitor: receives status and messages.
       events: the supervisor's queue.

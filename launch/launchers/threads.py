@@ -9,7 +9,7 @@ from typing import Any
 import launchpad as lp
 
 from ..experiment import Run
-from ..nodes.node import NodeContext, ProgramNode
+from ..nodes.node import LaunchedNode, NodeContext
 from ..nodes.progress import HeartbeatSender
 from ..program import nodes_of
 from ..run_directory.run_files import begun
@@ -22,7 +22,7 @@ from .supervisor import Event, Exit, Supervised, Supervisor
 class ThreadWorker:
     """One incarnation of a node, in a thread.  A thread cannot be killed: one that does not end is left behind."""
 
-    def __init__(self, node: ProgramNode, port: int, events: "queue.SimpleQueue[Event]"):
+    def __init__(self, node: LaunchedNode, port: int | None, events: "queue.SimpleQueue[Event]"):
         self._node = node
         self._events = events
         self._context = NodeContext(

@@ -3,7 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import courier
 import launchpad as lp
@@ -13,6 +13,8 @@ from launchpad.nodes import base as lp_base
 from ..run_directory.layout import RunDirectory
 from .progress import Progress
 from .proxy_bypass import bypass_proxies
+
+_CALL_SECONDS = 5.0
 
 Unreachable = StatusNotOk
 """Raised by a call over Courier if the other side does not answer in time, or its method raised."""
@@ -101,6 +103,21 @@ class NodePolicy:
     timeout: float = 300.0
 
 
+class LaunchedNode(Protocol):
+    """A node of a program, as a launcher sees it: a `ProgramNode`, or a `UserNode` around a node of the user's own."""
+
+    name: str
+    policy: NodePolicy
+    addresses: list[lp.Address]
+    """All addresses that the node serves; `NodeContext.port` is the port of the first."""
+
+    def run_node(self, context: NodeContext) -> None:
+        """Runs one incarnation of the node to its end."""
+
+    def move_to(self, directory: RunDirectory) -> None:
+        """Makes the node write to another run directory; must be called before `run_node`."""
+
+
 class NodeHandle(lp_base.Handle[Any]):
     """Reaches another node.  Create clients anew when needed: an address is valid only until its node moves."""
 
@@ -128,11 +145,44 @@ class NodeHandle(lp_base.Handle[Any]):
             return self._local
         return courier.Client(self.address(), call_timeout=timeout)
 
-    def dereference(self) -> "NodeHandle":
-        return self
+    def dereference(self) -> "NodeClient":
+        """Returns the client that a node of the user's own receives instead of this handle."""
+        return NodeClient(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_local": None}
+
+
+class NodeClient:
+    """Calls the served methods of a node by their names; the methods raise `Unreachable` after five seconds.
+
+    Unlike a `courier.Client`, it finds a node that has moved: after a failed call, the next one resolves the address
+    again.
+
+    Args:
+      handle: handle of the node.
+    """
+
+    def __init__(self, handle: NodeHandle):
+        self._handle = handle
+        self._client: Any = None
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            client = self._client = self._client or self._handle.client(_CALL_SECONDS)
+            try:
+                return getattr(client, method)(*arguments, **named)
+            except Unreachable:
+                self._client = None
+                raise
+
+        return call
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_handle": self._handle, "_client": None}
 
 
 class ProgramNode(lp.PyClassNode):
@@ -142,7 +192,7 @@ class ProgramNode(lp.PyClassNode):
       name: name of the node, for example `actor/0`.
       role: the `Node` class, called with `context` and `arguments`.
       policy: how launchers treat the node.
-      further_addresses: addresses it serves other than the one of its methods.
+      further_addresses: addresses it serves besides that of its methods; `addresses` holds all, that one first.
       arguments: keyword arguments; handles among them are the edges of the graph.
     """
 
@@ -161,8 +211,7 @@ class ProgramNode(lp.PyClassNode):
         self._arguments = arguments
         self.port_address = lp.Address("callboard")
         self.allocate_address(self.port_address)
-        self.further_addresses = list(further_addresses)
-        for address in self.further_addresses:
+        for address in further_addresses:
             self.allocate_address(address)
 
     def create_handle(self) -> NodeHandle:

@@ -78,9 +78,10 @@ class Cluster:
         return _joined(self.hosts[self.first], self.ports.start)
 
     def host_of(self, node: str) -> str:
-        """Return the host of a node such as `actor/0`."""
+        """Return the host of a node such as `actor/0`; nodes that the file does not place run on the first host."""
         label, _, number = node.partition("/")
-        return self.first if label == "coordinator" else self.placement[label][int(number)]
+        hosts = self.placement.get(label, ())
+        return hosts[int(number)] if int(number) < len(hosts) else self.first
 
     def check_host(self, host: str) -> None:
         """Raise `CallboardError` if the file does not contain the host."""
@@ -133,7 +134,6 @@ class Cluster:
           CallboardError: a host does not have enough ports.
         """
         from ...program import nodes_of
-        from ..addresses import addresses_of
 
         # Hosts with the same address are on one machine and share its ports.
         used = {address: 0 for address in self.hosts.values()}
@@ -141,7 +141,7 @@ class Cluster:
         result = {}
         for _, node in nodes_of(program):
             address = self.hosts[self.host_of(node.name)]
-            count = len(addresses_of(node))
+            count = len(node.addresses)
             begin = used[address]
             used[address] += count
             result[node.name] = [_joined(address, self.ports.start + number) for number in range(begin, begin + count)]

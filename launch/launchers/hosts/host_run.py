@@ -25,7 +25,7 @@ from ...program import nodes_of
 from ...run_directory.run_files import begun
 from ...settings import settings_by_name
 from ...stop_signals import stop_signals
-from ..addresses import bind_addresses, port_of
+from ..addresses import bind_addresses, first_port, port_of
 from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event
@@ -110,7 +110,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
                 monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
             with begun(run):
                 attendance.start()
-                own_ports = {node.name: port_of(addresses[node.name][0]) for node in nodes}
+                own_ports = {node.name: first_port(addresses[node.name]) for node in nodes}
                 try:
                     outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance)
                 finally:

@@ -29,12 +29,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from ....errors import CallboardError
 from ...experiment import Experiment, Run
 from ...nodes.devices import device_count
-from ...nodes.node import ProgramNode
+from ...nodes.node import LaunchedNode
 from ...nodes.progress import HEARTBEAT, Heartbeat
 from ...program import nodes_of
 from ...run_directory.run_files import begun
 from ...stop_signals import stop_signals
-from ..addresses import addresses_of
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event, Exit, Supervised, Supervisor
 from .connection import connected, wait_until
@@ -71,7 +70,7 @@ class Crew:
         self._group = group
         self._nodes = {node.name: node for _, node in nodes_of(program)}
         for name, node in self._nodes.items():
-            for index, address in enumerate(addresses_of(node)):
+            for index, address in enumerate(node.addresses):
                 address.bind(BookedAddress(self._book, name, index))
         self.actors = {
             name: RayNode.options(  # type: ignore[attr-defined]
@@ -86,7 +85,7 @@ class Crew:
             for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
         }
 
-    def life(self, node: ProgramNode, identity: str) -> bytes:
+    def life(self, node: LaunchedNode, identity: str) -> bytes:
         """Return the pickled arguments of a node's next incarnation."""
         with self._lock:
             return cloudpickle.dumps(Life(node, identity, self.run, self._book, self.scratch))
@@ -134,7 +133,7 @@ class Crew:
 class RayWorker:
     """One incarnation of a node, in a process of its Ray actor."""
 
-    def __init__(self, node: ProgramNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
+    def __init__(self, node: LaunchedNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
         self._node = node
         self._crew = crew
         self._actor: Any = crew.actors[node.name]

@@ -23,12 +23,11 @@ from launchpad.address import AbstractAddressBuilder
 
 from ....errors import CallboardError
 from ...experiment import Run
-from ...nodes.node import NodeContext, ProgramNode
+from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender, Progress
 from ...ports import RAY_PORTS, ReservedPort, reserve_among
 from ...run_directory.layout import RunDirectory
 from ...run_directory.remote_storage import Mirror, Storage
-from ..addresses import addresses_of
 from ..process_setup import exit_by, prepare_process
 from ..supervisor import Exit
 
@@ -108,7 +107,7 @@ class BookedAddress(AbstractAddressBuilder):
 class Life(NamedTuple):
     """Arguments with which an incarnation of a node is started."""
 
-    node: ProgramNode
+    node: LaunchedNode
     identity: str
     run: Run
     book: AddressBook
@@ -223,7 +222,7 @@ class RayNode:
         prepare_process(node.name, policy, str(directory.log(node.name)), str(temporary))
         logging.info("on Ray node %s, %s", ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address())
         try:
-            self._ports = [reserve_among(RAY_PORTS) for _ in addresses_of(node)]
+            self._ports = [reserve_among(RAY_PORTS) for _ in node.addresses]
             own = [f"{ray.util.get_node_ip_address()}:{reserved.port}" for reserved in self._ports]
             self._messages.put(("addresses", own))
             context = NodeContext(
@@ -231,7 +230,7 @@ class RayNode:
                 identity=life.identity,
                 stop=self._stop,
                 tell=self._tell,
-                port=self._ports[0].port,
+                port=self._ports[0].port if self._ports else None,
                 progress=self._progress,
             )
             node.run_node(context)

@@ -1,0 +1,81 @@
+"""A node of one of Launchpad's own kinds, which a user has added to the program, under Callboard's launchers.
+
+Launchpad's launchers run such a node without this module.
+"""
+
+import functools
+import threading
+from typing import Any
+
+import launchpad as lp
+from absl import flags
+from launchpad.launch import worker_manager
+
+from ...errors import CallboardError
+from ..run_directory.layout import RunDirectory
+from .node import NodeContext, NodePolicy
+
+USER_NODE_POLICY = NodePolicy(stop_order=1)
+"""How launchers treat a node of the user's own, unless it has an attribute `policy`: like an actor."""
+
+
+class UserNode:
+    """Runs a `lp.PyNode`, `lp.PyClassNode`, `lp.CourierNode` or `lp.ReverbNode` as launchers run a `ProgramNode`.
+
+    In the node, `lp.stop_event()` and `lp.wait_for_stop()` report the end of the run, and `lp.stop()` ends it.
+
+    Args:
+      name: name of the node, for example `policy_lag/0`.
+      node: the node.  Launchers treat it as its attribute `policy`, a `NodePolicy`, prescribes, if it has one.
+
+    Raises:
+      CallboardError: the node is of another kind.
+    """
+
+    def __init__(self, name: str, node: lp.PyNode):
+        if not isinstance(node, lp.PyNode) or isinstance(node, lp.MultiThreadingColocation):
+            raise CallboardError(
+                f"{name} is a {type(node).__name__}, which only Launchpad's own launchers can run: make it a PyNode, "
+                "PyClassNode, CourierNode or ReverbNode"
+            )
+        self.name = name
+        self.policy: NodePolicy = getattr(node, "policy", USER_NODE_POLICY)
+        self.addresses: list[lp.Address] = node.addresses
+        self._node = node
+
+    def move_to(self, directory: RunDirectory) -> None:
+        """Does nothing: the node does not write to the run directory."""
+
+    def run_node(self, context: NodeContext) -> None:
+        """Runs one incarnation of the node as Launchpad does.
+
+        Returns once the node's function has returned and the run is ending: a node that has done its work is not
+        restarted.
+        """
+        # Launchpad reads its flags here, which a program with flags of its own has parsed, and others have not.
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()
+        kind = lp.LaunchType.LOCAL_MULTI_THREADING if context.one_process else lp.LaunchType.LOCAL_MULTI_PROCESSING
+        stop_run = functools.partial(context.tell, "stop", f"{self.name} has called launchpad.stop()")
+        self._node.launch_context.initialize(kind, None, stop_run)
+        # Where `lp.stop_event` looks; Launchpad's own `WorkerManager` would take over the signals of the process.
+        worker_manager._WORKER_MANAGERS.manager = _StopNotice(context.stop)
+        # A `PyClassNode` keeps its object, but each incarnation needs its own.
+        self._node._instance = None
+        context.progress.waits("its own code")
+        self._node.function()
+        context.progress.waits("the end of the run")
+        context.stop.wait()
+
+
+class _StopNotice:
+    """The part of Launchpad's `WorkerManager` that nodes use."""
+
+    def __init__(self, stop: threading.Event):
+        self._stop = stop
+
+    def stop_event(self) -> threading.Event:
+        return self._stop
+
+    def wait_for_stop(self, timeout_secs: float | None = None) -> Any:
+        return self._stop.wait(timeout_secs)

@@ -1,0 +1,67 @@
+"""The program graph, and nodes that a user adds to it."""
+
+import launchpad as lp
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment, Run
+from callboard.launch.launchers.addresses import reserved_ports
+from callboard.launch.launchers.inline import run as run_inline
+from callboard.launch.nodes.node import NodeClient
+from callboard.launch.program import describe_graph, handle_of, make_program, nodes_of
+from callboard.launch.run_directory.layout import RunDirectory
+
+
+class Own:
+    def __init__(self, learner, coordinator):
+        self.learner = learner
+
+
+@pytest.fixture
+def run(tmp_path):
+    experiment = Experiment(agent=Impala(), env="CartPole-v1", actors=2)
+    return Run(experiment, experiment.layout(), RunDirectory(tmp_path / "run"))
+
+
+@pytest.fixture
+def program(run):
+    """The program of IMPALA with a node of the user's own."""
+    program = make_program(run)
+    handles = {name: handle_of(program, f"{name}/0") for name in ("learner", "coordinator")}
+    program.add_node(lp.CourierNode(Own, **handles), "own")
+    program.add_node(lp.PyNode(print), "printer")
+    return program
+
+
+def test_a_program_shows_its_groups_and_who_calls_whom(program):
+    assert isinstance(program, lp.Program)
+    assert describe_graph(program).splitlines() == [
+        "coordinator x 1",
+        "replay x 1  ->  coordinator",
+        "learner x 1  ->  coordinator, replay",
+        "actor x 2  ->  coordinator, learner, replay",
+        "evaluator x 1  ->  coordinator, learner",
+        "own x 1  ->  coordinator, learner",
+        "printer x 1",
+    ]
+    assert [node.name for _, node in nodes_of(program)][-3:] == ["evaluator/0", "own/0", "printer/0"]
+
+
+def test_every_address_gets_a_port_and_a_node_without_addresses_none(program):
+    with reserved_ports(program) as ports:
+        assert ports.pop("printer/0") is None
+        assert len(set(ports.values())) == len(ports) == 7
+        client = handle_of(program, "learner/0").dereference()
+        assert isinstance(client, NodeClient)
+
+
+def test_an_unknown_node_has_no_handle(program):
+    with pytest.raises(CallboardError, match="unknown node 'lerner/0'; did you mean 'learner/0'"):
+        handle_of(program, "lerner/0")
+
+
+def test_the_inline_launcher_refuses_nodes_of_the_user_s_own(program, run):
+    with pytest.raises(CallboardError, match="which own/0 would block: take --launcher threads or processes"):
+        run_inline(program, run, None)
+    assert not run.directory.path.exists()
