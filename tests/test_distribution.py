@@ -54,7 +54,7 @@ def test_a_wheel_works_in_an_empty_environment(wheel, tmp_path):
     run([pathlib.Path(sys.executable).parent / "uv", "pip", "install", "--python", environment, wheel], tmp_path)
     callboard = environment / "bin" / "callboard"
 
-    assert "callboard" in run([callboard, "doctor"], folder)
+    assert "ok  tensorflow" in run([callboard, "doctor"], folder)
     assert "impala" in run([callboard, "list", "agents"], folder)
     assert "impala-cartpole" in run([callboard, "list", "recipes"], folder)
     assert "CartPole-v1" in run([callboard, "list", "environments"], folder)
