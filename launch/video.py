@@ -11,6 +11,7 @@ import imageio.v3 as imageio
 import numpy as np
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
+from ..atomic_files import file_draft
 from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
 from ..errors import CallboardError
@@ -53,14 +54,9 @@ def record_video(
 def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callable[[np.ndarray], None]]:
     """Yields a function that writes the next frame, because an episode may be too long to keep in memory."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"draft-{os.getpid()}-{path.name}")
-    try:
-        with imageio.imopen(draft, "w", plugin="pyav") as file:
-            file.init_video_stream("libx264", fps=frames_per_second)
-            yield file.write_frame
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with file_draft(path) as draft, imageio.imopen(draft, "w", plugin="pyav") as file:
+        file.init_video_stream("libx264", fps=frames_per_second)
+        yield file.write_frame
 
 
 class _Recorded(BatchedEnvironment):
