@@ -12,9 +12,9 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 from typing import Any
 
+from ..deadlines import wait_until
 from ..launch.run_directory.layout import RunDirectory
 from .harness import Case
 from .side import Side, SideFailed
@@ -77,11 +77,9 @@ class Actors(Side):
         return all(log.exists() and _BEGUN in log.read_text() for log in logs)
 
     def _wait(self, command: subprocess.Popen[bytes], condition: Any) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not condition():
-            if command.poll() is not None or time.monotonic() > deadline:
-                raise SideFailed(f"the run with {self._actors} actors has ended, or has not got far enough")
-            time.sleep(_POLL_SECONDS)
+        reached = wait_until(lambda: command.poll() is not None or condition(), _PATIENCE_SECONDS, _POLL_SECONDS)
+        if not reached or command.poll() is not None:
+            raise SideFailed(f"the run with {self._actors} actors has ended, or has not got far enough")
 
 
 def _rows(run: RunDirectory) -> list[dict[str, Any]]:

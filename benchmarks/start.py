@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+from ..deadlines import wait_until
 from ..launch.run_directory.layout import RunDirectory
 from .harness import Case
 from .side import Side, SideFailed
@@ -39,10 +40,13 @@ class Command(Side):
             )
             try:
                 log = RunDirectory(run).log("learner/0")
-                while not (log.exists() and _FIRST_STEP in log.read_text()):
-                    if command.poll() is not None or time.perf_counter() - begun > _PATIENCE_SECONDS:
-                        raise SideFailed("the learner has made no step")
-                    time.sleep(_POLL_SECONDS)
+                stepped = wait_until(
+                    lambda: command.poll() is not None or (log.exists() and _FIRST_STEP in log.read_text()),
+                    _PATIENCE_SECONDS,
+                    _POLL_SECONDS,
+                )
+                if not stepped or command.poll() is not None:
+                    raise SideFailed("the learner has made no step")
                 return time.perf_counter() - begun
             finally:
                 end(command)

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..deadlines import Deadline
+
 _POLL_SECONDS = 0.2
 _END_SECONDS = 1.0
 
@@ -154,6 +156,6 @@ class _Generation:
 
 def _wait_for_threads() -> None:
     """Waits for reader threads at exit: one that returns from C++ during finalization would abort the process."""
-    deadline = time.monotonic() + _END_SECONDS
+    deadline = Deadline(_END_SECONDS)
     for thread in list(_threads):
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(deadline.left)

@@ -16,7 +16,6 @@ import logging
 import pathlib
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ import tensorflow as tf
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from ..atomic_files import link_or_copy, publish_directory, remove_directory, remove_drafts, set_aside, write_file
+from ..deadlines import Deadline
 from ..errors import CallboardError
 from ..manifest import damage, write_manifest
 from .handle import ReplayHandle
@@ -91,12 +91,12 @@ class ShardSaver:
         """Waits for the thread that saves, for as long as it makes progress."""
         if self._thread is None:
             return
-        written, deadline = self._bytes_written(), time.monotonic() + timeout
+        written, deadline = self._bytes_written(), Deadline(timeout)
         while self._thread.is_alive():
             self._thread.join(_POLL_SECONDS)
             if written != (written := self._bytes_written()):
-                deadline = time.monotonic() + timeout
-            elif time.monotonic() > deadline and self._thread.is_alive():
+                deadline.restart()
+            elif deadline.has_passed and self._thread.is_alive():
                 raise ReplayNotSaved(f"nothing was written for {timeout:.0f} s")
 
     def _bytes_written(self) -> int:

@@ -1,13 +1,13 @@
 """One Reverb writer per environment of an actor's batch, for items with individual priorities."""
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
 
+from ..deadlines import Deadline
 from ..errors import CallboardError
 from .handle import ReplayHandle
 
@@ -101,10 +101,10 @@ class PerEnvironmentWriters:
         Returns:
           Whether that is so.
         """
-        deadline = time.monotonic() + timeout
+        deadline = Deadline(timeout)
         try:
             for writer in self._writers:
-                writer.flush(max_pending, max(0, int((deadline - time.monotonic()) * 1000)))
+                writer.flush(max_pending, int(deadline.left * 1000))
         except reverb.errors.DeadlineExceededError:
             return False
         return True

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from ...deadlines import Deadline
 from ...errors import CallboardError
 from ..import_path import library_path
 from ..stop_signals import STOP_SIGNALS
@@ -61,10 +62,10 @@ class ForkedProcess:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the process and everything it started have ended; return whether they have."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(math.inf if timeout is None else timeout)
         zombie_since: float | None = None
         while not self._ended:
-            if self.status.poll(max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))):
+            if self.status.poll(min(_POLL_SECONDS, deadline.left)):
                 try:
                     _, self.exitcode = self.status.recv()
                     self._ended = True
@@ -81,7 +82,7 @@ class ForkedProcess:
             else:
                 # A forkserver that hangs does not report the end of its children.
                 self._ended = time.monotonic() - zombie_since > _ZOMBIE_SECONDS
-            if time.monotonic() >= deadline:
+            if deadline.has_passed:
                 break
         return self._ended
 

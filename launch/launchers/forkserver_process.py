@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+from ...deadlines import Deadline
 from ..stop_signals import STOP_SIGNALS
 
 FORK = b"fork"
@@ -224,15 +225,15 @@ def end_processes(find: Callable[[], Sequence[int]], reap: Callable[[], None] = 
       reap: called repeatedly in the meantime.
     """
     for number, patience in ((signal.SIGTERM, _TERMINATE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
-        deadline = time.monotonic() + patience
-        asked: set[int] = set()
+        deadline = Deadline(patience)
+        signaled: set[int] = set()
         while found := find():
             for pid in found:
-                if pid not in asked:
-                    asked.add(pid)
+                if pid not in signaled:
+                    signaled.add(pid)
                     with contextlib.suppress(OSError):
                         os.kill(pid, number)
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 break
             time.sleep(0.01)
             reap()

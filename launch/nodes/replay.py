@@ -7,6 +7,7 @@ from typing import Any
 import reverb
 
 from ...agents.acting import trace_layout
+from ...deadlines import retry
 from ...errors import CallboardError
 from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
 from ..experiment import Run
@@ -101,13 +102,8 @@ class ReplayNode(ReportingNode):
         return self._client.server_info(timeout=_INFO_SECONDS)
 
     def _first_tables(self) -> dict[str, Any]:
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                return self.tables()
-            except Exception:  # As in `collect`: on a busy machine the server may need a while to answer.
-                if time.monotonic() > deadline:
-                    raise
+        # As in `collect`: on a busy machine the server may need a while to answer.
+        return retry(self.tables, Exception, _START_SECONDS)
 
     def collect(self) -> Report:
         try:

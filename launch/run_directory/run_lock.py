@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
+from ...deadlines import Deadline
 from ...errors import CallboardError
 from .remote_storage import Storage
 
@@ -133,7 +134,7 @@ def check_not_running(path: pathlib.Path) -> None:
 
 
 def _lock(path: pathlib.Path) -> int:
-    deadline = time.monotonic() + _REMAINS_SECONDS
+    deadline = Deadline(_REMAINS_SECONDS)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -143,7 +144,7 @@ def _lock(path: pathlib.Path) -> int:
             os.close(descriptor)
             if holder is not None and not holder.has_died():
                 raise CallboardError(_refusal(path.parent, holder)) from None
-            if time.monotonic() > deadline:
+            if deadline.has_passed:
                 raise CallboardError(
                     f"something still runs in {path.parent}, left by {holder or 'another process'}: end it first"
                 ) from None
@@ -238,8 +239,8 @@ def _wait_for_silence(lease: _Lease, former: Holder) -> None:
     """Waits until a lease has not been renewed for a while; the clocks of other hosts are not trusted."""
     if former.host == lease.own.host:
         raise CallboardError(_refusal(lease.storage.url, former))
-    deadline = time.monotonic() + _SILENT_SECONDS
-    while time.monotonic() < deadline:
+    deadline = Deadline(_SILENT_SECONDS)
+    while not deadline.has_passed:
         time.sleep(_SETTLE_SECONDS)
         if (now := lease.holder()) is None:
             return

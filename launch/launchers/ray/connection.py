@@ -7,13 +7,13 @@ import signal
 import socket
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import tensorflow as tf  # noqa: F401  Before Ray begins.
 
+from ....deadlines import wait_until
 from ....errors import CallboardError
 from ...temporary_files import removed_afterwards
 from .options import check_address
@@ -27,7 +27,7 @@ except ImportError as error:
 _STARTS = 3
 _DIAL_SECONDS = 10.0
 _OBJECT_STORE_BYTES = 100 * 2**20
-_END_SECONDS = 30.0
+END_SECONDS = 30.0
 _RAY_PROCESSES = "^ray::|/ray/"
 
 
@@ -75,13 +75,6 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         _connect(found, settings)
         stack.callback(ray.shutdown)
         yield found is not None
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds, for at most 30 s."""
-    deadline = time.monotonic() + _END_SECONDS
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 def _check_answers(address: str) -> None:
@@ -136,7 +129,10 @@ def _ray_files() -> Iterator[str]:
         try:
             yield path
         finally:
-            wait_until(lambda: not any(path in " ".join(process.info["cmdline"] or ()) for process in _processes()))
+            wait_until(
+                lambda: not any(path in " ".join(process.info["cmdline"] or ()) for process in _processes()),
+                END_SECONDS,
+            )
 
 
 def _processes() -> Iterator[psutil.Process]:

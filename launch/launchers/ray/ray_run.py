@@ -26,6 +26,7 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from ....deadlines import wait_until
 from ....errors import CallboardError
 from ...experiment import Experiment, Run
 from ...nodes.devices import device_count
@@ -36,7 +37,7 @@ from ...run_directory.run_files import begun
 from ...stop_signals import stop_signals
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event, Exit, Supervised, Supervisor
-from .connection import connected, wait_until
+from .connection import END_SECONDS, connected
 from .options import RayOptions
 from .workers import AddressBook, BookedAddress, Life, RayNode
 
@@ -112,7 +113,7 @@ class Crew:
         for actor in self.actors.values():
             ray.kill(actor, no_restart=True)
         names = {f"{self.name}:{name}" for name in self.actors}
-        wait_until(lambda: names.isdisjoint(ray.util.list_named_actors()))
+        wait_until(lambda: names.isdisjoint(ray.util.list_named_actors()), END_SECONDS)
         if self.run.directory.url:
             self._remove_scratch()
 
@@ -301,15 +302,13 @@ def _placed(bundles: Sequence[dict[str, float]], options: RayOptions, monitor: M
     try:
         if not group.wait(1):
             monitor.say(f"waits up to {options.wait} s for room in the cluster")
-            deadline = time.monotonic() + options.wait
             # One second at a time, because signals are handled only between the calls.
-            while not group.wait(1):
-                if time.monotonic() > deadline:
-                    raise CallboardError(_no_room(bundles, options))
+            if not wait_until(lambda: group.wait(1), options.wait, interval=0.0):
+                raise CallboardError(_no_room(bundles, options))
         yield group
     finally:
         remove_placement_group(group)
-        wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED")
+        wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED", END_SECONDS)
 
 
 def _no_room(bundles: Sequence[Mapping[str, float]], options: RayOptions) -> str:

@@ -11,7 +11,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ import cloudpickle
 import ray
 from launchpad.address import AbstractAddressBuilder
 
+from ....deadlines import Deadline
 from ....errors import CallboardError
 from ...experiment import Run
 from ...nodes.node import LaunchedNode, NodeContext
@@ -74,13 +74,13 @@ class AddressBook:
           NodeStopped: `stop` was set in the meantime.
           TimeoutError: the node has not reported it within five minutes.
         """
-        deadline = time.monotonic() + _ADDRESS_SECONDS
+        deadline = Deadline(_ADDRESS_SECONDS)
         with self._changed:
             while len(self.known.get(name, ())) <= index:
                 if self.stop.is_set():
                     raise NodeStopped
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{name} has not told its address within {_ADDRESS_SECONDS:.0f} s")
+                if deadline.has_passed:
+                    raise TimeoutError(f"{name} has not reported its address within {_ADDRESS_SECONDS:.0f} s")
                 self._changed.wait(_STOP_POLL_SECONDS)
             return self.known[name][index]
 
