@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...deadlines import Clock
 from ...replay import ReplayHandle
 from .node import Node, NodeContext, NodeHandle, Unreachable
 from .step_budget import LeaseRequest
@@ -53,6 +54,7 @@ class Reporter:
       coordinator: handle of the coordinator.
       collect: makes the next report; nothing it returns is reported twice.
       renew_lease: receives the new limit of the lease, if reports request one.
+      clock: the clock; another one in tests.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Reporter:
         coordinator: NodeHandle,
         collect: Callable[[], Report],
         renew_lease: Callable[[int], None] = lambda limit: None,
+        clock: Clock = time.monotonic,
     ):
         self._context = context
         self._coordinator = coordinator
@@ -75,7 +78,8 @@ class Reporter:
         self._wake = threading.Event()
         self._closed = False
         self.state = RunState(False, 0, {}, None, 0.5)
-        self._answered = time.monotonic()
+        self._clock = clock
+        self._answered = clock()
 
     def start(self) -> None:
         """Reports about twice a second until `close`, less often if there are many nodes."""
@@ -103,7 +107,7 @@ class Reporter:
             self._unsent = None
             if self.is_cut_off:
                 self._client = self._coordinator.client(_CALL_SECONDS)
-            self._answered = time.monotonic()
+            self._answered = self._clock()
             state = RunState(*answer)
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
@@ -123,7 +127,7 @@ class Reporter:
     @property
     def is_cut_off(self) -> bool:
         """Whether the coordinator has not answered for several seconds."""
-        return time.monotonic() - self._answered > _CUT_OFF_SECONDS + self.state.report_seconds
+        return self._clock() - self._answered > _CUT_OFF_SECONDS + self.state.report_seconds
 
     def incarnation(self) -> int | None:
         """Returns the number of earlier incarnations of this node in the run; None if the run stops first."""
@@ -149,8 +153,12 @@ class Reporter:
     def close(self) -> None:
         """Stops reporting, after a last report."""
         self.abandon()
-        if not self.beat() and not self.is_cut_off:
-            self.beat()
+        with self._lock:
+            unanswered = self._unsent is not None
+        # A report that is still unanswered is repeated first; it does not contain what was counted since.
+        for _ in range(2 if unanswered else 1):
+            if not self.beat() and (self.is_cut_off or not self.beat()):
+                return
 
     def abandon(self) -> None:
         """Stops reporting, without a last report."""
