@@ -45,9 +45,8 @@ class Coordinator(Node):
         self._counter_file = CounterFile(run.directory)
         self._counters = self._counter_file.load()
         self._counters_failed = False
-        self._budget = StepBudget(
-            run.experiment.max_steps, run.experiment.actors, bool(self._counters.sources), clock()
-        )
+        begun = any(self._counters.totals.values())
+        self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIdentities(context.identity)
         self._values: dict[str, float] = {}
