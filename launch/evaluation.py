@@ -28,23 +28,33 @@ class Evaluation(NamedTuple):
 
 
 def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
-    """Returns the file of the weights to evaluate: the `best` by evaluation, or the `latest`.
+    """Returns the file of the weights to evaluate.
+
+    Args:
+      run_directory: directory of the run.
+      checkpoint: `best` by evaluation, the `latest`, or a learner step.
 
     Raises:
-      CallboardError: the run has none.
+      CallboardError: the run has no such checkpoint.
     """
-    finders = {"best": BestPolicy(run_directory).path, "latest": lambda: _latest_policy(run_directory)}
-    wanted = finders.pop(checkpoint)()
-    if wanted is None:
-        ((other, find_other),) = finders.items()
-        hint = f"there is --checkpoint {other}" if find_other() is not None else "train it for longer"
-        raise CallboardError(f"{run_directory.path} has no {checkpoint} checkpoint yet: {hint}")
-    return wanted
+    checkpoints = Checkpoints(run_directory)
+    best = BestPolicy(run_directory).path
+    if checkpoint == "best":
+        found = best()
+    elif checkpoint == "latest":
+        found = _policy_of(checkpoints.latest())
+    else:
+        found = _policy_of(checkpoints.at_step(int(checkpoint)))
+    if found is None:
+        steps = [str(step) for step in dict.fromkeys(checkpoints.steps())]
+        choices = [*(["best"] if best() is not None else []), *(["latest"] if steps else []), *steps]
+        hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
+        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}; {hint}")
+    return found
 
 
-def _latest_policy(run_directory: RunDirectory) -> pathlib.Path | None:
-    latest = Checkpoints(run_directory).latest()
-    return None if latest is None else latest / "policy.npz"
+def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:
+    return None if checkpoint is None else checkpoint / "policy.npz"
 
 
 def with_evaluation_settings(
@@ -100,7 +110,7 @@ def evaluate_run(
       experiment: experiment of the run, see `with_evaluation_settings`.
       run_directory: directory of the run.
       episodes: number of episodes to play.
-      checkpoint: `best` or `latest`.
+      checkpoint: `best`, `latest` or a learner step.
       video_episodes: number of additional episodes to play in one environment and record as MP4; 0 for no video.
       say: receives a line for the user.
 

@@ -43,15 +43,21 @@ class Export(NamedTuple):
 
 
 def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathlib.Path, checkpoint: str) -> Export:
-    """Exports the policy of a run, `best` or `latest`, which acts as in the run's evaluations.
+    """Exports the policy of a run, which acts as in the run's evaluations.
+
+    Args:
+      experiment: experiment of the run.
+      run_directory: directory of the run.
+      path: directory of the SavedModel, new or empty.
+      checkpoint: `best`, `latest` or a learner step.
 
     Raises:
       CallboardError: there is no such checkpoint, or `path` is a file or a directory that is not empty.
     """
     if path.is_dir() and any(path.iterdir()):
-        raise CallboardError(f"{path} is not empty: name a directory that is new")
+        raise CallboardError(f"{path} is not empty; name a new directory")
     if path.exists() and not path.is_dir():
-        raise CallboardError(f"{path} is a file: name a directory that is new")
+        raise CallboardError(f"{path} is a file; name a new directory")
     weights = policy_file(run_directory, checkpoint)
     layout = experiment.acting_layout()
     mode = experiment.evaluation_policy_mode()

@@ -70,6 +70,14 @@ class Checkpoints:
                 )
         return newest
 
+    def at_step(self, step: int) -> pathlib.Path | None:
+        """Returns the newest intact checkpoint of a learner step; None if there is none."""
+        return self._newest_whole(step)
+
+    def steps(self) -> list[int]:
+        """Returns the learner steps of all checkpoints, the newest last."""
+        return [step_of(path) for path in self._all()]
+
     def counter_sources(self) -> dict[str, dict[str, int]]:
         """Returns the counters in the newest intact checkpoint, by source."""
         newest = self._newest_whole()
@@ -174,9 +182,9 @@ class Checkpoints:
         write_file(marker, str(number))
         return number
 
-    def _newest_whole(self) -> pathlib.Path | None:
-        """Returns the newest intact checkpoint, and sets damaged ones aside."""
-        for path in reversed(self._all()):
+    def _newest_whole(self, step: int | None = None) -> pathlib.Path | None:
+        """Returns the newest intact checkpoint, of a learner step if it is given, and sets damaged ones aside."""
+        for path in reversed([path for path in self._all() if step in (None, step_of(path))]):
             try:
                 key = (path.name, path.stat().st_ino)
                 wrong = "" if key in self._whole else damage(path)

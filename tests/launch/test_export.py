@@ -263,9 +263,9 @@ def test_parts_that_would_have_one_name_are_refused():
     "run, directory, message",
     [
         ("nowhere", "new", "there is no run in nowhere"),
-        ("run", "taken", "taken is not empty: name a directory that is new"),
+        ("run", "taken", "taken is not empty; name a new directory"),
         ("run", "file", "file is a file"),
-        ("run", "new", "run has no latest checkpoint yet: there is --checkpoint best"),
+        ("run", "new", "run has no checkpoint latest; choose from best"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(run, directory, message, tmp_path, monkeypatch, capsys):

@@ -123,4 +123,4 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
     assert "Impala takes no epsilon" in capsys.readouterr().err
     assert main(["evaluate", path]) == 2
-    assert "has no best checkpoint yet: there is --checkpoint latest" in capsys.readouterr().err
+    assert "has no checkpoint best; choose from latest, " in capsys.readouterr().err
