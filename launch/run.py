@@ -1,12 +1,6 @@
 """Runs an experiment: the single entry point for the command line and for users of the library."""
 
-import contextlib
-import importlib
-import pathlib
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ..agents.acting import trace_layout
 from ..agents.agent import Agent
@@ -16,7 +10,8 @@ from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
 from .experiment import Experiment, Run
 from .launchers.display import LineMonitor
-from .launchers.forkserver import held_open
+from .launchers.launcher import Launcher
+from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome, error_text
 from .launchers.run_summary import SummaryMonitor
 from .nodes.devices import device_names, hide_gpus, prepare_devices
@@ -24,37 +19,22 @@ from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
 from .run_directory.checkpoints import Checkpoints, load_policy
 from .run_directory.layout import RunDirectory
-from .run_directory.remote_storage import Storage, fetch_run, is_url
-from .run_directory.run_lock import run_lease, run_lock
 from .settings import format_experiment
-from .start_checks import check_begun, check_launcher, check_launcher_can, find_directory_on_host, find_run_directory
-from .temporary_files import removed_afterwards
-
-_MODULES = {
-    "processes": ".launchers.processes",
-    "threads": ".launchers.threads",
-    "inline": ".launchers.inline",
-    "hosts": ".launchers.hosts.host_run",
-    "ray": ".launchers.ray.ray_run",
-}
-"""The module of each launcher, imported only when the launcher is chosen, because some require Ray."""
 
 
 def run(
     experiment: Experiment,
-    launcher: str = "processes",
+    launcher: str | Launcher = DEFAULT_LAUNCHER,
     monitor: Monitor | None = None,
     resume: bool = False,
-    options: Any = None,
 ) -> Outcome:
     """Runs an experiment to its end.
 
     Args:
       experiment: what to run.
-      launcher: one of `start_checks.LAUNCHERS`.
+      launcher: a launcher with its options, or the name of one, see `launchers.registry`.
       monitor: receives the run's events; None prints a status line from time to time.
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
-      options: options of the launcher: a `HostsOptions` for hosts, a `RayOptions` or None for ray.
 
     Returns:
       How the run ended.
@@ -63,63 +43,30 @@ def run(
       CallboardError: nothing was started, because of the problem named in the message.
     """
     bypass_proxies()
-    check_launcher(launcher)
+    if isinstance(launcher, str):
+        launcher = make_launcher(launcher)
     format_experiment(experiment)  # Rejects an experiment that cannot be written to a file.
     _check_agent_is_found_again(experiment.agent)
-    if launcher == "hosts":
-        options.check()
-        experiment = options.cluster.fit(experiment)
-    check_launcher_can(launcher, experiment)
-    # A missing device on another machine is only found when the learner starts there.
-    learners_here = {"hosts": lambda: options.learners, "ray": lambda: 0}.get(launcher, lambda: None)()
-    layout = experiment.check(learners_here)
-    if launcher in ("threads", "inline"):
+    experiment = launcher.fit(experiment)
+    launcher.check(experiment)
+    part = launcher.local_part(experiment)
+    layout = experiment.check(part.learners)
+    if launcher.in_this_process:
         prepare_devices(device_names(experiment.learner_devices))
-    with _open_directory(experiment, launcher, resume, options) as directory:
-        # Of several hosts, the first has the checkpoints; the others write nothing before they join the run.
-        begins = launcher != "hosts" or options.is_first
-        if begins and directory.experiment.exists():
-            if launcher not in ("threads", "inline"):
+    with launcher.open_directory(experiment, resume) as directory:
+        if part.checkpoints and directory.experiment.exists():
+            if not launcher.in_this_process:
                 hide_gpus()  # They belong to the learners.
-            _check_run_fits(experiment, layout, directory, options.replay_shards if launcher == "hosts" else None)
+            _check_run_fits(experiment, layout, directory, part.replay_shards)
         one_run = Run(experiment, layout, directory)
-        module: Any = importlib.import_module(_MODULES[launcher], __package__)
-        arguments = [] if options is None else [options]
         summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps))
         try:
-            outcome = module.run(make_program(one_run), one_run, summary, *arguments)
+            outcome = launcher.run(make_program(one_run), one_run, summary)
         except OSError as error:
             # The launcher itself may lack ports, file descriptors, processes or disk space.
             outcome = Outcome()
             outcome.failed("launcher", error_text(error))
         return summary.complete(outcome)
-
-
-@contextlib.contextmanager
-def _open_directory(experiment: Experiment, launcher: str, resume: bool, options: Any) -> Iterator[RunDirectory]:
-    """Yields the directory to run in; for a run directory at a URL, a temporary local one."""
-    url = experiment.run_dir
-    if isinstance(url, str) and is_url(url):
-        local = pathlib.Path(tempfile.mkdtemp(prefix="callboard-"))
-        with removed_afterwards(local), run_lease(Storage(url), launcher):
-            directory = RunDirectory(local, url=url)
-            fetch_run(Storage(url), directory)
-            check_begun(directory, url, resume)
-            yield directory
-        return
-    if launcher == "hosts":
-        directory = find_directory_on_host(experiment, resume, options)
-        lock_file = directory.lock(options.is_first)
-    else:
-        directory = find_run_directory(experiment, resume)
-        lock_file = directory.lock()
-    with run_lock(lock_file, launcher) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
-        # Left by a launcher that was killed before it could remove it.
-        shutil.rmtree(directory.temporary, ignore_errors=True)
-        if launcher != "hosts":
-            # Another run may have started and ended since the directory was chosen.
-            check_begun(directory, experiment.run_dir or directory.path, resume)
-        yield directory
 
 
 def _check_agent_is_found_again(agent: Agent) -> None:
@@ -135,7 +82,7 @@ def _check_agent_is_found_again(agent: Agent) -> None:
 
 
 def _check_run_fits(
-    experiment: Experiment, layout: Layout, directory: RunDirectory, shards_here: Sequence[int] | None
+    experiment: Experiment, layout: Layout, directory: RunDirectory, shards_here: Sequence[int]
 ) -> None:
     """Rejects networks or a replay whose shapes differ from those in the last checkpoint.
 
@@ -151,10 +98,10 @@ def _check_run_fits(
     kept = [shard for shard in directory.replay_shards() if latest_checkpoint(directory.replay(shard))]
     found = directory.replay_shards()
     shards = len(found)
-    if kept and shards != layout.shards and found != shards_here:
+    if kept and shards != layout.shards and found != list(shards_here):
         raise CallboardError(
-            f"the replay of the run was kept in {shards} shard(s): go on with replay_shards {shards}, or begin "
-            f"with an empty replay by removing {directory.path / 'replay'}"
+            f"the replay of the run was saved in {shards} shard(s); continue with replay_shards {shards}, or remove "
+            f"{directory.path / 'replay'} to start with an empty replay"
         )
     tables = agent.make_replay(trace_layout(agent, layout, networks)).tables()
     for shard in kept:

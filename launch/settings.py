@@ -96,7 +96,7 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     flat = {**settings, **{f"{_AGENT}.{key}": value for key, value in of_agent.items()}}
     _check_keys(flat, list(types))
     values = {key: converted(key, value, types[key]) for key, value in flat.items()}
-    _apply_options(values, options, types)
+    apply_options(values, options, types)
     if not values.get("env"):
         raise CallboardError("name an environment: --env CartPole-v1")
     for key in _needed(agent_settings(name)):
@@ -122,23 +122,33 @@ def setting_types(agent: str) -> dict[str, Any]:
 
 def format_help(agent: str) -> str:
     """Lists all settings of a run with that agent as options, with their descriptions and defaults."""
-    lines = []
-    for title, settings, prefix in (
-        ("the run", Experiment, ""),
-        (f"the agent {agent}", agent_settings(agent), f"{_AGENT}."),
-    ):
-        lines.append(f"options of {title}:")
-        texts = _attribute_texts(settings.__doc__ or "")
-        hints = field_types(settings)
-        for field in dataclasses.fields(settings):
-            if field.name == _AGENT and not prefix:
-                continue
-            lines.append(f"  {_option(prefix + field.name)}: {described(hints[field.name])}{_default_text(field)}")
-            if field.name in texts:
-                lines += textwrap.wrap(texts[field.name], 110, initial_indent=" " * 6, subsequent_indent=" " * 6)
-        lines.append("")
-    lines.append("An entry of nested settings is set by its name (--env-options.size 5), and removed likewise")
-    lines.append("(--no-env-options.size); --no-NAME switches a flag off.")
+    return "\n\n".join(
+        [
+            format_options("the run", Experiment),
+            format_options(f"the agent {agent}", agent_settings(agent), f"{_AGENT}."),
+            "An entry of nested settings is set by its name (--env-options.size 5), and removed likewise\n"
+            "(--no-env-options.size); --no-NAME switches a flag off.",
+        ]
+    )
+
+
+def format_options(title: str, settings: Any, prefix: str = "") -> str:
+    """Lists the fields of a dataclass as options, with their descriptions and defaults.
+
+    Args:
+      title: whose options they are.
+      settings: the dataclass.
+      prefix: beginning of the names of the options.
+    """
+    lines = [f"options of {title}:"]
+    texts = _attribute_texts(settings.__doc__ or "")
+    hints = field_types(settings)
+    for field in dataclasses.fields(settings):
+        if field.name == _AGENT and not prefix:
+            continue
+        lines.append(f"  {_option(prefix + field.name)}: {described(hints[field.name])}{_default_text(field)}")
+        if field.name in texts:
+            lines += textwrap.wrap(texts[field.name], 110, initial_indent=" " * 6, subsequent_indent=" " * 6)
     return "\n".join(lines)
 
 
@@ -250,7 +260,7 @@ def _check_keys(keys: Iterable[str], known: Sequence[str]) -> None:
             raise unknown("key", key, known, "see callboard train --help")
 
 
-def _apply_options(values: dict[str, Any], options: Sequence[str], types: Mapping[str, Any]) -> None:
+def apply_options(values: dict[str, Any], options: Sequence[str], types: Mapping[str, Any]) -> None:
     """Applies options to `values`, which are flat except for settings that are nested themselves."""
     remaining = list(options)
     while remaining:

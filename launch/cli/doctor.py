@@ -1,14 +1,20 @@
-"""Diagnosis of this machine and installation, with advice."""
+"""`callboard doctor`: checks this machine and installation, with advice."""
 
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
 
 from ..package_versions import PINS, version_of
 from ..ports import reserve_any
+from .command_parser import CommandParser
 
 _OTHERS = ("numpy", "gymnasium", "dm-env", "procgen", "ray", "ale-py", "mujoco")
 _MIN_FREE_GB = 2.0
@@ -23,24 +29,38 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Returns 0 if nothing has to be fixed."""
+    parser = CommandParser("callboard doctor", description="Checks this machine and installation.")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    known = parser.parse_args(arguments)
+    findings = examine()
+    if known.json:
+        print(json.dumps([finding._asdict() for finding in findings]))
+    else:
+        table = Table.grid(padding=(0, 2))
+        for finding in findings:
+            table.add_row("ok" if finding.ok else "WRONG", finding.name, finding.found, finding.advice)
+        Console(highlight=False, markup=False, emoji=False).print(table)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
 def examine() -> list[Finding]:
-    """Check everything that a run needs."""
+    """Returns the results of all checks."""
     return [finding for look in (_python, _packages, _imports, _ports, _gpus, _disk) for finding in look()]
 
 
 def _python() -> list[Finding]:
     version = platform.python_version()
     ok = sys.version_info[:2] == (3, 10)
-    return [
-        Finding("Python", ok, version, "" if ok else "Launchpad and Procgen need Python 3.10: make install finds it")
-    ]
+    return [Finding("Python", ok, version, "" if ok else "Launchpad and Procgen need Python 3.10; run make install")]
 
 
 def _packages() -> list[Finding]:
     findings = []
     for name, pin in PINS.items():
         found = version_of(name)
-        advice = "" if found == pin else f"needs exactly {name}=={pin}: run make install"
+        advice = "" if found == pin else f"needs exactly {name}=={pin}; run make install"
         findings.append(Finding(name, found == pin, found or "missing", advice))
     for name in _OTHERS:
         found = version_of(name)
@@ -49,13 +69,13 @@ def _packages() -> list[Finding]:
 
 
 def _imports() -> list[Finding]:
-    """Import the compiled packages in a separate process, since an incompatible combination may crash it."""
+    """Imports the compiled packages in another process, since an incompatible combination may crash it."""
     code = "import tensorflow, reverb, launchpad, courier; courier.Server(); print('ok')"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     ok = done.returncode == 0
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-    advice = "" if ok else "the versions above do not fit together: run make install"
+    advice = "" if ok else "the versions above do not match; run make install"
     return [Finding("TensorFlow, Reverb and Launchpad load together", ok, "yes" if ok else last, advice)]
 
 
@@ -80,4 +100,4 @@ def _gpus() -> list[Finding]:
 def _disk() -> list[Finding]:
     free = shutil.disk_usage(os.getcwd()).free / 1e9
     ok = free >= _MIN_FREE_GB
-    return [Finding("disk", ok, f"{free:.1f} GB free here", "" if ok else "runs write checkpoints and logs: make room")]
+    return [Finding("disk", ok, f"{free:.1f} GB free here", "" if ok else "runs write checkpoints; free some space")]

@@ -1,9 +1,8 @@
 """A private network for a run: its ports cannot be reached from outside.
 
 The kernel gives a user and a network namespace to an unprivileged process only if the process has a single thread.
-NumPy starts threads when it is imported, so the command restarts in the same process, by `run_command_again`, and this
-module imports only the standard library until the namespaces are entered.  Access to files does not change, and files
-that are written belong to the same user.
+NumPy starts threads when it is imported, so the command starts again in the same process, and this module imports only
+the standard library.  Access to files does not change, and files that are written belong to the same user.
 """
 
 import ctypes
@@ -27,20 +26,23 @@ _IFF_UP = 0x1
 _INTERFACE_FLAGS = struct.Struct("16sH14x")  # struct ifreq, see netdevice(7).
 
 
-def begin_again(arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by the same command in a private network.
+def run_in_private_network(arguments: Sequence[str]) -> NoReturn:
+    """Replaces this process by the same command in a private network.
 
     Args:
       arguments: arguments of the command, including `OPTION`.
     """
     again = [argument for argument in arguments if argument != OPTION]
     # Not with -m, which would search the working directory first and could run a `json.py` found there.
-    code = f"import sys; sys.path[:] = {library_path()!r}; from {__name__} import run_command_again as run; run()"
+    code = (
+        f"import sys; sys.path[:] = {library_path()!r}; from {__name__} import enter_or_exit; enter_or_exit(); "
+        f"from {__package__}.command import run_command; run_command()"
+    )
     os.execv(sys.executable, [sys.executable, "-c", code, *again])
 
 
 def enter_private_network() -> None:
-    """Move this process, and all processes that it will start, into a network with only a loopback interface.
+    """Moves this process, and all processes that it will start, into a network with only a loopback interface.
 
     Raises:
       OSError: the kernel does not allow it.
@@ -59,22 +61,19 @@ def enter_private_network() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, _INTERFACE_FLAGS.pack(name, flags | _IFF_UP))
 
 
-def run_command_again() -> None:
-    """Run the command in a private network; only the standard library may have been imported before."""
+def enter_or_exit() -> None:
+    """Enters a private network, or prints one line and exits; only the standard library may have been imported."""
     try:
         enter_private_network()
     except OSError as error:
         sys.stderr.write(
-            f"callboard: {OPTION} needs a user and a network namespace, which this kernel or container does not give "
-            f"({error.strerror}): let it give them to users (sysctl user.max_user_namespaces, "
+            f"callboard: {OPTION} needs a user and a network namespace, which this kernel or container refuses "
+            f"({error.strerror}); allow them for users (sysctl user.max_user_namespaces, "
             "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or leave the option out "
             "and keep the ports behind a firewall\n"
         )
         sys.exit(2)
-    from .command import run_command
-
-    run_command()
 
 
 if __name__ == "__main__":
-    run_command_again()
+    enter_or_exit()

@@ -18,4 +18,4 @@ import tensorflow as tf
 tf.keras.layers  # noqa: B018
 
 from ...agents import impala  # noqa: F401, E402
-from ..cli import command  # noqa: F401, E402
+from .. import program  # noqa: F401, E402

@@ -24,9 +24,9 @@ from ...errors import CallboardError
 from ..launchers.ray.connection import connected
 from ..stop_signals import stop_signals
 from .records import Trial, TuneDirectory
+from .search_definition import Tuning
 from .search_space import Choice, SearchSpace, describe
 from .trial import AT_STEPS, ENDED, STEPS, TOTAL_STEPS, VALUES, number_of, origin_of, run_trial
-from .tune import Tuning
 
 _SIGNAL_SECONDS = 1.0
 _QUIET = {

@@ -23,7 +23,7 @@ from ..run import run
 from ..run_directory.checkpoints import Checkpoints, step_of
 from ..run_directory.layout import RunDirectory
 from .records import TuneDirectory
-from .tune import Tuning
+from .search_definition import Tuning
 
 STEPS = "environment_steps"
 """Key of a report: environment steps when the metric was measured."""

@@ -15,14 +15,13 @@ from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.hosts.cluster_file import Cluster
-from callboard.launch.launchers.hosts.host_run import HostsOptions
-from callboard.launch.launchers.ray.options import RayOptions
+from callboard.launch.launchers.hosts.launcher import HostsLauncher
+from callboard.launch.launchers.ray.launcher import RayLauncher
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.new_or_resumed import find_run_directory
 from callboard.launch.run_directory.run_lock import run_lock
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
-from callboard.launch.start_checks import check_launcher_can, find_run_directory
 
 
 def test_every_field_of_agent_and_experiment_is_an_option():
@@ -223,19 +222,21 @@ def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
         with pytest.raises(CallboardError, match=message):
             run(wrong, launcher)
         assert not list(tmp_path.iterdir()), (launcher, message)
-    placement = {label: ["a"] for label in ("learner", "replay", "evaluator")}
-    cluster = Cluster(pathlib.Path("c"), {"a": "127.0.0.1"}, range(23000, 23002), {**placement, "actor": ["a"] * 4})
-    with pytest.raises(CallboardError, match="need 10 ports"):
-        run(experiment, "hosts", options=HostsOptions(cluster, "a"))
     with pytest.raises(CallboardError, match="no Ray cluster answers at"):
-        run(experiment, "ray", options=RayOptions("127.0.0.1:1"))
+        run(experiment, RayLauncher("127.0.0.1:1"))
     assert not list(tmp_path.iterdir())
+    cluster = tmp_path / "cluster.yaml"
+    nodes = {"learner": "a", "replay": "a", "evaluator": "a", "actor": {"a": 4}}
+    cluster.write_text(yaml.safe_dump({"hosts": {"a": "127.0.0.1"}, "ports": "23000-23001", **nodes}))
+    with pytest.raises(CallboardError, match="need 10 ports"):
+        run(experiment, HostsLauncher(cluster, "a"))
+    assert list(tmp_path.iterdir()) == [cluster]
 
 
 @pytest.mark.parametrize(
     "run_dir, message",
     [
-        ("file", "is a file: name another one"),
+        ("file", "is a file; name another one"),
         ("file/run", "is a file"),
         ("n" * 300, "a name of 300 bytes"),
         ("a\0b", "null character"),
@@ -252,15 +253,6 @@ def test_others_may_not_look_into_a_run_directory(tmp_path):
         assert stat.S_IMODE((tmp_path / "runs" / "x").stat().st_mode) == 0o700
     RunDirectory(tmp_path / "runs" / "y").create()
     assert stat.S_IMODE((tmp_path / "runs" / "y").stat().st_mode) == 0o700
-
-
-def test_an_environment_of_the_program_itself_is_for_launchers_in_its_process():
-    experiment = Experiment(Impala(), "__main__:Local")
-    check_launcher_can("threads", experiment)
-    with pytest.raises(
-        CallboardError, match="'__main__:Local' is of the program that was started.*move it to a module"
-    ):
-        check_launcher_can("processes", experiment)
 
 
 def test_a_mistake_is_found_without_tensorflow(tmp_path):

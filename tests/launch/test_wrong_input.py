@@ -38,7 +38,9 @@ def started(monkeypatch):
 
     for name in ("hosts.host_run", "inline", "processes", "threads"):
         monkeypatch.setattr(f"callboard.launch.launchers.{name}.run", stand_in(name))
-    monkeypatch.setattr("callboard.launch.cli.command.start_forkserver", lambda: names.append("forkserver"))
+    for name in ("hosts.launcher", "local_launchers"):
+        path = f"callboard.launch.launchers.{name}.start_forkserver"
+        monkeypatch.setattr(path, lambda: names.append("forkserver"))
     return names
 
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import strategies as st
 
 from callboard.launch.settings import RECIPES, setting_types
-from callboard.launch.tuning.tune import Tuning
+from callboard.launch.tuning.search_definition import Tuning
 
 AGENTS = ("apex", "impala", "ppo", "r2d2", "sac")
 ENVIRONMENTS = {"sac": "Pendulum-v1"}
@@ -341,7 +341,7 @@ def wrong_commands(draw):
         [*train, "--host", "a"],
         [*train, "--resume"],
         [*train[:-1], "ray", "--ray-cpus", "actor"],
-        [*train[:-1], "ray", "--ray-cpus", "actors=1"],
+        [*train[:-1], "ray", "--ray-cpus.actors", "1"],
         [*train[:-1], "ray", "--ray-strategy", "x"],
         [*train[:-1], "ray", "--ray-address", "ray://a:1"],
         [*train[:-1], "hosts"],

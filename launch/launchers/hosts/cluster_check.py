@@ -1,4 +1,4 @@
-"""`callboard cluster check`: which hosts can reach each other, before a run is started.
+"""Which hosts of a cluster file can reach each other, before a run is started.
 
 Each host listens on one of its ports and connects to those of the others.  A host replies to a connection with its own
 results, so that every host soon has the results of all.  Replies are JSON; nothing that is received is executed.
@@ -6,51 +6,20 @@ results, so that every host soon has the results of all.  Replies are JSON; noth
 
 import itertools
 import json
-import pathlib
 import socket
 import threading
 import time
 from collections.abc import Mapping
 
-from rich.console import Console
-from rich.table import Table
-
 from ....errors import CallboardError
-from ...cli.command_parser import CommandParser
 from ...ports import listen_on_all
-from .cluster_file import Cluster, read_cluster
+from .cluster_file import Cluster
 
 _DIAL_SECONDS = 2.0
 _POLL_SECONDS = 0.5
 _MAX_BYTES = 1_000_000
-_REACHED = "yes"
-_UNKNOWN = "?"
-
-
-def cluster_command(arguments: list[str]) -> int:
-    """Run `callboard cluster ...`; return 0 if every host reaches every other one."""
-    parser = CommandParser("callboard cluster", description="Looks at the hosts of a cluster file.")
-    parser.add_argument("what", choices=("check",), help="who can reach whom; start it on all hosts")
-    parser.add_argument("file", type=pathlib.Path, help="the cluster file")
-    parser.add_argument("--host", required=True, help="the name of this host in it")
-    parser.add_argument("--seconds", type=float, default=30.0, help="to wait for the others (30)")
-    parser.add_argument("--allow-public", action="store_true", help="take hosts with public addresses")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    known = parser.parse_args(arguments)
-    cluster = read_cluster(known.file)
-    cluster.check_host(known.host)
-    if not known.allow_public:
-        cluster.check_addresses()
-    views = check_reach(cluster, known.host, known.seconds)
-    problems = describe_problems(cluster, known.host, views)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    if known.json:
-        console.print(json.dumps({"reach": views, "problems": problems}))
-    else:
-        console.print(_table(cluster, views))
-        for problem in problems:
-            console.print(problem)
-    return 1 if problems else 0
+REACHED = "yes"
+UNKNOWN = "?"
 
 
 def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[str, str]]:
@@ -61,7 +30,7 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
       host: the name of this host.
       seconds: maximum time to wait until all hosts reach each other.
     """
-    view = {other: _UNKNOWN for other in cluster.hosts if other != host}
+    view = {other: UNKNOWN for other in cluster.hosts if other != host}
     views = {host: view}
     with _Listener(cluster, host, view):
         deadline = time.monotonic() + seconds
@@ -71,7 +40,7 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
                 dial.start()
             for dial in dials:
                 dial.join()
-            all_reached = all(found == _REACHED for _, _, found in _findings(cluster, views))
+            all_reached = all(found == REACHED for _, _, found in _findings(cluster, views))
             if all_reached or time.monotonic() >= deadline:
                 # Keep listening, so that the other hosts can fetch the latest results.
                 time.sleep(2 * _POLL_SECONDS)
@@ -83,11 +52,11 @@ def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[s
     """Return one line for every host that is unreachable or has not reported; empty if all hosts reach each other."""
     problems = [
         f"{one} has not told whether it reaches {other}"
-        if found == _UNKNOWN
+        if found == UNKNOWN
         else f"{one} cannot reach {other} at {cluster.hosts[other]}:{_port(cluster, other)}: {found}"
         for one, other, found in _findings(cluster, views)
         # An unreachable host has reported nothing, and its unreachability is already listed.
-        if found != _REACHED and (one in views or views[host][one] == _REACHED)
+        if found != REACHED and (one in views or views[host][one] == REACHED)
     ]
     if not _is_local(cluster.hosts[host]):
         problems.append(f"{cluster.hosts[host]} is not an address of this machine, which calls itself {host}")
@@ -139,7 +108,7 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
         if answer["callboard"] != other:
             found = f"there it is {answer['callboard']} that answers"
         else:
-            found = _REACHED
+            found = REACHED
             views[other] = {str(name): str(value) for name, value in answer["reach"].items()}
     except ConnectionRefusedError:
         found = "the host is up, but the check does not run there"
@@ -150,14 +119,14 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
     except (ValueError, KeyError, TypeError, AttributeError):
         found = "another program answers at that port"
     # A host that was reached once counts as reachable, even if its check has ended since.
-    if views[host][other] != _REACHED:
+    if views[host][other] != REACHED:
         views[host][other] = found
 
 
 def _findings(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
     """Return the result for every ordered pair of hosts; `?` if a host has not reported it."""
     pairs = itertools.permutations(cluster.hosts, 2)
-    return [(one, other, views.get(one, {}).get(other, _UNKNOWN)) for one, other in pairs]
+    return [(one, other, views.get(one, {}).get(other, UNKNOWN)) for one, other in pairs]
 
 
 def _read_all(connection: socket.socket) -> bytes:
@@ -183,12 +152,3 @@ def _is_local(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _table(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> Table:
-    table = Table("from \\ to", *cluster.hosts, box=None, padding=(0, 2))
-    for one in cluster.hosts:
-        row = views.get(one, {})
-        cells = ["-" if one == other else row.get(other, _UNKNOWN) for other in cluster.hosts]
-        table.add_row(one, *(cell if cell in ("-", _REACHED, _UNKNOWN) else "no" for cell in cells))
-    return table

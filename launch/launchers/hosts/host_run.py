@@ -1,11 +1,10 @@
-"""The hosts launcher: the nodes of a program spread over hosts, each of which supervises its own nodes.
+"""Runs the nodes of one of several hosts, each of which supervises its own nodes.
 
 Every host runs the same command with the same cluster file.  The placement of nodes and their addresses follow from the
 file alone.
 """
 
 import contextlib
-import dataclasses
 import queue
 import socket
 import threading
@@ -36,49 +35,20 @@ _PORT_SECONDS = 10.0
 _DIAL_SECONDS = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
-class HostsOptions:
-    """The position of this host in a cluster.
-
-    Attributes:
-      cluster: the content of the cluster file.
-      host: the name of this host in it.
-      allow_public: whether hosts may have public addresses.
-    """
-
-    cluster: Cluster
-    host: str
-    allow_public: bool = False
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this host runs the first learner, which keeps the checkpoints."""
-        return self.host == self.cluster.first
-
-    @property
-    def learners(self) -> int:
-        """The number of learners on this host."""
-        return list(self.cluster.placement["learner"]).count(self.host)
-
-    @property
-    def replay_shards(self) -> list[int]:
-        """The replay shards on this host."""
-        return [shard for shard, host in enumerate(self.cluster.placement["replay"]) if host == self.host]
-
-    def check(self) -> None:
-        """Raise `CallboardError` for a host not in the cluster file, and for public addresses unless allowed."""
-        self.cluster.check_host(self.host)
-        if not self.allow_public:
-            self.cluster.check_addresses()
-
-
-def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) -> Outcome:
+def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host: str) -> Outcome:
     """Run this host's nodes of the program until the run has ended on all hosts.
+
+    Args:
+      program: the nodes of all hosts.
+      run: the run.
+      monitor: receives status and messages.
+      cluster: the hosts, and the nodes of each.
+      host: the name of this host.
 
     Raises:
       CallboardError: this host was rejected or cannot take part.
     """
-    cluster, host = options.cluster, options.host
+    is_first = host == cluster.first
     bypass_proxies(*cluster.hosts.values())
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
@@ -90,7 +60,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
     with _Ports(cluster, host) as ports:
         server = None
         meeting = None
-        if options.is_first:
+        if is_first:
             ports.reserve(cluster.meeting_address)
             _refuse_another_first_host(cluster)
             meeting = HostRegistry(cluster, settings, events)
@@ -105,7 +75,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
             outcome = _join(attendance, monitor)
             if outcome.ended:
                 return outcome
-            if not options.is_first:
+            if not is_first:
                 names = ", ".join(node.name for node in nodes)
                 monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
             with begun(run):
@@ -115,7 +85,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: HostsOptions) 
                     outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance)
                 finally:
                     attendance.close()
-            if options.is_first and outcome.exit_code == 0:
+            if is_first and outcome.exit_code == 0:
                 run.directory.write_end_of_run(outcome.reason)
             return outcome
         finally:

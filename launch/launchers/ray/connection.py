@@ -16,7 +16,7 @@ import tensorflow as tf  # noqa: F401  Before Ray begins.
 from ....deadlines import wait_until
 from ....errors import CallboardError
 from ...temporary_files import removed_afterwards
-from .options import check_address
+from .cluster_address import check_address
 
 try:
     import ray

@@ -1,4 +1,4 @@
-"""The ray launcher: every node is a Ray actor, placed on any machine of a cluster with sufficient resources.
+"""Runs every node of a program as a Ray actor, on any machine of a cluster with sufficient resources.
 
 Ray starts the processes, and restarts them elsewhere when they or their machines die.  The same supervisor as under the
 other launchers decides how often a node may die, which nodes restart together, and in which order they end.
@@ -38,7 +38,6 @@ from ...stop_signals import stop_signals
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event, Exit, Supervised, Supervisor
 from .connection import END_SECONDS, connected
-from .options import RayOptions
 from .workers import AddressBook, BookedAddress, Life, RayNode
 
 _CPUS = {"coordinator": 0.0}
@@ -222,15 +221,31 @@ class RayWorker:
         self._events.put(Event(self._node.name, kind, content))
 
 
-def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | None = None) -> Outcome:
+def run(
+    program: lp.Program,
+    run: Run,
+    monitor: Monitor,
+    address: str | None,
+    cpus: Mapping[str, float],
+    strategy: str,
+    wait: int,
+) -> Outcome:
     """Run the program to its end on a Ray cluster.
 
     The output of each node goes to its own file under `logs/`.
 
+    Args:
+      program: the nodes.
+      run: the run.
+      monitor: receives status and messages.
+      address: address of the cluster; None finds or starts one.
+      cpus: CPUs reserved for each node, by kind of node.
+      strategy: how nodes are placed on machines.
+      wait: seconds to wait for free resources.
+
     Raises:
       CallboardError: there is no such cluster, or it does not have enough resources.
     """
-    options = options or RayOptions()
     outcome = Outcome()
 
     def leave(signal_number: int) -> None:
@@ -239,12 +254,12 @@ def run(program: lp.Program, run: Run, monitor: Monitor, options: RayOptions | N
             outcome.interrupted(signal_number)
             raise KeyboardInterrupt
 
-    processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, options, has_gpus=False))
+    processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, cpus, has_gpus=False))
     try:
         # While the nodes run, the supervisor handles the signals.
-        with stop_signals(leave), connected(options.address, math.ceil(processors)):
-            bundles = bundles_of(program, run.experiment, options, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
-            with _placed(bundles, options, monitor) as group, begun(run):
+        with stop_signals(leave), connected(address, math.ceil(processors)):
+            bundles = bundles_of(program, run.experiment, cpus, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
+            with _placed(bundles, strategy, wait, monitor) as group, begun(run):
                 outcome.adopt(_supervise(program, run, monitor, bundles, group))
     except KeyboardInterrupt:
         if not outcome.ended:
@@ -272,7 +287,7 @@ def _supervise(
 
 
 def bundles_of(
-    program: lp.Program, experiment: Experiment, options: RayOptions, has_gpus: bool
+    program: lp.Program, experiment: Experiment, cpus: Mapping[str, float], has_gpus: bool
 ) -> list[dict[str, float]]:
     """Return the resources of each node, in the order of the program's nodes.
 
@@ -287,7 +302,7 @@ def bundles_of(
     }
     bundles = []
     for label, _ in nodes_of(program):
-        processors = options.cpus.get(label, _CPUS.get(label, 1.0))
+        processors = cpus.get(label, _CPUS.get(label, 1.0))
         bundle = {"CPU": processors, "GPU": gpus.get(label, 0.0)}
         if not any(bundle.values()):
             bundle = {"memory": float(_SOME_MEMORY)}
@@ -296,22 +311,22 @@ def bundles_of(
 
 
 @contextlib.contextmanager
-def _placed(bundles: Sequence[dict[str, float]], options: RayOptions, monitor: Monitor) -> Iterator[Any]:
+def _placed(bundles: Sequence[dict[str, float]], strategy: str, wait: int, monitor: Monitor) -> Iterator[Any]:
     """Create a placement group of these bundles, and remove it afterwards."""
-    group = placement_group(list(bundles), strategy=options.strategy)
+    group = placement_group(list(bundles), strategy=strategy)
     try:
         if not group.wait(1):
-            monitor.say(f"waits up to {options.wait} s for room in the cluster")
+            monitor.say(f"waits up to {wait} s for room in the cluster")
             # One second at a time, because signals are handled only between the calls.
-            if not wait_until(lambda: group.wait(1), options.wait, interval=0.0):
-                raise CallboardError(_no_room(bundles, options))
+            if not wait_until(lambda: group.wait(1), wait, interval=0.0):
+                raise CallboardError(_no_room(bundles, strategy))
         yield group
     finally:
         remove_placement_group(group)
         wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED", END_SECONDS)
 
 
-def _no_room(bundles: Sequence[Mapping[str, float]], options: RayOptions) -> str:
+def _no_room(bundles: Sequence[Mapping[str, float]], strategy: str) -> str:
     def of(resources: Mapping[str, float]) -> str:
         return " and ".join(f"{resources.get(name, 0.0):g} {name}" for name in ("CPU", "GPU"))
 
@@ -319,7 +334,7 @@ def _no_room(bundles: Sequence[Mapping[str, float]], options: RayOptions) -> str
     machines = sum(node["Alive"] for node in ray.nodes())
     return (
         f"the Ray cluster has no room for the run: its {len(bundles)} nodes need {of(needs)} (placed by "
-        f"{options.strategy}), and {machines} machine(s) have {of(ray.cluster_resources())}, of which "
-        f"{of(ray.available_resources())} are free: take fewer actors, less for each (--ray-cpus actor=0.5), or add "
+        f"{strategy}), and {machines} machine(s) have {of(ray.cluster_resources())}, of which "
+        f"{of(ray.available_resources())} are free: take fewer actors, less for each (--ray-cpus.actor 0.5), or add "
         "machines"
     )

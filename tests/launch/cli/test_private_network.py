@@ -94,7 +94,7 @@ def test_a_kernel_that_gives_no_namespaces_is_named_in_one_line():
 def test_launchers_that_must_be_reached_are_refused(launcher, capsys):
     assert main(["train", "--recipe", "impala-cartpole", "--private-network", "--launcher", launcher]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"the {launcher} launcher must be reached from others" in line
+    assert f"the nodes of --launcher {launcher} must be reachable from others" in line
 
 
 @pytest.mark.slow

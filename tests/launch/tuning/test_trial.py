@@ -12,7 +12,7 @@ from callboard.agents.gradient_learner import make_optimizer
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial, trials_table
-from callboard.launch.tuning.tune import Tuning
+from callboard.launch.tuning.search_definition import Tuning
 from callboard.manifest import write_manifest
 
 RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"

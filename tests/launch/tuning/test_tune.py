@@ -35,7 +35,7 @@ RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
         (["CARTPOLE", "--search", "agent.unroll_length=randint(0,9)"], "agent.unroll_length must be at least 1, not 0"),
         (["CARTPOLE", "--search", "run_dir=choice(a,b)"], "every trial has a directory of its own"),
         (["CARTPOLE", "--search", "max-steps=choice(5,6)"], "trials are compared by their environment steps"),
-        (["CARTPOLE", "--search", "learners=choice(1,2)"], "needs its own: set learners to 1"),
+        (["CARTPOLE", "--search", "learners=choice(1,2)"], "needs its own; set learners to 1"),
         (["CARTPOLE", "--search", "agent=choice(impala,ppo)"], "name a field of it, such as agent.learning_rate"),
         (["CARTPOLE", "--search", "agent.name=choice(impala,ppo)"], "trials of different agents cannot be compared"),
         (["CARTPOLE", "--search", "actors.x=randint(1,3)"], "actors is one value and has no fields"),
@@ -61,12 +61,12 @@ RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
         (["CARTPOLE", "--search", RATE, "--cpus-per-trial", "0"], "--cpus-per-trial must be more than 0"),
         (["CARTPOLE", "--search", RATE, "--scheduler", "pbt", "--samples", "1"], "needs a population"),
         (["CARTPOLE", "--search", RATE, "--scheduler", "pbt", "--perturb-every", "9"], "at least evaluate_every"),
-        (["CARTPOLE", "--search", RATE, "--run-dir", "old"], "there is a search in old already"),
-        (["CARTPOLE", "--search", RATE, "--run-dir", "trained"], "there is a run in trained already"),
+        (["CARTPOLE", "--search", RATE, "--run-dir", "old"], "there is already a search in old"),
+        (["CARTPOLE", "--search", RATE, "--run-dir", "trained"], "there is already a run in trained"),
         (["--resume"], "--resume needs the directory of the search"),
         (["--resume", "--run-dir", "nowhere"], "there is no search to resume in nowhere"),
-        (["--resume", "--run-dir", "old", "--samples", "3"], "resumed with the settings that it began with"),
-        (["--resume", "--run-dir", "old", "--max-steps", "3"], "resumed with the settings that it began with"),
+        (["--resume", "--run-dir", "old", "--samples", "3"], "resumed with the settings that it was started with"),
+        (["--resume", "--run-dir", "old", "--max-steps", "3"], "resumed with the settings that it was started with"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, capsys, tmp_path, monkeypatch):
@@ -90,7 +90,7 @@ def test_without_ray_one_line_says_how_to_get_it(capsys, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["tune", "--recipe", "impala-cartpole", "--search", RATE]) == 2
     error = capsys.readouterr().err
-    assert "callboard tune needs Ray: pip install 'callboard[ray]'" in error and error.count("\n") == 1
+    assert "callboard tune needs Ray; install callboard[ray]" in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 

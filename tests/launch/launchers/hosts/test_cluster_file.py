@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from callboard.errors import CallboardError
+from callboard.launch.cli.cluster import main as cluster_command
 from callboard.launch.experiment import Run
-from callboard.launch.launchers.hosts.cluster_check import check_reach, cluster_command, describe_problems
+from callboard.launch.launchers.hosts.cluster_check import check_reach, describe_problems
 from callboard.launch.launchers.hosts.cluster_file import read_cluster
 from callboard.launch.program import make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory

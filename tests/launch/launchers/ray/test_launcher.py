@@ -153,7 +153,7 @@ def own_clusters():
 
 
 def test_sigterm_while_it_waits_for_room_ends_it_with_143(train_on, cluster):
-    run = train_on(cluster, "--ray-cpus", "learner=40", "--ray-wait", 300)
+    run = train_on(cluster, "--ray-cpus.learner", 40, "--ray-wait", 300)
     run.wait_until(lambda: "waits up to 300 s for room" in run.text(), timeout=100)
     run.process.send_signal(signal.SIGTERM)
     assert run.wait(timeout=60) == 143, run.text()
@@ -259,7 +259,7 @@ def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
 
 
 def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
-    run = train_on(cluster, "--actors", 30, "--ray-cpus", "learner=4", "--ray-wait", 2)
+    run = train_on(cluster, "--actors", 30, "--ray-cpus.learner", 4, "--ray-wait", 2)
     assert run.wait(timeout=60) == 2
     last = run.text().splitlines()[-1]
     assert "the Ray cluster has no room for the run: its 34 nodes need 36 CPU and 0 GPU (placed by PACK)" in last
@@ -271,10 +271,13 @@ def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
     "options, message",
     [
         (["--ray-address", "ray://head:10001"], "must run on a machine of the cluster, not reach it through ray://"),
-        (["--ray-cpus", "actors=1"], "--ray-cpus actors: there is no such kind of node, but actor, "),
-        (["--ray-cpus", "actor:1"], "--ray-cpus must be written like actor=0.5, not actor:1"),
-        (["--ray-cpus", "actor=1.5"], "--ray-cpus actor must be a part of 1, or a whole number, not 1.5"),
-        (["--ray-strategy", "random"], "--ray-strategy must be one of PACK, SPREAD, STRICT_PACK, STRICT_SPREAD"),
+        (["--ray-cpus.actors", "1"], "unknown kind of node in ray_cpus 'actors'; did you mean 'actor'?"),
+        (["--ray-cpus", "actor:1"], "ray_cpus must be settings by name, such as {size: 5}, not 'actor:1'"),
+        (["--ray-cpus.actor", "1.5"], "ray_cpus.actor must be a fraction of 1, or a whole number, not 1.5"),
+        (
+            ["--ray-strategy", "random"],
+            "ray_strategy must be PACK or SPREAD or STRICT_PACK",
+        ),
         (["--launcher", "threads", "--ray-strategy", "PACK"], "--ray-strategy is an option of --launcher ray"),
         (["--launcher", "inline", "--run-dir", "s3://bucket/run"], "the inline launcher needs a run directory that is"),
         (["--run-dir", "s4://bucket/run"], "the run directory s4://bucket/run cannot be used: Protocol not known: s4"),

@@ -1,0 +1,100 @@
+"""The options that define an experiment: the agent, a recipe, and every setting of the agent and of the run."""
+
+import argparse
+from collections.abc import Collection, Sequence
+
+from ...errors import CallboardError, nearest, unknown
+from ..experiment import Experiment
+from ..setting_types import field_types
+from ..settings import Settings, format_help, parse_settings, read_recipe, read_settings
+from .command_parser import CommandParser
+
+
+def experiment_parser(command: str, description: str) -> CommandParser:
+    """Returns a parser for a command that takes an agent or a recipe."""
+    parser = CommandParser(
+        f"callboard {command}",
+        usage=f"callboard {command} [AGENT] [--recipe NAME] [options]",
+        description=f"{description}  AGENT is an agent's name, or package.module:Class; a recipe may name it instead.",
+        add_help=False,
+    )
+    parser.add_argument("--recipe", help="name of a recipe, or path of a YAML file")
+    parser.add_argument("-h", "--help", action="store_true", help="show this help")
+    return parser
+
+
+def parse_arguments(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, str | None, list[str]]:
+    """Returns the parser's own options, the agent's name, which must come first, and the other options."""
+    agent = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    known, options = parser.parse_known_args(arguments[1:] if agent else arguments)
+    return known, agent, options
+
+
+def define_experiment(agent: str | None, recipe: str | None, options: Sequence[str]) -> Settings:
+    """Returns the settings of a new run."""
+    return parse_settings(agent, read_recipe(recipe) if recipe is not None else {}, options)
+
+
+def redefine_experiment(agent: str | None, recipe: str | None, options: Sequence[str]) -> Settings:
+    """Returns the settings of a run that is resumed: those in its directory, changed by options."""
+    run_dir = dict(option_values(options)).get("--run-dir")
+    if run_dir is None:
+        raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
+    if recipe:
+        raise CallboardError("a run is resumed with its own settings, which options may change; leave --recipe out")
+    settings = read_settings(run_dir, options)
+    if agent not in (None, settings.agent):
+        raise CallboardError(f"the run in {run_dir} trains {settings.agent}, not {agent}; leave the agent out")
+    return settings
+
+
+def setting_help(agent: str | None, command: str) -> str:
+    """Returns the help for the settings of a run with that agent."""
+    if agent is None:
+        return f"Name an agent to see the options of the run and of that agent: callboard {command} impala --help"
+    return format_help(agent)
+
+
+def option_values(options: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns options and their values, whether written `--name value` or `--name=value`."""
+    split = [part for option in options for part in (option.split("=", 1) if option.startswith("--") else [option])]
+    return [(name.replace("_", "-"), value) for name, value in zip(split, split[1:], strict=False)]
+
+
+def split_options(options: Sequence[str], settings: Collection[str]) -> tuple[list[str], list[str]]:
+    """Returns the options that set some settings or entries of them, and all others, each with their values.
+
+    Args:
+      options: for example `["--ray-cpus.actor", "0.5", "--max-steps", "1000"]`.
+      settings: names of the settings, such as `ray_cpus`.
+    """
+    own: list[str] = []
+    others: list[str] = []
+    remaining = list(options)
+    while remaining:
+        option = remaining.pop(0)
+        name, equals, _ = option.removeprefix("--").partition("=")
+        name = name.partition(".")[0].replace("-", "_")
+        if not option.startswith("--") or (name not in settings and name.removeprefix("no_") not in settings):
+            others.append(option)
+            continue
+        own.append(option)
+        if name in settings and not equals and remaining and not remaining[0].startswith("--"):
+            own.append(remaining.pop(0))
+    return own, others
+
+
+def check_option_names(options: Sequence[str], own: Collection[str]) -> None:
+    """Rejects options that are no settings of a run and resemble a command's own options.
+
+    Args:
+      options: options that are meant to be settings.
+      own: the command's own options, such as `--resume`.
+    """
+    settings = [f"--{name.replace('_', '-')}" for name in field_types(Experiment)]
+    for option in options:
+        name = option.partition("=")[0].partition(".")[0]
+        if name.startswith("--") and nearest(name, [*own, *settings]) in own:
+            raise unknown("option", name, own)

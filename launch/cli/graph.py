@@ -1,0 +1,28 @@
+"""`callboard graph`: shows the program graph of a run without starting it."""
+
+import pathlib
+from collections.abc import Sequence
+
+from ... import environments
+from .experiment_options import define_experiment, experiment_parser, parse_arguments, setting_help
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = experiment_parser("graph", "Shows the program graph of a run without starting it.")
+    known, agent, options = parse_arguments(parser, arguments)
+    if known.help:
+        parser.print_help()
+        print(f"\n{setting_help(agent, 'graph')}")
+        return 0
+    settings = define_experiment(agent, known.recipe, options)
+    settings.without_agent().check_numbers()
+    environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
+    from ..experiment import Run
+    from ..program import describe_graph, make_program
+    from ..run_directory.layout import RunDirectory
+
+    experiment = settings.experiment()
+    # The learner's devices may be those of another machine.
+    run = Run(experiment, experiment.check(learners_here=0), RunDirectory(pathlib.Path("runs")))
+    print(describe_graph(make_program(run)))
+    return 0

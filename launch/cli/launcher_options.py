@@ -1,0 +1,46 @@
+"""The options of launchers, which follow from the fields of their classes."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import CallboardError
+from ..launchers.launcher import Launcher
+from ..launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
+from ..settings import apply_options, format_options
+from .experiment_options import check_option_names, split_options
+
+
+def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentParser) -> tuple[Launcher, list[str]]:
+    """Returns a launcher with its options, and the options that are not its own.
+
+    Args:
+      name: name of the launcher.
+      options: all options, for example `["--ray-wait", "5", "--max-steps", "1000"]`.
+      parser: the parser of the command's other options.
+
+    Raises:
+      CallboardError: the launcher does not exist or refuses a value, or an option belongs to another launcher.
+    """
+    types = launcher_options(launcher_class(name))
+    own, others = split_options(options, types)
+    for other in LAUNCHERS:
+        if other != name:
+            of_other, _ = split_options(others, launcher_options(launcher_class(other)))
+            if of_other:
+                raise CallboardError(f"{of_other[0].partition('=')[0]} is an option of --launcher {other}")
+    flags = [f"--{option.replace('_', '-')}" for option in types]
+    check_option_names(others, [*flags, *(flag for action in parser._actions for flag in action.option_strings)])
+    values: dict[str, Any] = {}
+    apply_options(values, own, types)
+    return make_launcher(name, values), others
+
+
+def launcher_help(name: str) -> str:
+    """Returns the help for the options of all launchers, including one of the user's own."""
+    classes = {known: launcher_class(known) for known in dict.fromkeys([*LAUNCHERS, name])}
+    return "\n\n".join(
+        format_options(f"--launcher {known}", launcher, launcher.option_prefix)
+        for known, launcher in classes.items()
+        if launcher_options(launcher)
+    )

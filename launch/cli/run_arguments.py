@@ -1,0 +1,36 @@
+"""The arguments that name a run and the weights to use."""
+
+import argparse
+from collections.abc import Sequence
+
+from ... import environments
+from ...errors import CallboardError
+from ..experiment import Experiment
+from ..settings import read_settings
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments `run` and `--checkpoint`."""
+    parser.add_argument("run", help="the run directory, a path or a URL")
+    parser.add_argument(
+        "--checkpoint", type=_checkpoint, default="best", help="weights: best (default), latest, or a learner step"
+    )
+
+
+def read_run(run: str, options: Sequence[str] = ()) -> Experiment:
+    """Returns the experiment of a run directory; errors in it are reported before TensorFlow is imported.
+
+    Args:
+      run: the run directory, a path or a URL.
+      options: options that change its settings.
+    """
+    settings = read_settings(run, options)
+    settings.without_agent().check_numbers()
+    environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
+    return settings.experiment()
+
+
+def _checkpoint(text: str) -> str:
+    if text not in ("best", "latest") and not (text.isascii() and text.isdecimal()):
+        raise CallboardError(f"--checkpoint must be best, latest or a learner step, not {text!r}")
+    return text

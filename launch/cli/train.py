@@ -1,0 +1,79 @@
+"""`callboard train`: trains an agent."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from ... import environments
+from ...errors import CallboardError
+from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class
+from ..launchers.run_outcome import Outcome
+from .experiment_options import (
+    define_experiment,
+    experiment_parser,
+    option_values,
+    parse_arguments,
+    redefine_experiment,
+    setting_help,
+)
+from .launcher_options import launcher_help, parse_launcher
+from .private_network import run_in_private_network
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = experiment_parser("train", "Trains an agent.")
+    parser.add_argument(
+        "--launcher",
+        default=DEFAULT_LAUNCHER,
+        metavar="NAME",
+        help=f"{', '.join(LAUNCHERS)}, or package.module:Class; {DEFAULT_LAUNCHER} by default",
+    )
+    parser.add_argument("--resume", action="store_true", help="continue the run in --run-dir")
+    parser.add_argument(
+        "--private-network", action="store_true", help="run in a network of its own, which cannot be reached"
+    )
+    known, agent, options = parse_arguments(parser, arguments)
+    if known.help:
+        parser.print_help()
+        print(f"\n{launcher_help(known.launcher)}\n\n{setting_help(agent, 'train')}")
+        return 0
+    if known.private_network:
+        if not launcher_class(known.launcher).on_this_machine:
+            raise CallboardError(
+                f"--private-network is for runs on one machine, and the nodes of --launcher {known.launcher} must be "
+                "reachable from others; leave one of the two out"
+            )
+        run_in_private_network(["train", *arguments])
+    # Until `run` is imported, nothing imports TensorFlow, so that mistakes are reported at once.
+    launcher, options = parse_launcher(known.launcher, options, parser)
+    settings = (redefine_experiment if known.resume else define_experiment)(agent, known.recipe, options)
+    given = [name[2:].replace("-", "_") for name, _ in option_values(options)]
+    experiment = launcher.fit(settings.without_agent(), given)
+    launcher.check(experiment)
+    experiment.check_numbers()
+    launcher.check_directory(experiment, known.resume, settings.agent)
+    launcher.prepare()
+    environments.check(experiment.env, experiment.env_options)
+    from ..launchers.display import make_monitor
+    from ..run import run
+
+    experiment = settings.experiment()
+    monitor = make_monitor(experiment.max_steps)
+    try:
+        outcome = run(experiment, launcher, monitor, known.resume)
+    finally:
+        monitor.close()
+    with contextlib.suppress(OSError):
+        _print_end(outcome, experiment.evaluation_episodes)
+    return outcome.exit_code
+
+
+def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:
+    from ..launchers.run_summary import describe_end
+
+    if outcome.failed_node is None:
+        print(describe_end(outcome, evaluation_episodes), flush=True)
+        return
+    error = (outcome.error or "").rstrip()
+    print(f"{outcome.failed_node} failed:{os.linesep if os.linesep in error else ' '}{error}", file=sys.stderr)

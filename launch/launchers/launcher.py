@@ -1,0 +1,178 @@
+"""The launcher protocol: what runs a program, where its nodes run, and which experiments it refuses.
+
+To add a launcher:
+
+1. Write a frozen dataclass that extends `Launcher`.  Its fields are the launcher's options, on the command line and in
+   Python; each has a line under `Attributes` in the docstring, which is its help.
+2. Implement `run`.  Import what it needs inside the method: options are parsed, and wrong ones are refused, before
+   TensorFlow is imported.
+3. Use it by its path, `--launcher package.module:Class`.  One that belongs to Callboard also gets a line in
+   `registry.LAUNCHERS`, and its name is then `--launcher NAME`.
+
+`docs/guides/launcher.md` builds one step by step.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import pathlib
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from ...errors import CallboardError
+from ..experiment import Experiment, Run
+from ..run_directory.layout import RunDirectory
+from ..run_directory.new_or_resumed import check_state, find_run_directory
+from ..run_directory.remote_storage import is_url
+from ..run_directory.run_lock import run_lock
+from ..temporary_files import removed_afterwards
+from .forkserver import held_open
+from .run_outcome import Monitor, Outcome
+
+if TYPE_CHECKING:
+    # Options are checked before TensorFlow is imported, which Launchpad needs.
+    import launchpad as lp
+
+
+class LocalPart(NamedTuple):
+    """The part of a run that is on this machine, and that can be checked here before the run starts."""
+
+    learners: int
+    """Number of learners that will run here; the machine must have their devices."""
+    replay_shards: Sequence[int]
+    """Replay shards whose checkpoints are in the run directory of this machine."""
+    checkpoints: bool = True
+    """Whether the checkpoints of the learner are in the run directory of this machine."""
+
+
+class Launcher(abc.ABC):
+    """Runs programs.  Subclasses are frozen dataclasses whose fields are the launcher's options.
+
+    A field `strategy` becomes the option `--strategy` of `callboard train`, after `option_prefix`.  Values are checked
+    in `__post_init__`, which raises `CallboardError`.
+    """
+
+    name: ClassVar[str]
+    """Name in messages, and in the registry."""
+    option_prefix: ClassVar[str] = ""
+    """Beginning of the names of all options on the command line, such as `ray_`."""
+    in_this_process: ClassVar[bool] = False
+    """Whether all nodes run in the process that starts the run, as threads or in turn."""
+    on_this_machine: ClassVar[bool] = True
+    """Whether all nodes run on the machine that starts the run."""
+    stores_at_urls: ClassVar[bool] = False
+    """Whether the run directory may be a URL."""
+
+    def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
+        """Returns the experiment with the fields that the launcher's options decide.
+
+        Args:
+          experiment: the experiment; its agent may be None.
+          given: names of the fields that the user has set for this run.
+
+        Raises:
+          CallboardError: a given field contradicts the launcher's options.
+        """
+        return experiment
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuses an experiment that the launcher cannot run.  Must not import TensorFlow.
+
+        Args:
+          experiment: the experiment; its agent may be None.
+
+        Raises:
+          CallboardError: the message says what to change.
+        """
+        if not self.in_this_process and str(experiment.env).startswith("__main__:"):
+            raise CallboardError(
+                f"environment {experiment.env!r} is defined in the program that was started, and nodes in other "
+                "processes cannot import it; move it to a module of its own, or use --launcher threads or inline"
+            )
+        if self.in_this_process and experiment.learners > 1:
+            raise CallboardError(
+                f"the {self.name} launcher has one process, and each of {experiment.learners} learners needs its own; "
+                "set learners to 1, or use --launcher processes"
+            )
+        if not self.on_this_machine and experiment.learner_devices == "all":
+            raise CallboardError(
+                "learner_devices 'all' is not known before a learner starts on its machine; set it to a number"
+            )
+        if not self.stores_at_urls and is_url(experiment.run_dir):
+            raise CallboardError(
+                f"the {self.name} launcher needs a run directory that is a path, not {experiment.run_dir}; set a path, "
+                "or use --launcher ray"
+            )
+
+    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "") -> None:
+        """Refuses a run directory that `open_directory` would refuse, if it is quick to find out.  Writes nothing.
+
+        Args:
+          experiment: the experiment; its agent may be None.
+          resume: whether the directory must contain a run; otherwise it must not.
+          agent: name of the agent, if the experiment has none yet.
+
+        Raises:
+          CallboardError: the directory cannot be used.
+        """
+        find_run_directory(experiment, resume, agent)
+
+    @contextlib.contextmanager
+    def open_directory(self, experiment: Experiment, resume: bool) -> Iterator[RunDirectory]:
+        """Finds the run directory and locks it within the context.
+
+        Args:
+          experiment: the experiment.
+          resume: whether the directory must contain a run; otherwise it must not.
+
+        Raises:
+          CallboardError: the directory cannot be used, or is in use.
+        """
+        directory = find_run_directory(experiment, resume)
+        with locked(directory, directory.lock(), self.name):
+            # Another run may have started and ended since the directory was chosen.
+            check_state(directory, experiment.run_dir or directory.path, resume)
+            yield directory
+
+    def local_part(self, experiment: Experiment) -> LocalPart:
+        """Returns which part of the run is on this machine."""
+        return LocalPart(experiment.learners, range(experiment.replay_shards))
+
+    def prepare(self) -> None:  # noqa: B027
+        """Starts in the background what takes time, such as importing TensorFlow in another process.
+
+        The command calls it when all options are valid, and then imports TensorFlow itself.
+        """
+
+    @abc.abstractmethod
+    def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
+        """Runs the program to its end.
+
+        Args:
+          program: the nodes of the run, see `program.make_program`.
+          run: the checked experiment and its opened directory.
+          monitor: receives status and messages.
+
+        Returns:
+          How the run ended.
+
+        Raises:
+          CallboardError: nothing was started, because of the problem that the message names.
+        """
+
+
+@contextlib.contextmanager
+def locked(directory: RunDirectory, lock_file: pathlib.Path, launcher: str) -> Iterator[None]:
+    """Locks a run directory within the context; its temporary files are removed before and after.
+
+    Args:
+      directory: the run directory.
+      lock_file: the file to lock.
+      launcher: name of the launcher, for the error message that a second run gets.
+    """
+    with run_lock(lock_file, launcher) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
+        # Left by a launcher that was killed before it could remove it.
+        shutil.rmtree(directory.temporary, ignore_errors=True)
+        yield

@@ -1,0 +1,89 @@
+"""The ray launcher: its options and what it refuses, without importing Ray or TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from ....errors import CallboardError, unknown
+from ...experiment import Experiment, Run
+from ...run_directory.layout import RunDirectory
+from ...run_directory.new_or_resumed import check_state
+from ...run_directory.remote_storage import Storage, fetch_run, is_url
+from ...run_directory.run_lock import run_lease
+from ...temporary_files import removed_afterwards
+from ..launcher import Launcher, LocalPart
+from ..run_outcome import Monitor, Outcome
+from .cluster_address import check_address
+
+if TYPE_CHECKING:
+    import launchpad as lp
+
+NODE_KINDS = ("actor", "evaluator", "inference", "learner", "replay", "coordinator")
+
+
+@dataclasses.dataclass(frozen=True)
+class RayLauncher(Launcher):
+    """Every node is an actor of a Ray cluster, which places it and restarts it elsewhere.
+
+    Attributes:
+      address: address of the cluster, `host:port`, `auto` for one that runs on this machine, or `local` for a new one
+        on this machine alone; null uses RAY_ADDRESS, else a cluster that runs on this machine, else a new one.
+      cpus: CPUs that Ray reserves for each node, by kind of node, such as `actor`; a fraction of 1, or a whole number.
+        The default is 1, and 0 for the coordinator.
+      strategy: how nodes are placed on machines, see Ray's placement groups.
+      wait: seconds to wait until the cluster has enough free resources.
+    """
+
+    name = "ray"
+    option_prefix = "ray_"
+    on_this_machine = False
+    stores_at_urls = True
+
+    address: str | None = None
+    cpus: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    wait: int = 60
+
+    def __post_init__(self) -> None:
+        check_address(self.address)
+        for kind, cpus in self.cpus.items():
+            if kind not in NODE_KINDS:
+                raise unknown("kind of node in ray_cpus", kind, NODE_KINDS)
+            if cpus < 0 or (cpus > 1 and cpus != int(cpus)):
+                raise CallboardError(f"ray_cpus.{kind} must be a fraction of 1, or a whole number, not {cpus:g}")
+        if self.wait < 0:
+            raise CallboardError(f"ray_wait must be at least 0 seconds, not {self.wait}")
+
+    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "") -> None:
+        # A directory at a URL is checked when it has been downloaded.
+        if not is_url(experiment.run_dir):
+            super().check_directory(experiment, resume, agent)
+
+    @contextlib.contextmanager
+    def open_directory(self, experiment: Experiment, resume: bool) -> Iterator[RunDirectory]:
+        """Finds and locks the run directory; of one at a URL, a temporary local copy is opened."""
+        if not is_url(experiment.run_dir):
+            with super().open_directory(experiment, resume) as directory:
+                yield directory
+            return
+        url = str(experiment.run_dir)
+        local = pathlib.Path(tempfile.mkdtemp(prefix="callboard-"))
+        with removed_afterwards(local), run_lease(Storage(url), self.name):
+            directory = RunDirectory(local, url=url)
+            fetch_run(Storage(url), directory)
+            check_state(directory, url, resume)
+            yield directory
+
+    def local_part(self, experiment: Experiment) -> LocalPart:
+        # Ray places the learners on machines that have their devices; all machines share the run directory.
+        return LocalPart(0, range(experiment.replay_shards))
+
+    def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
+        from . import ray_run
+
+        return ray_run.run(program, run, monitor, self.address, self.cpus, self.strategy, self.wait)

@@ -1,0 +1,64 @@
+"""Lookup of launchers by name: built-in names, or `package.module:Class` for launchers of your own.
+
+The classes are imported only when they are used.  Their modules do not import TensorFlow, Launchpad or Ray.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import CallboardError, unknown
+from ...named_objects import import_object
+from ..setting_types import field_types
+from .launcher import Launcher
+
+LAUNCHERS = {
+    "inline": "callboard.launch.launchers.local_launchers:InlineLauncher",
+    "threads": "callboard.launch.launchers.local_launchers:ThreadsLauncher",
+    "processes": "callboard.launch.launchers.local_launchers:ProcessesLauncher",
+    "hosts": "callboard.launch.launchers.hosts.launcher:HostsLauncher",
+    "ray": "callboard.launch.launchers.ray.launcher:RayLauncher",
+}
+DEFAULT_LAUNCHER = "processes"
+
+
+def launcher_class(name: str) -> type[Launcher]:
+    """Returns the `Launcher` subclass with that name.
+
+    Raises:
+      CallboardError: the name is unknown (the message suggests the closest one), or is not that of a `Launcher`.
+    """
+    path = LAUNCHERS.get(name, name)
+    if ":" not in path:
+        raise unknown("launcher", name, LAUNCHERS, f"choose from {', '.join(LAUNCHERS)}, or write package.module:Class")
+    found = import_object("launcher", path)
+    if not (isinstance(found, type) and issubclass(found, Launcher) and dataclasses.is_dataclass(found)):
+        raise CallboardError(f"launcher {name!r} is not a dataclass that extends callboard's Launcher")
+    return found
+
+
+def launcher_options(launcher: type[Launcher]) -> dict[str, Any]:
+    """Returns the annotations of a launcher's options by their names on the command line, such as `ray_wait`."""
+    return {launcher.option_prefix + name: hint for name, hint in field_types(launcher).items()}
+
+
+def make_launcher(name: str, options: Mapping[str, Any] | None = None) -> Launcher:
+    """Returns the launcher with that name.
+
+    Args:
+      name: as for `launcher_class`.
+      options: values by their names on the command line, see `launcher_options`; those left out keep their defaults.
+
+    Raises:
+      CallboardError: as in `launcher_class`; or an option without a default is missing, or a value is refused.
+    """
+    launcher, options = launcher_class(name), options or {}
+    needed = [
+        launcher.option_prefix + field.name
+        for field in dataclasses.fields(launcher)  # type: ignore[arg-type]
+        if field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    if any(option not in options for option in needed):
+        shown = " and ".join(f"--{option.replace('_', '-')}" for option in needed)
+        raise CallboardError(f"--launcher {name} needs {shown}; see callboard train --launcher {name} --help")
+    return launcher(**{option.removeprefix(launcher.option_prefix): value for option, value in options.items()})

@@ -1,0 +1,76 @@
+"""Chooses the directory of a run that is about to start or to be resumed, and checks it.  Writes nothing."""
+
+import datetime
+import os
+import pathlib
+
+from ...agents.registry import agent_name
+from ...errors import CallboardError
+from ..experiment import Experiment
+from .layout import RunDirectory
+from .run_lock import check_not_running
+
+
+def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") -> RunDirectory:
+    """Returns the directory to run in; writes nothing yet.
+
+    Args:
+      experiment: experiment of the run.
+      resume: whether the directory must contain a run; otherwise it must not.
+      agent: name of the agent, if the experiment has none yet.
+
+    Raises:
+      CallboardError: the directory already contains a run, or none to resume.
+    """
+    path = experiment.run_dir
+    if path is None:
+        if resume:
+            raise CallboardError("resume needs the run's directory; name it with --run-dir")
+        check_can_be_made(pathlib.Path("runs"))
+        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        name = (agent or agent_name(experiment.agent)).rpartition(":")[2].lower()
+        path = default_run_directory(experiment, name, now)
+    check_can_be_made(pathlib.Path(path))
+    directory = RunDirectory(pathlib.Path(path).absolute())
+    check_not_running(directory.lock())
+    check_state(directory, path, resume)
+    return directory
+
+
+def check_state(directory: RunDirectory, name: str | pathlib.Path, resume: bool) -> None:
+    """Rejects a directory without a run to resume or, for a new run, one with a run.
+
+    Args:
+      directory: the directory.
+      name: the directory as the user named it.
+      resume: whether it must contain a run.
+    """
+    if resume and not directory.experiment.exists():
+        raise CallboardError(f"there is no run to resume in {name}: it has no experiment.yaml")
+    if not resume and directory.experiment.exists():
+        raise CallboardError(f"there is already a run in {name}; continue it with --resume, or name another directory")
+
+
+def default_run_directory(experiment: Experiment, agent_name: str, now: str) -> pathlib.Path:
+    """Returns `runs/<agent>-<environment>-<time>`, the default for runs that name no directory."""
+    words = f"{agent_name}-{experiment.env}-{now}"
+    return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)
+
+
+def check_can_be_made(path: pathlib.Path) -> None:
+    """Rejects a directory that cannot be made or written to."""
+    if "\0" in str(path):
+        raise CallboardError(f"the run directory {str(path)!r} has a null character in its name")
+    try:
+        existing = next(part for part in (path.absolute(), *path.absolute().parents) if os.path.lexists(part))
+        if existing == path.absolute() and not existing.is_dir():
+            raise CallboardError(f"the run directory {path} is a file; name another one")
+        if not existing.is_dir():
+            raise CallboardError(f"the run directory {path} cannot be made: {existing} is a file")
+        if not os.access(existing, os.W_OK | os.X_OK):
+            raise CallboardError(f"the run directory {path} cannot be written: you may not write to {existing}")
+        longest = max(len(os.fsencode(part)) for part in path.absolute().parts)
+        if longest > os.pathconf(existing, "PC_NAME_MAX"):
+            raise CallboardError(f"the run directory has a name of {longest} bytes; use a shorter one")
+    except OSError as error:
+        raise CallboardError(f"the run directory {path} cannot be used: {error}") from error

@@ -1,0 +1,103 @@
+"""The launcher protocol and the registry: what launchers declare, and a launcher of the user's own."""
+
+import dataclasses
+import pathlib
+import re
+
+import pytest
+
+from callboard.errors import CallboardError
+from callboard.launch.cli.train import main as train_command
+from callboard.launch.experiment import Experiment
+from callboard.launch.launchers.launcher import Launcher
+from callboard.launch.launchers.local_launchers import InlineLauncher, ProcessesLauncher, ThreadsLauncher
+from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
+from callboard.launch.setting_types import field_types
+
+GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "guides" / "launcher.md"
+
+
+@pytest.fixture
+def own_launcher(tmp_path, monkeypatch):
+    """The name of the launcher that the guide builds."""
+    (code,) = re.findall(r"```python\n(# plain_threads\.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
+    (tmp_path / "plain_threads.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "plain_threads:PlainThreads"
+
+
+def test_a_launcher_of_the_users_own_trains(own_launcher, tmp_path, capsys):
+    path = tmp_path / "run"
+    settings = ["--actors", "1", "--envs-per-actor", "8", "--evaluator", "false", "--max-steps", "2000"]
+    arguments = [
+        "impala",
+        "--env",
+        "CartPole-v1",
+        "--launcher",
+        own_launcher,
+        "--patience",
+        "20",
+        "--run-dir",
+        str(path),
+    ]
+    assert train_command([*arguments, *settings]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("The run is over: 2,0")
+    assert list((path / "checkpoints").glob("0*"))
+    assert not (path / "lock").exists() and not (path / "tmp").exists()
+
+
+def test_its_options_are_declared_by_its_fields(own_launcher, capsys):
+    base = ["impala", "--env", "CartPole-v1", "--launcher", own_launcher]
+    for options, message in (
+        (["--patience", "long"], "patience must be a number, not 'long'"),
+        (["--patience", "-1"], "patience must be more than 0 seconds, not -1.0"),
+        (["--patiense", "1"], "unknown option '--patiense'; did you mean '--patience'?"),
+        (["--ray-wait", "5"], "--ray-wait is an option of --launcher ray"),
+        (["--learners", "2"], "the plain_threads launcher has one process"),
+    ):
+        with pytest.raises(CallboardError, match=re.escape(message)):
+            train_command([*base, *options])
+    assert train_command(["--launcher", own_launcher, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--patience: a number (10.0)\n      seconds that nodes have to end." in text
+    assert "--ray-cpus" in text and "--cluster: a path (needed)" in text
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("thread", "unknown launcher 'thread'; did you mean 'threads'?"),
+        ("x", "choose from inline, threads, processes"),
+        ("no_module:A", "launcher 'no_module:A' cannot be imported"),
+        ("os:system", "is refused"),
+        ("callboard.errors:CallboardError", "is not a dataclass that extends callboard's Launcher"),
+        ("hosts", "--launcher hosts needs --cluster and --host"),
+    ],
+)
+def test_a_launcher_that_cannot_be_made_is_refused(name, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        make_launcher(name)
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_launcher_declares_its_name_and_documents_its_options(name):
+    launcher = launcher_class(name)
+    assert launcher.name == name
+    assert issubclass(launcher, Launcher) and launcher.__dataclass_params__.frozen
+    for field in dataclasses.fields(launcher):
+        assert f"      {field.name}: " in launcher.__doc__
+    assert not set(launcher_options(launcher)) & set(field_types(Experiment))
+
+
+@pytest.mark.parametrize(
+    "launcher, settings, message",
+    [
+        (InlineLauncher(), {"replay_shards": 2}, "set replay_shards to 1, not 2"),
+        (ThreadsLauncher(), {"learners": 2}, "each of 2 learners needs its own"),
+        (ProcessesLauncher(), {"env": "__main__:Local"}, "'__main__:Local' is defined in the program that was started"),
+        (ProcessesLauncher(), {"run_dir": "s3://bucket/run"}, "needs a run directory that is a path"),
+    ],
+)
+def test_an_experiment_that_a_launcher_cannot_run_is_refused(launcher, settings, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        launcher.check(Experiment(**{"agent": None, "env": "CartPole-v1", **settings}))
