@@ -184,7 +184,7 @@ def make_local_nodes(
         assert isinstance(node, ProgramNode)
         context = NodeContext(
             name=node.name,
-            identity=uuid.uuid4().hex,
+            incarnation_id=uuid.uuid4().hex,
             stop=stop,
             tell=functools.partial(_tell_or_bind, node, tell),
             port=None,

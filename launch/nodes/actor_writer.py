@@ -100,7 +100,7 @@ class ActorWriter:
         # A complete sequence must not sit in the writer while the next timestep waits for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
         ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
-        if self._replay.life(self._shard) == self._life:
+        if self._replay.incarnation(self._shard) == self._incarnation:
             return ready
         # Unconfirmed data of the old writer is lost with the old server; the new writer begins a new sequence.
         self.close()
@@ -127,7 +127,7 @@ class ActorWriter:
             pass
 
     def _begin(self) -> None:
-        self._life = self._replay.life(self._shard)
+        self._incarnation = self._replay.incarnation(self._shard)
         replay = self._agent.make_replay(self._layout)
         self._pacer = None if replay.pace is None else Pacer(replay.pace, self._index)
         self._writer: Writer = replay.writer(self._replay, self._index)

@@ -48,7 +48,7 @@ class Coordinator(Node):
         begun = any(self._counters.totals.values())
         self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
         self._sequences: dict[str, tuple[str, int]] = {}
-        self._nodes = NodeIdentities(context.identity)
+        self._nodes = NodeIncarnations(context.incarnation_id)
         self._values: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
@@ -66,7 +66,7 @@ class Coordinator(Node):
     def report(
         self,
         name: str,
-        identity: str,
+        incarnation_id: str,
         sequence: int,
         counts: dict[str, int],
         values: dict[str, float],
@@ -79,21 +79,21 @@ class Coordinator(Node):
 
         Args:
           name: name of the node.
-          identity: id of its incarnation.
+          incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
           counts: see `reporting.Report`, as for the next four.
           values: as above.
           episodes: as above.
           evaluation: as above.
           lease: as above.
-          known: `identities_known` of the last answer; None returns the ids of all nodes.
+          known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
-            newest = self._counters.update(f"{name}#{identity}", counts)
+            newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
-                self._nodes.update(name, identity)
-                if sequence > self._last_sequence(name, identity):
-                    self._sequences[name] = identity, sequence
+                self._nodes.update(name, incarnation_id)
+                if sequence > self._last_sequence(name, incarnation_id):
+                    self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
             if name.startswith("evaluator/"):
                 self._evaluator_heard = self._clock()
@@ -102,7 +102,7 @@ class Coordinator(Node):
             if lease is not None and newest:
                 done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
                 request, now = LeaseRequest(*lease), self._clock()
-                step_limit = self._budget.renew(name, identity, sequence, done, request, all_done, now)
+                step_limit = self._budget.renew(name, incarnation_id, sequence, done, request, all_done, now)
             return (
                 self._stop_reason is not None,
                 self._counters.total("environment_steps"),
@@ -112,7 +112,7 @@ class Coordinator(Node):
                 step_limit,
             )
 
-    def begin_incarnation(self, name: str, identity: str) -> int:
+    def begin_incarnation(self, name: str, incarnation_id: str) -> int:
         """Returns the number of earlier incarnations of a node in this run, including those before a resume.
 
         A repeated call returns the same number, also after a restart of the coordinator, unless a node died just before
@@ -120,11 +120,11 @@ class Coordinator(Node):
 
         Args:
           name: name of the node.
-          identity: id of its incarnation.
+          incarnation_id: id of its incarnation.
         """
         count = f"incarnations of {name}"
         with self._lock:
-            self._counters.update(f"{name}#{identity}", {count: 1})
+            self._counters.update(f"{name}#{incarnation_id}", {count: 1})
             return self._counters.total(count) - 1
 
     @property
@@ -195,9 +195,9 @@ class Coordinator(Node):
                 self._written_steps = steps
                 self._write_row()
 
-    def _last_sequence(self, name: str, identity: str) -> int:
+    def _last_sequence(self, name: str, incarnation_id: str) -> int:
         of, sequence = self._sequences.get(name, ("", 0))
-        return sequence if of == identity else 0
+        return sequence if of == incarnation_id else 0
 
     def _take(self, values: dict[str, float], episodes: list[list[float]], evaluation: dict[str, float] | None) -> None:
         self._values.update(values)
@@ -307,7 +307,7 @@ class _Rates:
         }
 
 
-class NodeIdentities:
+class NodeIncarnations:
     """Incarnation ids of all nodes that have reported, and which of them have changed since a given version.
 
     Args:
@@ -331,13 +331,13 @@ class NodeIdentities:
         """The current version, as plain Python, for `changed_since`."""
         return [self._incarnation, self._number]
 
-    def update(self, name: str, identity: str) -> None:
+    def update(self, name: str, incarnation_id: str) -> None:
         """Records a node's report."""
         known = self._nodes.get(name)
-        if known is None or known[0] != identity:
+        if known is None or known[0] != incarnation_id:
             self._number += 1
             self._nodes.pop(name, None)
-            self._nodes[name] = identity, self._number
+            self._nodes[name] = incarnation_id, self._number
 
     def changed_since(self, version: list[Any] | None) -> dict[str, str]:
         """Returns the ids that are new since a version."""
@@ -346,8 +346,8 @@ class NodeIdentities:
             number = 0
         changed: dict[str, str] = {}
         for name in reversed(self._nodes):
-            identity, at = self._nodes[name]
+            incarnation_id, at = self._nodes[name]
             if at <= number:
                 break
-            changed[name] = identity
+            changed[name] = incarnation_id
         return changed

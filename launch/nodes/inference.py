@@ -169,26 +169,26 @@ class InferenceNode(ReportingNode):
         assert self._weights.version is not None
         return self._weights.version
 
-    def _observe(self, actor: int, identity: str, seed: int, number: int, timestep: bytes) -> bool:
+    def _observe(self, actor: int, incarnation_id: str, seed: int, number: int, timestep: bytes) -> bool:
         seat = self._seats[actor]
-        if seat.life is None or seat.life.identity != identity:
+        if seat.life is None or seat.life.incarnation_id != incarnation_id:
             if number != 0:
                 return False
             if seat.life is not None:
                 seat.life.writer.close()
-            seat.life = self._begin(actor, identity, seed)
+            seat.life = self._begin(actor, incarnation_id, seed)
         known = seat.life.observe(number, self._timesteps.unpack(timestep))
         if self.context.cooperative:
             seat.life.writer.settle(self.context.stop)
         return known
 
-    def _begin(self, actor: int, identity: str, seed: int) -> "_ActorLife":
+    def _begin(self, actor: int, incarnation_id: str, seed: int) -> "_ActorLife":
         logging.info("actor %d begins", actor)
         agent, batch = self._experiment.agent, self._experiment.envs_per_actor
         ask = ask_for_shortage(self._learner, self.context)
         writer = ActorWriter(agent, self._layout, actor, self._replay_handle, ask)
         return _ActorLife(
-            identity,
+            incarnation_id,
             writer,
             state=self._policy.initial_state(batch),
             slots=np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32),
@@ -224,15 +224,15 @@ class _ActorLife:
     """The state of one incarnation of an actor, from its first timestep to the newest.
 
     Args:
-      identity: id of the incarnation.
+      incarnation_id: id of the incarnation.
       writer: belongs to this incarnation alone, so that no sequence spans two incarnations.
       state: the initial recurrent state.
       slots: slots of the environments.
       seed: together with the number of the timestep, seeds every action.
     """
 
-    def __init__(self, identity: str, writer: ActorWriter, state: Nest, slots: np.ndarray, seed: int):
-        self.identity = identity
+    def __init__(self, incarnation_id: str, writer: ActorWriter, state: Nest, slots: np.ndarray, seed: int):
+        self.incarnation_id = incarnation_id
         self.writer = writer
         self._state = state
         self._slots = slots

@@ -151,7 +151,7 @@ class LearnerNode(ReportingNode):
         else:
             Heartbeat(self._replay_handle, self.context.stop)
             batches_of = made_again_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
-            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_life)
+            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_incarnation)
 
     def step(self) -> None:
         if self._final_version is not None:
@@ -343,6 +343,6 @@ class LearnerNode(ReportingNode):
         if self.context.cooperative:
             self._priorities.wait(_PRIORITIES_SECONDS)
 
-    def _replay_life(self) -> object:
+    def _replay_incarnation(self) -> object:
         # A dataset over several shards reconnects to each of them by itself, and continues with the others meanwhile.
-        return self._replay_handle.life(0) if self._layout.shards == 1 else None
+        return self._replay_handle.incarnation(0) if self._layout.shards == 1 else None

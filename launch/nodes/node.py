@@ -26,7 +26,7 @@ class NodeContext:
 
     name: str
     """For example `actor/0`."""
-    identity: str
+    incarnation_id: str
     """Id of this incarnation, unique over all runs: it distinguishes a restarted node from its predecessor."""
     stop: threading.Event
     """Set when the node has to end."""

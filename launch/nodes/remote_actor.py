@@ -72,7 +72,7 @@ class RemoteActorNode(EnvironmentNode):
 
     def _newest(self) -> tuple[int, str, int, int, bytes]:
         """Returns the newest timestep as arguments of `InferenceNode.act`."""
-        return self._index, f"{self.context.identity}.{self._restarts}", self._seed, self._number, self._packed
+        return self._index, f"{self.context.incarnation_id}.{self._restarts}", self._seed, self._number, self._packed
 
     def _begin_episodes(self, restarts: int) -> None:
         """Restarts the numbering of timesteps at 0, with a new seed for the actions."""

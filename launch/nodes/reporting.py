@@ -36,9 +36,9 @@ class RunState(NamedTuple):
 
     stopping: bool
     environment_steps: int
-    identities: dict[str, str]
+    incarnations: dict[str, str]
     """Incarnation id of every node that has reported, by name; an answer holds only those that have changed."""
-    identities_known: list[Any] | None
+    incarnations_known: list[Any] | None
     """The version of those ids, which goes back to the coordinator with the next report."""
     report_seconds: float
     """Interval between reports."""
@@ -95,10 +95,10 @@ class Reporter:
             try:
                 answer = self._client.report(
                     self._context.name,
-                    self._context.identity,
+                    self._context.incarnation_id,
                     self._sequence,
                     *map(_plain, report),
-                    self.state.identities_known,
+                    self.state.incarnations_known,
                 )
             except Unreachable as error:
                 logging.warning("the coordinator does not answer: %s", error)
@@ -112,7 +112,7 @@ class Reporter:
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
             # A restarted coordinator has not yet heard from all nodes, so keep the known ids.
-            self.state = state._replace(identities={**self.state.identities, **state.identities})
+            self.state = state._replace(incarnations={**self.state.incarnations, **state.incarnations})
         return True
 
     def report_now(self) -> None:
@@ -135,7 +135,7 @@ class Reporter:
         while not self._context.stop.is_set():
             try:
                 client = self._coordinator.client(_CALL_SECONDS)
-                return client.begin_incarnation(self._context.name, self._context.identity)
+                return client.begin_incarnation(self._context.name, self._context.incarnation_id)
             except Unreachable as error:
                 logging.warning("the coordinator does not answer: %s", error)
         return None
@@ -143,7 +143,7 @@ class Reporter:
     def wait_for(self, *names: str) -> bool:
         """Waits until those nodes have reported; returns False if the run stops first."""
         self._context.progress.waits(f"{', '.join(names)} to start")
-        while not all(name in self.state.identities for name in names):
+        while not all(name in self.state.incarnations for name in names):
             if self._context.stop.is_set():
                 return False
             self.beat()
@@ -191,7 +191,7 @@ class ReportingNode(Node):
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
-            lives=lambda: [self.link.state.identities.get(shard.name, "") for shard in replay],
+            incarnation_ids=lambda: [self.link.state.incarnations.get(shard.name, "") for shard in replay],
             in_process=self.context.one_process,
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.nodes.coordinator import Coordinator, NodeIdentities
+from callboard.launch.nodes.coordinator import Coordinator, NodeIncarnations
 from callboard.launch.nodes.counters import CounterFile, Counters
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.layout import RunDirectory
@@ -37,7 +37,7 @@ def make_coordinator(tmp_path, told):
 def report(
     coordinator,
     name="actor/0",
-    identity="a",
+    incarnation_id="a",
     sequence=1,
     steps=0,
     values=None,
@@ -48,7 +48,7 @@ def report(
 ):
     return coordinator.report(
         name,
-        identity,
+        incarnation_id,
         sequence,
         {"environment_steps": steps, **counts},
         values or {},
@@ -71,19 +71,19 @@ def test_a_report_that_comes_twice_counts_once(make_coordinator):
 
 def test_a_node_that_was_restarted_counts_from_where_it_died(make_coordinator):
     coordinator = make_coordinator()
-    report(coordinator, identity="first life", steps=100)
-    _, steps, identities, *_ = report(coordinator, identity="second life", steps=7)
+    report(coordinator, incarnation_id="first", steps=100)
+    _, steps, incarnations, *_ = report(coordinator, incarnation_id="second", steps=7)
     assert steps == 107
-    assert identities == {"actor/0": "second life"}
+    assert incarnations == {"actor/0": "second"}
 
 
 def test_a_late_report_of_the_incarnation_before_is_counted_but_changes_nothing_else(make_coordinator):
     coordinator = make_coordinator()
-    report(coordinator, identity="first", steps=100)
-    report(coordinator, identity="second", steps=7)
-    _, steps, identities, *_ = report(coordinator, identity="first", sequence=2, steps=120, values={"x": 1.0})
+    report(coordinator, incarnation_id="first", steps=100)
+    report(coordinator, incarnation_id="second", steps=7)
+    _, steps, incarnations, *_ = report(coordinator, incarnation_id="first", sequence=2, steps=120, values={"x": 1.0})
     assert steps == 127
-    assert identities == {"actor/0": "second"}
+    assert incarnations == {"actor/0": "second"}
     assert "x" not in coordinator.status()
 
 
@@ -103,7 +103,7 @@ def test_the_size_of_counters_does_not_grow_with_restarts():
 
 
 def test_an_answer_holds_only_what_is_new():
-    nodes = NodeIdentities("first coordinator")
+    nodes = NodeIncarnations("first coordinator")
     for index in range(100):
         nodes.update(f"actor/{index}", "a")
     known = nodes.version
@@ -111,7 +111,7 @@ def test_an_answer_holds_only_what_is_new():
     nodes.update("actor/7", "b")
     nodes.update("actor/8", "a")
     assert nodes.changed_since(known) == {"actor/7": "b"}
-    again = NodeIdentities("second coordinator")
+    again = NodeIncarnations("second coordinator")
     again.update("actor/7", "b")
     assert again.changed_since(nodes.version) == {"actor/7": "b"}
 
@@ -147,7 +147,7 @@ def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
     another = make_coordinator(max_steps=200)
     assert another.status()["environment_steps"] == 150 and another.status()["learner_steps"] == 9
     assert report(another, "actor/0", sequence=3, steps=130)[:2] == (False, 180)
-    assert report(another, "actor/1", identity="new", steps=20)[:2] == (True, 200)
+    assert report(another, "actor/1", incarnation_id="new", steps=20)[:2] == (True, 200)
     another.finish()
     assert CounterFile(RunDirectory(tmp_path)).load().total("environment_steps") == 200
 
@@ -165,7 +165,7 @@ def test_rows_do_not_go_back_with_another_coordinator(make_coordinator, tmp_path
 def test_learner_steps_never_go_back(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, "learner/0", learner_steps=219, values={"learner/step": 219})
-    report(coordinator, "learner/0", identity="new", learner_steps=3, values={"learner/step": 203})
+    report(coordinator, "learner/0", incarnation_id="new", learner_steps=3, values={"learner/step": 203})
     status = coordinator.status()
     assert status["learner_steps"] == 222 and status["learner/step"] == 203
 
@@ -306,7 +306,7 @@ def test_incarnations_are_numbered_over_restarts_of_the_coordinator_and_resumes_
         ("actor/0", "e"),
     ]
     assert [coordinator.begin_incarnation(*start) for start in starts] == [0, 0, 0, 1, 2, 3]
-    report(coordinator, identity="e", steps=7)
+    report(coordinator, incarnation_id="e", steps=7)
     coordinator.finish()
     again = make_coordinator()
     assert again.begin_incarnation("actor/0", "e") == 3

@@ -140,15 +140,15 @@ def test_a_restarted_coordinator_gets_the_totals_and_the_known_incarnations_are_
     actor.acts(10)
     Actor(line, "actor/1", "b").reporter.beat()
     actor.reporter.beat()
-    assert actor.reporter.state.identities == {"actor/0": "a", "actor/1": "b"}
+    assert actor.reporter.state.incarnations == {"actor/0": "a", "actor/1": "b"}
     line.restart_coordinator("another")
     actor.acts(5)
     actor.reporter.beat()
     assert line.counted("environment_steps") == 15
-    assert actor.reporter.state.identities == {"actor/0": "a", "actor/1": "b"}
+    assert actor.reporter.state.incarnations == {"actor/0": "a", "actor/1": "b"}
     Actor(line, "actor/1", "b again").reporter.beat()
     actor.reporter.beat()
-    assert actor.reporter.state.identities["actor/1"] == "b again"
+    assert actor.reporter.state.incarnations["actor/1"] == "b again"
 
 
 def test_a_lease_is_renewed_with_an_answer(line):
