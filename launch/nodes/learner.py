@@ -339,7 +339,7 @@ class LearnerNode(ReportingNode):
         if self._priorities is None:
             assert self.dataset is not None
             self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table)
-        self._priorities.offer(priorities)
+        self._priorities.submit(priorities)
         if self.context.cooperative:
             self._priorities.wait(_PRIORITIES_SECONDS)
 

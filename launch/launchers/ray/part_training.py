@@ -124,7 +124,7 @@ class Training:
         if self._priorities is None:
             assert self._dataset is not None
             self._priorities = PriorityUpdater(self._replay, self._dataset.table)
-        self._priorities.offer(priorities)
+        self._priorities.submit(priorities)
 
     def _replay_life(self) -> object:
         # A dataset over several shards reconnects to each of them itself.
