@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,6 @@ from .reporting import Report, ReportingNode
 from .step_budget import StepLease
 
 _CALL_SECONDS = 5.0
-_QUESTION_SECONDS = 1.0
 _FETCH_SECONDS = 0.01
 _FETCHES_A_SECOND = 1000
 """Upper bound on weight requests per second over all actors, so that the learner has time to learn."""
@@ -173,8 +172,7 @@ class ActorNode(EnvironmentNode):
         if not self.link.wait_for(self._shard_name):
             return
         self.context.progress.works_slowly("connecting to replay")
-        ask = ask_for_shortage(self._learner, self.context)
-        self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, ask)
+        self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, self.seconds_short_of_data)
         self._actor = Actor(environment, policy, self._writer)
         self._stepper = self._actor.stepper
         logging.info("first action")
@@ -194,7 +192,7 @@ class ActorNode(EnvironmentNode):
             self.tell_episodes(episodes)
             if cooperative:
                 # Otherwise what the other nodes do in their turns would depend on timing.
-                self._writer.settle(stop)
+                self._writer.flush(stop)
         elif not cooperative:
             stop.wait(HOLD_SECONDS)
 
@@ -254,21 +252,6 @@ def fetch_in_background(weights: WeightClient, learner: NodeHandle, askers: int,
 def fetch_pause(askers: int) -> float:
     """Returns the seconds each of `askers` nodes waits between the learner's answer and its next request."""
     return max(_FETCH_SECONDS, askers / _FETCHES_A_SECOND)
-
-
-def ask_for_shortage(learner: NodeHandle, context: NodeContext) -> Callable[[], float] | None:
-    """Returns the function through which `ActorWriter` queries how long the learner has been short of data."""
-    if context.cooperative:
-        return None
-
-    def ask() -> float:
-        try:
-            client: Any = learner.client(_QUESTION_SECONDS)
-            return client.seconds_short_of_data()
-        except Unreachable:
-            return 0.0
-
-    return ask
 
 
 def wait_for_weights(weights: WeightClient, learner: NodeHandle, context: NodeContext) -> bool:

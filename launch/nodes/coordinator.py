@@ -50,6 +50,7 @@ class Coordinator(Node):
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
         self._values: dict[str, float] = {}
+        self._short_of_data: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
         self._stop_reason: str | None = None
@@ -73,25 +74,30 @@ class Coordinator(Node):
         episodes: list[list[float]],
         evaluation: dict[str, float] | None,
         lease: list[Any] | None = None,
+        short_of_data: float = 0.0,
         known: list[Any] | None = None,
-    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None]:
+    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None, dict[str, float]]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
 
         Args:
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next four.
+          counts: see `reporting.Report`, as for the next five.
           values: as above.
           episodes: as above.
           evaluation: as above.
           lease: as above.
+          short_of_data: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
             newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
                 self._nodes.update(name, incarnation_id)
+                self._short_of_data.pop(name, None)
+                if short_of_data:
+                    self._short_of_data[name] = short_of_data
                 if sequence > self._last_sequence(name, incarnation_id):
                     self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
@@ -110,6 +116,7 @@ class Coordinator(Node):
                 self._nodes.version,
                 max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
+                dict(self._short_of_data),
             )
 
     def begin_incarnation(self, name: str, incarnation_id: str) -> int:

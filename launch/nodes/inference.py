@@ -23,7 +23,7 @@ from ...agents.weights import WeightClient
 from ...data import Nest, Timestep, Version
 from ...replay import Heartbeat
 from ..experiment import Run
-from .actor import HOLD_SECONDS, ask_for_shortage, fetch_in_background, wait_for_weights
+from .actor import HOLD_SECONDS, fetch_in_background, wait_for_weights
 from .actor_writer import ActorWriter
 from .devices import prepare_devices
 from .node import NodeContext, NodeHandle
@@ -179,14 +179,13 @@ class InferenceNode(ReportingNode):
             seat.life = self._begin(actor, incarnation_id, seed)
         known = seat.life.observe(number, self._timesteps.unpack(timestep))
         if self.context.cooperative:
-            seat.life.writer.settle(self.context.stop)
+            seat.life.writer.flush(self.context.stop)
         return known
 
     def _begin(self, actor: int, incarnation_id: str, seed: int) -> "_ActorLife":
         logging.info("actor %d begins", actor)
         agent, batch = self._experiment.agent, self._experiment.envs_per_actor
-        ask = ask_for_shortage(self._learner, self.context)
-        writer = ActorWriter(agent, self._layout, actor, self._replay_handle, ask)
+        writer = ActorWriter(agent, self._layout, actor, self._replay_handle, self.seconds_short_of_data)
         return _ActorLife(
             incarnation_id,
             writer,
@@ -253,7 +252,7 @@ class _ActorLife:
             record = make_record(self._timestep, move.action, move.extras, version, timestep)
             self.writer.append(record, self._state)
             self._state = move.state
-            if self.writer.timestep():
+            if self.writer.count_timestep():
                 self.writer.append(end_record(record, timestep), self._state)
         self._number, self._timestep = number, timestep
         self._result = self._acted = None

@@ -51,7 +51,7 @@ class LearnerNode(ReportingNode):
     the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
-    served = ("get_variables", "seconds_short_of_data", "final_version")
+    served = ("get_variables", "final_version")
 
     def __init__(
         self,
@@ -95,11 +95,6 @@ class LearnerNode(ReportingNode):
         patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
         return self._weights.get(None if have is None else Version(*have), patience)
 
-    def seconds_short_of_data(self) -> float:
-        """Returns how long the learner has been waiting for a batch; 0 while it learns."""
-        reader = self._reader
-        return 0.0 if reader is None else reader.seconds_waited
-
     def final_version(self) -> tuple[int, int] | None:
         """Returns the version of the final weights; None while the learner is still learning."""
         version = self._final_version
@@ -139,7 +134,7 @@ class LearnerNode(ReportingNode):
         if not self.link.wait_for(*(handle.name for handle in self._replay)):
             return
 
-        progress.waits_for = lambda: "data" if self.seconds_short_of_data() else ""
+        progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
 
         def make_batches() -> Any:
             return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
@@ -327,13 +322,18 @@ class LearnerNode(ReportingNode):
 
     def collect(self) -> Report:
         counts = {"duplicates": self._replay_handle.received.dropped()}
+        short_of_data = self._seconds_short_of_data()
         if self._rank > 0:
-            return Report(counts=counts)
+            return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self._steps - self._first_step
         values = {**self._values, "learner/step": self._steps}
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped
-        return Report(counts=counts, values=values)
+        return Report(counts=counts, values=values, short_of_data=short_of_data)
+
+    def _seconds_short_of_data(self) -> float:
+        """Returns how long the learner has been waiting for a batch; 0 while it learns."""
+        return 0.0 if self._reader is None else self._reader.seconds_waited
 
     def _send_priorities(self, priorities: Priorities) -> None:
         if self._priorities is None:

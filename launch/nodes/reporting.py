@@ -29,6 +29,8 @@ class Report(NamedTuple):
     """The result of an evaluation."""
     lease: LeaseRequest | None = None
     """An actor's request for environment steps."""
+    short_of_data: float = 0.0
+    """Seconds for which a learner has been waiting for data."""
 
 
 class RunState(NamedTuple):
@@ -44,6 +46,8 @@ class RunState(NamedTuple):
     """Interval between reports."""
     step_limit: int | None = None
     """The new limit of the lease, if the report requested one."""
+    short_of_data: dict[str, float] = {}
+    """Seconds for which learners have been waiting for data, by name; only of those that are."""
 
 
 class Reporter:
@@ -186,6 +190,10 @@ class ReportingNode(Node):
 
     def renew_lease(self, limit: int) -> None:
         """Takes the new limit of the lease of environment steps; called from the reporting thread."""
+
+    def seconds_short_of_data(self, learner: int) -> float:
+        """Returns how long a learner, given by its rank, had been waiting for data at the coordinator's last answer."""
+        return self.link.state.short_of_data.get(f"learner/{learner}", 0.0)
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""

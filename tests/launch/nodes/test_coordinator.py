@@ -118,13 +118,13 @@ def test_an_answer_holds_only_what_is_new():
 
 def test_the_first_actor_of_a_new_run_waits_for_no_other_before_it_acts(make_coordinator):
     coordinator = make_coordinator(max_steps=1000, actors=2)
-    *_, limit = coordinator.report("actor/0", "a", 1, {"environment_steps": 0}, {}, [], None, lease=[0, True])
-    assert limit == 250
+    state = RunState(*coordinator.report("actor/0", "a", 1, {"environment_steps": 0}, {}, [], None, lease=[0, True]))
+    assert state.step_limit == 250
     report(coordinator, sequence=2, steps=50)
     coordinator.step()
     another = make_coordinator(max_steps=1000, actors=2)
-    *_, limit = another.report("actor/0", "a", 3, {"environment_steps": 100}, {}, [], None, lease=[250, False])
-    assert limit == 250
+    state = RunState(*another.report("actor/0", "a", 3, {"environment_steps": 100}, {}, [], None, lease=[250, False]))
+    assert state.step_limit == 250
 
 
 def test_many_nodes_report_less_often(make_coordinator):
