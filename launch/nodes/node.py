@@ -89,6 +89,7 @@ class NodePolicy:
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.
       tensorflow_threads: number of TensorFlow threads; 0 leaves the choice to TensorFlow.
+      single_arena: whether all threads of the node's process allocate memory from one arena; see `malloc_arenas`.
       timeout: seconds without progress, or without a heartbeat, after which the node is treated as dead.
     """
 
@@ -100,6 +101,7 @@ class NodePolicy:
     restart_window: float = 60.0
     uses_gpu: bool = False
     tensorflow_threads: int = 1
+    single_arena: bool = False
     timeout: float = 300.0
 
 

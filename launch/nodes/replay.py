@@ -9,7 +9,7 @@ import reverb
 from ...agents.acting import trace_layout
 from ...deadlines import retry
 from ...errors import CallboardError
-from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
+from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
 from ..experiment import Run
 from ..run_directory.file_errors import file_error
 from ..run_directory.written_bytes import marked_while_files_grow
@@ -48,8 +48,6 @@ class ReplayNode(ReportingNode):
         self._unwritten = False
 
     def setup(self) -> None:
-        if not self.context.one_process:
-            use_one_arena()
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()

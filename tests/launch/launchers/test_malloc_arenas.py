@@ -1,14 +1,13 @@
-"""Where a process that serves replay takes its memory from."""
+"""Arenas from which the threads of a process allocate memory."""
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import callboard.replay
+from callboard.launch.launchers import malloc_arenas
 
-# As a script without the package, whose imports make threads.
+# Without the package, whose imports start threads.
 SCRIPT = """
 import ctypes, importlib.util, sys, threading
 spec = importlib.util.spec_from_file_location("malloc", sys.argv[1])
@@ -36,8 +35,7 @@ libc.fclose(out)
 
 
 def heaps(arenas):
-    path = Path(callboard.replay.__file__).with_name("malloc.py")
-    command = [sys.executable, "-c", SCRIPT, str(path), arenas]
+    command = [sys.executable, "-c", SCRIPT, malloc_arenas.__file__, arenas]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.count("<heap nr=")
 
 
