@@ -21,8 +21,8 @@ import launchpad as lp
 
 from ...errors import CallboardError
 from ..experiment import Run
-from ..nodes.actor import EnvironmentNode
 from ..nodes.coordinator import Coordinator
+from ..nodes.environment_node import EnvironmentNode
 from ..nodes.evaluator import EvaluatorNode
 from ..nodes.inference import InferenceNode
 from ..nodes.learner import LearnerNode

@@ -13,11 +13,12 @@ from ...data import Version
 from ..experiment import Run
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.file_errors import file_error
-from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
+from .acting_setup import compile_policy, make_environments
 from .evaluation_watch import EvaluationWatch
 from .node import NodeContext, NodeHandle, Unreachable
 from .progress import MarkedEnvironment
 from .reporting import Report, ReportingNode
+from .weight_fetching import fetch_weights, wait_for_weights
 
 _CALL_SECONDS = 5.0
 _POLL_SECONDS = 0.1

@@ -20,16 +20,16 @@ from ...agents.weights import WeightClient
 from ...data import Version
 from ...replay import Heartbeat
 from ..experiment import Run
-from .actor import HOLD_SECONDS, fetch_in_background, wait_for_weights
 from .actor_session import ActorSession, PendingResult
 from .actor_writer import ActorWriter
 from .devices import prepare_devices
+from .environment_node import POLL_SECONDS
 from .node import NodeContext, NodeHandle
 from .reporting import Report, ReportingNode
 from .request_batcher import RequestBatcher
 from .timestep_codec import TimestepCodec
+from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 
-_CALL_SECONDS = 5.0
 _DEADLINE_SECONDS = 0.005
 _ANSWER_SECONDS = 1.0
 """Time after which an actor has to repeat its call: calls must be short so that the run can end quickly."""
@@ -124,7 +124,7 @@ class InferenceNode(ReportingNode):
         policy = agent.make_policy(networks, "train")
         self._layout = trace_layout(agent, self._layout, networks)
         self._policy = BatchedPolicy(policy, self._layout)
-        self._weights = WeightClient(self._learner.client(_CALL_SECONDS), policy.variables)
+        self._weights = WeightClient(self._learner.client(CALL_SECONDS), policy.variables)
         self.begin_reports()
         if not wait_for_weights(self._weights, self._learner, self.context):
             return
@@ -139,7 +139,7 @@ class InferenceNode(ReportingNode):
     def step(self) -> None:
         """Computes the results of one batch of requests, if there are any."""
         self.context.progress.works("serving")
-        batch = self._batcher.next_batch(HOLD_SECONDS)
+        batch = self._batcher.next_batch(POLL_SECONDS)
         # Also when no requests arrive: actors may be waiting for newer weights.
         self._weights.apply()
         if batch:
@@ -186,7 +186,7 @@ class InferenceNode(ReportingNode):
         deadline = time.monotonic() + _ANSWER_SECONDS
         while not session.may_act(self._newest_version()):
             self._batcher.forget(actor)
-            if self.context.cooperative or time.monotonic() > deadline or self.context.stop.wait(HOLD_SECONDS):
+            if self.context.cooperative or time.monotonic() > deadline or self.context.stop.wait(POLL_SECONDS):
                 return None
         return session.act(functools.partial(self._infer, actor), _ANSWER_SECONDS)
 

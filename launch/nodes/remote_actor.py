@@ -7,7 +7,7 @@ import tree
 
 from ...agents.acting import Stepper, policy_seed
 from ..experiment import Run
-from .actor import EnvironmentNode
+from .environment_node import EnvironmentNode
 from .node import NodeContext, NodeHandle, Unreachable
 from .timestep_codec import TimestepCodec
 
@@ -65,7 +65,7 @@ class RemoteActorNode(EnvironmentNode):
             episodes = stepper.step(tree.unflatten_as(self._layout.spec.action, action))
             self._number += 1
             self._packed = self._timesteps.pack(stepper.timestep)
-            self.tell_episodes(episodes)
+            self.add_episodes(episodes)
             if self.context.cooperative:
                 # Write the record before the other nodes take their turns.
                 self._client.observe(*self._newest())

@@ -11,7 +11,7 @@ import ray
 from ....agents.acting import Actor
 from ....agents.weights import WeightClient
 from ....replay import Heartbeat
-from ...nodes.actor import compile_policy, make_environments
+from ...nodes.acting_setup import compile_policy, make_environments
 from ...nodes.actor_writer import ActorWriter, act_once
 from .part_clients import (
     CALL_SECONDS,
