@@ -9,8 +9,9 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
 from callboard.launch.nodes.coordinator import Coordinator, NodeIncarnations
-from callboard.launch.nodes.counters import CounterFile, Counters
+from callboard.launch.nodes.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
+from callboard.launch.nodes.reporting import RunState
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.manifest import write_manifest
 
@@ -44,6 +45,7 @@ def report(
     episodes=(),
     evaluation=None,
     known=None,
+    short_of_data=0.0,
     **counts,
 ):
     return coordinator.report(
@@ -55,6 +57,7 @@ def report(
         list(episodes),
         evaluation,
         known=known,
+        short_of_data=short_of_data,
     )
 
 
@@ -87,19 +90,16 @@ def test_a_late_report_of_the_incarnation_before_is_counted_but_changes_nothing_
     assert "x" not in coordinator.status()
 
 
-def test_a_coordinator_that_was_restarted_gets_the_totals_again():
-    counters = Counters({"actor/0#a": {"environment_steps": 80}, "actor/1#b": {"environment_steps": 50}})
-    counters.update("actor/0#a", {"environment_steps": 120})
-    assert counters.total("environment_steps") == 170
-
-
-def test_the_size_of_counters_does_not_grow_with_restarts():
-    counters = Counters()
-    for incarnation in range(1000):
-        counters.update(f"actor/0#{incarnation}", {"environment_steps": 1, "episodes": 2})
-    assert counters.totals == {"environment_steps": 1000, "episodes": 2000}
-    assert len(counters.sources) == 3
-    assert Counters(counters.sources).totals == counters.totals
+def test_actors_learn_which_learners_are_short_of_data(make_coordinator):
+    coordinator = make_coordinator()
+    report(coordinator, "learner/0", short_of_data=0.0)
+    report(coordinator, "learner/1", short_of_data=2.5)
+    assert RunState(*report(coordinator)).short_of_data == {"learner/1": 2.5}
+    report(coordinator, "learner/1", incarnation_id="new", short_of_data=0.0)
+    assert RunState(*report(coordinator, sequence=2)).short_of_data == {}
+    # A late report of an earlier incarnation.
+    report(coordinator, "learner/1", short_of_data=3.0)
+    assert RunState(*report(coordinator, sequence=3)).short_of_data == {}
 
 
 def test_an_answer_holds_only_what_is_new():
@@ -129,10 +129,10 @@ def test_the_first_actor_of_a_new_run_waits_for_no_other_before_it_acts(make_coo
 
 def test_many_nodes_report_less_often(make_coordinator):
     coordinator = make_coordinator()
-    assert report(coordinator)[-2] == 0.5
+    assert RunState(*report(coordinator)).report_seconds == 0.5
     for index in range(1000):
-        *_, pause, _ = report(coordinator, name=f"actor/{index}")
-    assert pause == 2.0
+        state = RunState(*report(coordinator, name=f"actor/{index}"))
+    assert state.report_seconds == 2.0
 
 
 def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
@@ -192,13 +192,6 @@ def test_a_counter_file_that_was_cut_is_not_read(make_coordinator, tmp_path):
     path = RunDirectory(tmp_path).counters
     path.write_bytes(path.read_bytes()[:-3])
     assert make_coordinator().status()["environment_steps"] == 0
-
-
-def test_a_late_report_does_not_turn_the_counter_back():
-    counters = Counters()
-    counters.update("actor/0#a", {"environment_steps": 120})
-    counters.update("actor/0#a", {"environment_steps": 80})
-    assert counters.total("environment_steps") == 120
 
 
 def test_counters_come_from_the_last_checkpoint(make_coordinator, tmp_path):
