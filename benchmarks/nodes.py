@@ -100,6 +100,6 @@ def _context(node: ProgramNode, port: int | None) -> NodeContext:
         name=node.name,
         incarnation_id=uuid.uuid4().hex,
         stop=threading.Event(),
-        tell=lambda kind, content: None,
+        send=lambda kind, content: None,
         port=port,
     )

@@ -57,10 +57,10 @@ def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> Non
         name=settings.node.name,
         incarnation_id=settings.incarnation_id,
         stop=stop,
-        tell=tell,
+        send=tell,
         port=settings.port,
     )
-    HeartbeatSender(context.progress, context.tell)
+    HeartbeatSender(context.progress, context.send)
     threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
     settings.node.run_node(context)
 

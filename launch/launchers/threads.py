@@ -29,7 +29,7 @@ class ThreadWorker:
             name=node.name,
             incarnation_id=uuid.uuid4().hex,
             stop=threading.Event(),
-            tell=self._tell,
+            send=self._tell,
             port=port,
             one_process=True,
         )

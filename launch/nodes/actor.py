@@ -42,7 +42,7 @@ class ActorNode(EnvironmentNode):
         experiment, agent = self._experiment, self._experiment.agent
         self.context.progress.works_slowly("building networks")
         networks = agent.make_networks(self._layout)
-        incarnation = self.link.incarnation()
+        incarnation = self.reporter.incarnation()
         if incarnation is None:
             return
         environment = self.make_environment(incarnation)
@@ -55,7 +55,7 @@ class ActorNode(EnvironmentNode):
         self.begin_reports()
         if not wait_for_weights(self._weights, self._learner, self.context):
             return
-        if not self.link.wait_for(self._shard_name):
+        if not self.reporter.wait_for(self._shard_name):
             return
         self.context.progress.works_slowly("connecting to replay")
         self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, self.seconds_short_of_data)

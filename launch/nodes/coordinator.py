@@ -1,7 +1,6 @@
 """The coordinator: the only owner of the live counters, the metrics and the decision to stop."""
 
 import collections
-import functools
 import logging
 import math
 import statistics
@@ -62,7 +61,7 @@ class Coordinator(Node):
         self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
-        self._metrics = MetricsWriter(run.directory, functools.partial(context.tell, "say"), clock)
+        self._metrics = MetricsWriter(run.directory, context.notify, clock)
 
     def report(
         self,
@@ -167,7 +166,7 @@ class Coordinator(Node):
         now = self._clock()
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS
-            self.context.tell("status", self.status())
+            self.context.send("status", self.status())
         with self._lock:
             self._decide()
         if now >= self._next_row and not self.context.cooperative:
@@ -181,7 +180,7 @@ class Coordinator(Node):
             self.context.stop.wait(0.1)
 
     def finish(self) -> None:
-        self.context.tell("status", self.status())
+        self.context.send("status", self.status())
         with self._lock:
             # The last nodes to end may report new values without new steps.
             self._write_row(always=True)
@@ -192,7 +191,7 @@ class Coordinator(Node):
             if sources != self._checkpoints.counter_sources():
                 self._checkpoints.replace_counters(sources)
         except NotWritten as error:
-            self.context.tell("say", f"could not write the last counters into the checkpoint: {error}")
+            self.context.notify(f"could not write the last counters into the checkpoint: {error}")
 
     def write_metrics(self) -> None:
         """Writes a row of all metrics if any steps have been done since the last row."""
@@ -225,7 +224,7 @@ class Coordinator(Node):
             logging.warning("the counters were not written: %s", error)
             if not self._counters_failed:
                 self._counters_failed = True
-                self.context.tell("say", f"could not write the counters, and tries again: {error}")
+                self.context.notify(f"could not write the counters, retrying: {error}")
 
     def _decide(self) -> None:
         if self._stop_reason is None:
@@ -236,10 +235,10 @@ class Coordinator(Node):
         deadline = min(self._final_deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS)
         late = not self._final_is_evaluated and now > deadline
         if late:
-            self.context.tell("say", "the final policy was not evaluated in time")
+            self.context.notify("the final policy was not evaluated in time")
         if self._final_is_evaluated or late:
             self._stop_told = True
-            self.context.tell("stop", self._stop_reason)
+            self.context.send("stop", self._stop_reason)
 
     def _look_at_limits(self) -> None:
         experiment, steps = self._experiment, self._counters.total("environment_steps")
@@ -251,12 +250,11 @@ class Coordinator(Node):
             )
             self._final_is_evaluated = True
         elif steps >= experiment.max_steps:
-            self._stop_reason = f"{steps:,} environment steps are done"
+            self._stop_reason = f"reached max_steps ({steps:,} environment steps)"
             if not self._final_is_evaluated:
                 self._evaluator_heard = self._clock()
                 self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
-                self.context.tell(
-                    "say",
+                self.context.notify(
                     f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
                 )
 

@@ -68,9 +68,9 @@ class EnvironmentNode(ReportingNode):
         if self._lease is None:
             progress.works("acting")
             return True
-        if self.link.is_cut_off:
+        if self.reporter.is_cut_off:
             # Without a coordinator the actor cannot find out that the run has ended.
-            progress.waits(f"{self.link.coordinator} to answer")
+            progress.waits(f"{self.reporter.coordinator} to answer")
             self.context.stop.wait(POLL_SECONDS)
             return False
         if self._lease.take(self.environment_steps):
@@ -81,9 +81,9 @@ class EnvironmentNode(ReportingNode):
             return True
         progress.waits("steps that are left to do")
         now = time.monotonic()
-        if now >= self._next_request and not self.link.state.stopping:
+        if now >= self._next_request and not self.reporter.state.stopping:
             self._next_request = now + self._lease_pause
-            self.link.report_now()
+            self.reporter.report_now()
         self.context.stop.wait(POLL_SECONDS)
         return False
 
@@ -98,7 +98,7 @@ class EnvironmentNode(ReportingNode):
             self._episodes_done += 1
 
     def finish(self) -> None:
-        self.link.close()
+        self.reporter.close()
         if self._environment is not None:
             self._environment.close()
 

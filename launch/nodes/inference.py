@@ -128,7 +128,7 @@ class InferenceNode(ReportingNode):
         self.begin_reports()
         if not wait_for_weights(self._weights, self._learner, self.context):
             return
-        if not self.link.wait_for(*self._shard_names):
+        if not self.reporter.wait_for(*self._shard_names):
             return
         if not self.context.cooperative:
             Heartbeat(self._replay_handle, self.context.stop, self._shards)
@@ -150,7 +150,7 @@ class InferenceNode(ReportingNode):
             raise self._failure
 
     def finish(self) -> None:
-        self.link.close()
+        self.reporter.close()
 
     def collect(self) -> Report:
         batches, self._batches = self._batches, 0

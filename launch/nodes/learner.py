@@ -1,7 +1,6 @@
 """The learner node: learns from replay, serves weights and writes checkpoints."""
 
 import contextlib
-import functools
 import logging
 import math
 import os
@@ -67,7 +66,7 @@ class LearnerNode(ReportingNode):
         self._peers = peers
         self._experiment = run.experiment
         self._layout = run.layout
-        self._checkpoints = Checkpoints(run.directory, functools.partial(context.tell, "say"))
+        self._checkpoints = Checkpoints(run.directory, context.notify)
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
@@ -123,7 +122,7 @@ class LearnerNode(ReportingNode):
             self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
             self._publish_first(policy.variables)
             if self._rank == 0:
-                self.context.tell("say", f"goes on from learner step {self._steps:,}")
+                self.context.notify(f"continues from learner step {self._steps:,}")
         if len(self._peers) > 1:
             # Other hosts may not have the checkpoint.
             share_first_learners_state(strategy, self._rank, self._modules)
@@ -131,7 +130,7 @@ class LearnerNode(ReportingNode):
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self._first_step = self._steps
         self.begin_reports()
-        if not self.link.wait_for(*(handle.name for handle in self._replay)):
+        if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
             return
 
         progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
@@ -217,17 +216,17 @@ class LearnerNode(ReportingNode):
             self._reader.close()
         if self._priorities is not None:
             self._priorities.close()
-        self.link.close()
+        self.reporter.close()
         if self._modules and self._rank == 0:
             try:
                 self.save_checkpoint()
             except NotWritten as error:
                 raise CallboardError(f"the last checkpoint could not be written: {error}") from error
 
-    def beat(self) -> None:
+    def report(self) -> None:
         if self._last_update is not None:
             self.take_metrics(self._last_update.metrics)
-        super().beat()
+        super().report()
 
     def take_metrics(self, metrics: dict[str, Any]) -> None:
         """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
@@ -244,11 +243,11 @@ class LearnerNode(ReportingNode):
           CallboardError: a value in it is not finite; earlier checkpoints are kept.
         """
         # Report first, so that the counters include the step of these weights.
-        self.link.beat()
+        self.reporter.report()
         try:
-            sources = self._coordinator.client(self.link.call_seconds).counter_sources()
+            sources = self._coordinator.client(self.reporter.call_seconds).counter_sources()
         except Unreachable:
-            self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
+            self.context.notify("the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
@@ -271,15 +270,13 @@ class LearnerNode(ReportingNode):
         try:
             self.save_checkpoint()
             if self._unwritten:
-                self.context.tell("say", "checkpoints are written again")
+                self.context.notify("checkpoints are written again")
             self._unwritten = False
         except NotWritten as error:
             every = min(every, _RETRY_SECONDS)
             if not self._unwritten:
-                self.context.tell(
-                    "say",
-                    f"no checkpoint could be written: {error}; training goes on, and it is tried again every "
-                    f"{every:.0f} s",
+                self.context.notify(
+                    f"no checkpoint could be written: {error}; training continues, retrying every {every:.0f} s"
                 )
             self._unwritten = True
         self._next_checkpoint = time.monotonic() + every
@@ -288,7 +285,7 @@ class LearnerNode(ReportingNode):
         """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""
         if self.context.stop.is_set():
             return True
-        if not self.link.state.stopping or self._rank > 0:
+        if not self.reporter.state.stopping or self._rank > 0:
             return False
         now = time.monotonic()
         self._learns_until = min(self._learns_until, now + _LAST_STEPS_SECONDS)

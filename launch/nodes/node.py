@@ -30,8 +30,8 @@ class NodeContext:
     """Id of this incarnation, unique over all runs: it distinguishes a restarted node from its predecessor."""
     stop: threading.Event
     """Set when the node has to end."""
-    tell: Callable[[str, Any], None]
-    """Sends `(kind, content)` to the launcher; see `launchers.supervisor`."""
+    send: Callable[[str, Any], None]
+    """Sends a message `(kind, content)` to the launcher; see `launchers.supervisor`."""
     port: int | None
     """The port that this node binds, on all interfaces; None if it must not bind one."""
     cooperative: bool = False
@@ -40,6 +40,10 @@ class NodeContext:
     """Whether all nodes share one process."""
     progress: Progress = dataclasses.field(default_factory=Progress)
     """Where the node marks what it is doing, so that the launcher can detect a node that hangs."""
+
+    def notify(self, text: str) -> None:
+        """Sends a line of text to the user."""
+        self.send("say", text)
 
 
 class Node:

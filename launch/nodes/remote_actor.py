@@ -30,14 +30,14 @@ class RemoteActorNode(EnvironmentNode):
         return self._inference.client(_CALL_SECONDS).items_written(self._index)
 
     def setup(self) -> None:
-        incarnation = self.link.incarnation()
+        incarnation = self.reporter.incarnation()
         if incarnation is None:
             return
         self._incarnation = incarnation
         self._begin_episodes(0)
         environment = self.make_environment(incarnation)
         self.begin_reports()
-        if not self.link.wait_for(self._inference.name):
+        if not self.reporter.wait_for(self._inference.name):
             return
         self._client: Any = self._inference.client(_CALL_SECONDS)
         self._stepper = Stepper(environment)

@@ -1,6 +1,5 @@
 """The replay node: one shard of replay, a Reverb server."""
 
-import functools
 import time
 from typing import Any
 
@@ -51,7 +50,7 @@ class ReplayNode(ReportingNode):
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()
-        say = functools.partial(self.context.tell, "say")
+        say = self.context.notify
         self._server = start_server(tables, self.context.port, self._directory, self._keeps, say)
         port = self._server.port
         self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
@@ -59,9 +58,9 @@ class ReplayNode(ReportingNode):
         self.tables_at_start = self._first_tables()
         items = sum(info.current_size for info in self.tables_at_start.values())
         if items:
-            self.context.tell("say", f"goes on with {items:,} items")
+            self.context.notify(f"continues with {items:,} items")
         self._next_checkpoint = time.monotonic() + experiment.replay_checkpoint_every
-        self.context.tell("port", self._server.port)
+        self.context.send("port", self._server.port)
         self.begin_reports()
 
     def step(self) -> None:
@@ -72,7 +71,7 @@ class ReplayNode(ReportingNode):
             self._try_to_save()
 
     def finish(self) -> None:
-        self.link.close()
+        self.reporter.close()
         try:
             if self._keeps:
                 self._save()
@@ -128,15 +127,14 @@ class ReplayNode(ReportingNode):
         try:
             self._save()
             if self._unwritten:
-                self.context.tell("say", "checkpoints of replay are written again")
+                self.context.notify("checkpoints of replay are written again")
             self._unwritten = False
         except ReplayNotSaved as error:
             every = min(every, _RETRY_SECONDS)
             if not self._unwritten:
-                self.context.tell(
-                    "say",
-                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, it is tried "
-                    f"again every {every:.0f} s",
+                self.context.notify(
+                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, retrying every "
+                    f"{every:.0f} s"
                 )
             self._unwritten = True
         self._next_checkpoint = time.monotonic() + every

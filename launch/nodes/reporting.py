@@ -87,9 +87,9 @@ class Reporter:
 
     def start(self) -> None:
         """Reports about twice a second until `close`, less often if there are many nodes."""
-        threading.Thread(target=self._beat_for_ever, name="link", daemon=True).start()
+        threading.Thread(target=self._report_forever, name="reports", daemon=True).start()
 
-    def beat(self) -> bool:
+    def report(self) -> bool:
         """Reports once; returns False if the coordinator did not answer, and the next call then resends the report."""
         with self._lock:
             if self._unsent is None:
@@ -150,7 +150,7 @@ class Reporter:
         while not all(name in self.state.incarnations for name in names):
             if self._context.stop.is_set():
                 return False
-            self.beat()
+            self.report()
             self._context.stop.wait(0.02)
         return True
 
@@ -161,7 +161,7 @@ class Reporter:
             unanswered = self._unsent is not None
         # A report that is still unanswered is repeated first; it does not contain what was counted since.
         for _ in range(2 if unanswered else 1):
-            if not self.beat() and (self.is_cut_off or not self.beat()):
+            if not self.report() and (self.is_cut_off or not self.report()):
                 return
 
     def abandon(self) -> None:
@@ -169,10 +169,10 @@ class Reporter:
         self._closed = True
         self._wake.set()
 
-    def _beat_for_ever(self) -> None:
+    def _report_forever(self) -> None:
         while not self._closed:
             self._wake.clear()
-            self.beat()
+            self.report()
             if not self._closed:
                 self._wake.wait(self.state.report_seconds)
 
@@ -182,7 +182,7 @@ class ReportingNode(Node):
 
     def __init__(self, context: NodeContext, coordinator: NodeHandle):
         super().__init__(context)
-        self.link = Reporter(context, coordinator, self.collect, self.renew_lease)
+        self.reporter = Reporter(context, coordinator, self.collect, self.renew_lease)
 
     def collect(self) -> Report:
         """Returns the next report; called from the reporting thread."""
@@ -193,13 +193,13 @@ class ReportingNode(Node):
 
     def seconds_short_of_data(self, learner: int) -> float:
         """Returns how long a learner, given by its rank, had been waiting for data at the coordinator's last answer."""
-        return self.link.state.short_of_data.get(f"learner/{learner}", 0.0)
+        return self.reporter.state.short_of_data.get(f"learner/{learner}", 0.0)
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
-            incarnation_ids=lambda: [self.link.state.incarnations.get(shard.name, "") for shard in replay],
+            incarnation_ids=lambda: [self.reporter.state.incarnations.get(shard.name, "") for shard in replay],
             in_process=self.context.one_process,
         )
 
@@ -207,19 +207,19 @@ class ReportingNode(Node):
         try:
             super().run()
         except BaseException:
-            self.link.abandon()
+            self.reporter.abandon()
             raise
 
     def begin_reports(self) -> None:
-        """Starts reporting in the background; in the inline launcher reports once, and then only on `beat`."""
+        """Starts reporting in the background; in the inline launcher reports once, and then only on `report`."""
         if self.context.cooperative:
-            self.link.beat()
+            self.reporter.report()
         else:
-            self.link.start()
+            self.reporter.start()
 
-    def beat(self) -> None:
+    def report(self) -> None:
         """Reports once, for the inline launcher."""
-        self.link.beat()
+        self.reporter.report()
 
 
 def _plain(value: Any) -> Any:

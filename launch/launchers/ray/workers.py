@@ -229,7 +229,7 @@ class RayNode:
                 name=node.name,
                 incarnation_id=life.incarnation_id,
                 stop=self._stop,
-                tell=self._tell,
+                send=self._tell,
                 port=self._ports[0].port if self._ports else None,
                 progress=self._progress,
             )

@@ -209,7 +209,7 @@ def test_stops_at_the_step_limit(make_coordinator, told):
     assert not report(coordinator, steps=99)[0]
     assert told == []
     assert report(coordinator, steps=101, sequence=2)[0]
-    assert told == [("stop", "101 environment steps are done")]
+    assert told == [("stop", "reached max_steps (101 environment steps)")]
 
 
 def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, told):
@@ -221,7 +221,7 @@ def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, to
     final = {"evaluator/return": 500.0, "evaluator/final": 1.0}
     for sequence in (2, 3):
         report(coordinator, "evaluator/0", sequence=sequence, evaluation=final)
-    assert told[1:] == [("stop", "101 environment steps are done")]
+    assert told[1:] == [("stop", "reached max_steps (101 environment steps)")]
 
 
 def test_a_final_evaluation_without_a_result_ends_the_run(make_coordinator, told):
