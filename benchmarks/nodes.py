@@ -98,8 +98,8 @@ def _run_node(node: ProgramNode, port: int | None) -> None:
 def _context(node: ProgramNode, port: int | None) -> NodeContext:
     return NodeContext(
         name=node.name,
-        incarnation_id=uuid.uuid4().hex,
+        identity=uuid.uuid4().hex,
         stop=threading.Event(),
-        send=lambda kind, content: None,
+        tell=lambda kind, content: None,
         port=port,
     )

@@ -24,8 +24,7 @@ POLICIES: dict[str, NodePolicy] = {
     "learner": NodePolicy(
         stop_order=3, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
     ),
-    # A large replay takes minutes to write.
-    "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0, single_arena=True),
+    "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0),  # A large replay takes minutes to write.
     "coordinator": NodePolicy(stop_order=5, keeps=True),
 }
 

@@ -82,7 +82,7 @@ def sharded_dataset(
                 key=lambda: replay.address(shard),
             ),
             stopped=lambda: False,
-            incarnation=lambda: replay.incarnation(shard),
+            identity=lambda: replay.life(shard),
         )
 
     def generate() -> Iterator[SampledItems]:

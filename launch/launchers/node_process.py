@@ -19,7 +19,7 @@ class ChildSettings(NamedTuple):
     """Arguments with which a node's process is started."""
 
     node: LaunchedNode
-    incarnation_id: str
+    identity: str
     port: int | None
     log: str
     """Path of the node's log file."""
@@ -55,12 +55,12 @@ def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> Non
     stop = threading.Event()
     context = NodeContext(
         name=settings.node.name,
-        incarnation_id=settings.incarnation_id,
+        identity=settings.identity,
         stop=stop,
-        send=tell,
+        tell=tell,
         port=settings.port,
     )
-    HeartbeatSender(context.progress, context.send)
+    HeartbeatSender(context.progress, context.tell)
     threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
     settings.node.run_node(context)
 

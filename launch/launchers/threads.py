@@ -27,9 +27,9 @@ class ThreadWorker:
         self._events = events
         self._context = NodeContext(
             name=node.name,
-            incarnation_id=uuid.uuid4().hex,
+            identity=uuid.uuid4().hex,
             stop=threading.Event(),
-            send=self._tell,
+            tell=self._tell,
             port=port,
             one_process=True,
         )

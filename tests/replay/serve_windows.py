@@ -1,4 +1,4 @@
-"""A replay shard in a process of its own, so that it can be killed, or its memory measured.
+"""A replay shard in a process of its own, so that it can be killed, or weighed.
 
 python serve_windows.py <port> <directory> [small | frames]
 """
@@ -13,10 +13,9 @@ def main():
     import reverb
     import timestep_streams
 
-    from callboard.launch.launchers.malloc_arenas import use_one_arena
-    from callboard.replay import start_server, window_signature
+    from callboard.replay import start_server, use_one_arena, window_signature
 
-    # As in the process of a replay node.
+    # As a replay node does.
     use_one_arena()
 
     def table(name, signature):

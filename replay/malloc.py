@@ -1,4 +1,4 @@
-"""Settings of the memory allocator of a process."""
+"""Memory allocator settings for a process that only serves replay."""
 
 import ctypes
 
@@ -10,7 +10,8 @@ def use_one_arena() -> None:
     """Makes all threads of this process allocate from one arena; does nothing if the C library does not support it.
 
     By default threads have separate arenas, and memory that one thread frees cannot be reused by another; the threads
-    of a replay server pass on all data that they receive.  Call this before the process starts threads.
+    of a replay server pass on all data that they receive.  Call this in a process that only runs a server, before it
+    starts threads.
     """
     try:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -1,13 +1,14 @@
-"""Arenas from which the threads of a process allocate memory."""
+"""Where a process that serves replay takes its memory from."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from callboard.launch.launchers import malloc_arenas
+import callboard.replay
 
-# Without the package, whose imports start threads.
+# As a script without the package, whose imports make threads.
 SCRIPT = """
 import ctypes, importlib.util, sys, threading
 spec = importlib.util.spec_from_file_location("malloc", sys.argv[1])
@@ -35,7 +36,8 @@ libc.fclose(out)
 
 
 def heaps(arenas):
-    command = [sys.executable, "-c", SCRIPT, malloc_arenas.__file__, arenas]
+    path = Path(callboard.replay.__file__).with_name("malloc.py")
+    command = [sys.executable, "-c", SCRIPT, str(path), arenas]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.count("<heap nr=")
 
 

@@ -1,0 +1,180 @@
+"""The commands and the Python code of the README and the pages: all are accepted, and those of the guides run."""
+
+import importlib
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from callboard.benchmarks.command import _parser as benchmark_parser
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+PLACEHOLDERS = {"SEED": "1", "RUN": "runs/x", "DIR": "policy", "RECIPE": "ppo-cartpole", "GOAL": "475"}
+STOPS = (
+    "cli.train.environments.check",
+    "cli.train.run_in_private_network",
+    "cli.graph.environments.check",
+    "tuning.search_definition.Tuning.check",
+    "cli.evaluate.read_run",
+    "cli.export.read_run",
+    "cli.cluster.check_reach",
+    "cli.doctor.examine",
+)
+"""Functions at which a subcommand has checked what the user wrote, and has started nothing."""
+
+
+class Snippet(NamedTuple):
+    """A block of a page."""
+
+    page: str
+    number: int
+    language: str
+    text: str
+
+    def __str__(self):
+        return f"{self.page}:{self.number}"
+
+    def commands(self, name):
+        """The command lines of the block that call a program, without comments."""
+        lines = re.sub(r"\\\n\s*", "", self.text).splitlines()
+        words = [shlex.split(line, comments=True) for line in lines if line.strip().startswith(f"{name} ")]
+        return [[PLACEHOLDERS.get(word, word) for word in line[1:]] for line in words]
+
+
+def snippets(page):
+    name = str(page.relative_to(ROOT))
+    return [Snippet(name, number, *block) for number, block in enumerate(BLOCK.findall(page.read_text()), 1)]
+
+
+SNIPPETS = [snippet for page in PAGES for snippet in snippets(page)]
+COMMANDS = [
+    # A search is checked by making experiments, which imports TensorFlow.
+    pytest.param(
+        snippet,
+        command,
+        id=f"{snippet}-{' '.join(command)[:60]}",
+        marks=[pytest.mark.slow] if command[0] == "tune" else [],
+    )
+    for snippet in SNIPPETS
+    if snippet.language == ""
+    for command in snippet.commands("callboard")
+    if "..." not in command and not any(word.startswith("s3:") for word in command)
+]
+BENCHMARKS = [command for snippet in SNIPPETS for command in snippet.commands("callboard-bench")]
+PYTHON = [snippet for snippet in SNIPPETS if snippet.language == "python"]
+
+
+def write_files(page, folder):
+    """Writes the blocks that name a file in their first line, for the commands of the page to use them."""
+    for snippet in SNIPPETS:
+        named = re.match(r"# (\w+\.(?:py|yaml))\n", snippet.text)
+        if named and snippet.page in (page, "docs/hosts.md"):
+            (folder / named[1]).write_text(snippet.text)
+
+
+def write_settings(command, folder):
+    """Writes the settings of the run or search that a command continues."""
+    recipe = (ROOT / "launch" / "recipes" / "impala-cartpole.yaml").read_text()
+    for name in ("runs/x/experiment.yaml", "runs/first/experiment.yaml", "runs/rates/best.yaml"):
+        if "--resume" in command or name in command:
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).write_text(recipe)
+
+
+class Accepted(Exception):
+    """The command would start now."""
+
+
+@pytest.fixture
+def stopped_before_the_start(monkeypatch):
+    """Ends every subcommand once its arguments have been checked."""
+
+    def stop(*arguments, **options):
+        raise Accepted
+
+    for name in STOPS:
+        monkeypatch.setattr(f"callboard.launch.{name}", stop)
+    for name in ("local_launchers", "hosts.launcher"):
+        monkeypatch.setattr(f"callboard.launch.launchers.{name}.start_forkserver", lambda: None)
+
+
+@pytest.mark.parametrize("snippet, command", COMMANDS)
+def test_commands_are_accepted(snippet, command, tmp_path, monkeypatch, stopped_before_the_start):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    write_files(snippet.page, tmp_path)
+    write_settings(command, tmp_path)
+    subcommand = importlib.import_module(f"callboard.launch.cli.{command[0]}")
+    try:
+        assert subcommand.main(command[1:]) == 0
+    except Accepted:
+        pass
+
+
+@pytest.mark.parametrize("command", BENCHMARKS, ids=" ".join)
+def test_benchmark_commands_are_accepted(command):
+    benchmark_parser().parse_args(command)
+
+
+@pytest.mark.parametrize("snippet", PYTHON, ids=str)
+def test_python_is_valid(snippet):
+    compile(snippet.text, str(snippet), "exec")
+
+
+def call(arguments, folder):
+    """Runs Python in a folder, with this package."""
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/quickstart.md", *(f"docs/guides/{path.name}" for path in (ROOT / "docs/guides").glob("*.md"))],
+)
+def test_pages_run_from_top_to_bottom(page, tmp_path):
+    write_files(page, tmp_path)
+    steps = 3_000
+    for snippet in (snippet for snippet in SNIPPETS if snippet.page == page):
+        if snippet.language == "python":
+            call(["-c", snippet.text], tmp_path)
+        for command in snippet.commands("callboard") if snippet.language == "" else ():
+            if command[0] in ("tune", "cluster"):
+                continue  # They need a cluster; their own tests start one.
+            limits = []
+            if command[0] == "train" and "--help" not in command:
+                steps += 3_000
+                limits = ["--max-steps", str(steps)]
+            call(["-m", "callboard", *command, *limits], tmp_path)
+
+
+@pytest.mark.slow
+def test_an_exported_policy_plays_as_the_page_shows(tmp_path):
+    train = ["train", "impala", "--env", "CartPole-v1", "--max-steps", "3000", "--evaluator", "false"]
+    call(["-m", "callboard", *train, "--launcher", "inline", "--run-dir", "run"], tmp_path)
+    call(["-m", "callboard", "export", "run", "models/cartpole/1", "--checkpoint", "latest"], tmp_path)
+    (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/export.md")
+    environment = "import gymnasium\nenv = gymnasium.make('CartPole-v1')\n"
+    assert "1\n" in call(["-c", f"{environment}{snippet.text}print(int(done))"], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_loop_on_ray_runs(tmp_path):
+    (snippet,) = (snippet for snippet in PYTHON if snippet.page == "docs/ray_parts.md")
+    call(["-c", snippet.text], tmp_path)
