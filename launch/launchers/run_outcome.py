@@ -66,7 +66,7 @@ class Outcome:
     exit_code: int = 0
     failed_node: str | None = None
     error: str | None = None
-    """The failed node's traceback, or one line that says what the user can fix."""
+    """The failed node's traceback, or one line about what the user can fix."""
     score: float | None = None
     """Mean return of the last evaluation; that of the final policy if all `max_steps` were executed."""
     score_std: float | None = None

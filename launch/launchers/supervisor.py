@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ...deadlines import Deadline
 from ..nodes.node import NodePolicy
 from ..nodes.progress import HEARTBEAT
 from ..stop_signals import stop_signals
@@ -45,8 +46,7 @@ class Event(NamedTuple):
     `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (the number of a signal that reached the node).
 
     From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host
-    and its error), `line` (printed as it is), `group` (a restart group of which a node died on another host), `monitor`
-    (an exception raised by the monitor).
+    and its error), `line` (printed as it is), `monitor` (an exception raised by the monitor).
     """
     content: Any
 
@@ -72,11 +72,11 @@ class OtherHosts(Protocol):
     def have_stopped(self, order: int) -> None:
         """Report that all nodes of this supervisor up to this stop order have ended."""
 
-    def group_died(self, group: str) -> None:
-        """Report that a node of a restart group died on this host."""
+    def must_restart(self, group: str) -> bool:
+        """Return whether the nodes of a restart group must end, because a node of it died on another host."""
 
     def group_ended(self, group: str) -> None:
-        """Report that all nodes of a restart group have ended on this host."""
+        """Report that all nodes of a restart group have ended on this host, in order to start again."""
 
     def may_start(self, group: str) -> bool:
         """Return whether a restart group has ended on every host, so that it may start again."""
@@ -94,8 +94,8 @@ class Alone:
     def have_stopped(self, order: int) -> None:
         pass
 
-    def group_died(self, group: str) -> None:
-        pass
+    def must_restart(self, group: str) -> bool:
+        return False
 
     def group_ended(self, group: str) -> None:
         pass
@@ -179,7 +179,7 @@ class Supervisor:
         self._ending_with_group: set[str] = set()
         """Nodes that were killed because another node of their restart group died."""
         self._waiting_groups: set[str] = set()
-        """Restart groups that have ended on this host and start again once they have ended on every host."""
+        """Restart groups of which no node runs on this host, and that start once they have ended on every host."""
         self._ending = False
         self._latest_end = math.inf
         """The time at which nodes that still run are killed, regardless of their grace period."""
@@ -196,10 +196,16 @@ class Supervisor:
         return self._outcome
 
     def _run_until_over(self) -> None:
+        groups = {node.policy.restart_group for node in self._nodes.values()} - {""}
+        self._waiting_groups = {group for group in groups if not self._others.may_start(group)}
         for node in self._nodes.values():
-            self._start(node)
+            if node.policy.restart_group not in self._waiting_groups:
+                self._start(node)
         while not self._outcome.ended:
             self._handle(self._next_event(0.5))
+            for group in groups:
+                if self._others.must_restart(group):
+                    self._restart_group(group)
             self._start_waiting_groups()
             self._end_hanging()
 
@@ -230,8 +236,6 @@ class Supervisor:
             self._outcome.adopt(event.content)
         elif event.kind == "failed":
             self._fail(*event.content)
-        elif event.kind == "group" and not self._outcome.ended:
-            self._restart_group(event.content)
         elif event.kind == "monitor" and not self._outcome.ended:
             self._fail_itself(event.content)
 
@@ -267,7 +271,6 @@ class Supervisor:
                 f"within {node.policy.restart_window:.0f} s)"
             )
             if node.policy.restart_group:
-                self._others.group_died(node.policy.restart_group)
                 self._restart_group(node.policy.restart_group)
             else:
                 self._start(node)
@@ -357,7 +360,7 @@ class Supervisor:
         signals = self._signals
         begun = self._clock()
         grace = max((node.policy.grace for node in nodes), default=0.0)
-        deadline = begun + grace
+        deadline = Deadline(grace, self._clock)
         given_up: set[str] = set()
         while any(node.worker is not None for node in nodes):
             self._handle(self._next_event(0.1))
@@ -369,7 +372,7 @@ class Supervisor:
                         given_up.add(name)
                         self._monitor.say(f"{name}: {why} while the run ends, and is killed")
                         worker.kill()
-            late = self._clock() > deadline and not any(
+            late = deadline.has_passed and not any(
                 node.worker is not None and node.policy.keeps and self._watchdog.works_slowly(node.name)
                 for node in nodes
             )
@@ -386,6 +389,6 @@ class Supervisor:
             assert node.worker is not None
             self._monitor.say(f"{node.name}: did not end in time and is killed")
             node.worker.kill()
-        deadline = self._clock() + _KILL_SECONDS
-        while any(node.worker is not None for node in alive) and self._clock() < deadline:
+        deadline = Deadline(_KILL_SECONDS, self._clock)
+        while any(node.worker is not None for node in alive) and not deadline.has_passed:
             self._handle(self._next_event(0.1))

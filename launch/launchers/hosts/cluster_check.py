@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 
+from ....deadlines import wait_until
 from ....errors import CallboardError
 from ...ports import listen_on_all
 from .cluster_file import Cluster
@@ -33,25 +34,16 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
     view = {other: UNKNOWN for other in cluster.hosts if other != host}
     views = {host: view}
     with _Listener(cluster, host, view):
-        deadline = time.monotonic() + seconds
-        while True:
-            dials = [threading.Thread(target=_dial, args=(cluster, host, other, views)) for other in view]
-            for dial in dials:
-                dial.start()
-            for dial in dials:
-                dial.join()
-            all_reached = all(found == REACHED for _, _, found in _findings(cluster, views))
-            if all_reached or time.monotonic() >= deadline:
-                # Keep listening, so that the other hosts can fetch the latest results.
-                time.sleep(2 * _POLL_SECONDS)
-                return views
-            time.sleep(_POLL_SECONDS)
+        wait_until(lambda: _dial_all(cluster, host, views), seconds, _POLL_SECONDS)
+        # Keep listening, so that the other hosts can fetch the latest results.
+        time.sleep(2 * _POLL_SECONDS)
+        return views
 
 
 def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return one line for every host that is unreachable or has not reported; empty if all hosts reach each other."""
     problems = [
-        f"{one} has not told whether it reaches {other}"
+        f"{one} has not reported whether it reaches {other}"
         if found == UNKNOWN
         else f"{one} cannot reach {other} at {cluster.hosts[other]}:{_port(cluster, other)}: {found}"
         for one, other, found in _findings(cluster, views)
@@ -59,7 +51,7 @@ def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[s
         if found != REACHED and (one in views or views[host][one] == REACHED)
     ]
     if not _is_local(cluster.hosts[host]):
-        problems.append(f"{cluster.hosts[host]} is not an address of this machine, which calls itself {host}")
+        problems.append(f"{cluster.hosts[host]} is not an address of this machine, which was started as {host}")
     return problems
 
 
@@ -99,6 +91,16 @@ class _Listener:
                     continue
 
 
+def _dial_all(cluster: Cluster, host: str, views: dict[str, dict[str, str]]) -> bool:
+    """Connect to all other hosts once, and return whether every host reaches every other one."""
+    dials = [threading.Thread(target=_dial, args=(cluster, host, other, views)) for other in views[host]]
+    for dial in dials:
+        dial.start()
+    for dial in dials:
+        dial.join()
+    return all(found == REACHED for _, _, found in _findings(cluster, views))
+
+
 def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, str]]) -> None:
     """Connect to another host once and record the result."""
     try:
@@ -106,7 +108,7 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
         with socket.create_connection(address, timeout=_DIAL_SECONDS) as connection:
             answer = json.loads(_read_all(connection))
         if answer["callboard"] != other:
-            found = f"there it is {answer['callboard']} that answers"
+            found = f"the host {answer['callboard']} answers there"
         else:
             found = REACHED
             views[other] = {str(name): str(value) for name, value in answer["reach"].items()}

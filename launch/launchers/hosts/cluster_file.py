@@ -73,8 +73,8 @@ class Cluster:
         return list(dict.fromkeys(host for hosts in self.placement.values() for host in hosts))
 
     @property
-    def meeting_address(self) -> str:
-        """Address of the `HostRegistry`: the first port of the first host."""
+    def membership_address(self) -> str:
+        """Address of the `HostTable`: the first port of the first host."""
         return _joined(self.hosts[self.first], self.ports.start)
 
     def host_of(self, node: str) -> str:
@@ -95,8 +95,8 @@ class Cluster:
                 if ipaddress.ip_address(found).is_global:
                     where = address if address == found else f"{address}, which is {found}"
                     raise CallboardError(
-                        f"the host {name} has a public address ({where}), and whoever reaches its ports can run code "
-                        "there: use addresses of a private network, or tell --allow-public if a firewall guards them"
+                        f"the host {name} has a public address ({where}), and its ports run code that anyone sends: "
+                        "use addresses of a private network, or pass --allow-public if a firewall guards the ports"
                     )
 
     def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
@@ -166,7 +166,7 @@ def read_cluster(path: pathlib.Path) -> Cluster:
     """Read a cluster file.
 
     Raises:
-      CallboardError: the file is not valid; the message says how to fix it.
+      CallboardError: the file is not valid; the message contains how to fix it.
     """
     if "\0" in str(path) or not os.path.lexists(path):
         raise CallboardError(f"there is no cluster file {str(path)!r}")

@@ -8,19 +8,20 @@ import contextlib
 import queue
 import socket
 import threading
-import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import courier
 import launchpad as lp
 
+from ....deadlines import retry
 from ....errors import CallboardError
 from ...experiment import Run
 from ...nodes.proxy_bypass import bypass_proxies
 from ...package_versions import versions
 from ...ports import reserve
 from ...program import nodes_of
+from ...run_directory.layout import RunDirectory
 from ...run_directory.run_files import begun
 from ...settings import settings_by_name
 from ...stop_signals import stop_signals
@@ -29,8 +30,10 @@ from ..processes import run_nodes
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event
 from .cluster_file import Cluster
-from .membership import HostMember, HostRegistry
+from .host_member import HostMember
+from .membership import HostTable
 
+_CALL_SECONDS = 3.0
 _PORT_SECONDS = 10.0
 _DIAL_SECONDS = 1.0
 
@@ -53,48 +56,81 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
-    life = uuid.uuid4().hex
     settings = {**settings_by_name(run.experiment), **cluster.settings(), **versions()}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     groups = {node.policy.restart_group for node in nodes} - {""}
-    with _Ports(cluster, host) as ports:
-        server = None
-        meeting = None
+    end_of_run = _end_of_this_run(run.directory)
+    with _Ports(cluster, host) as ports, contextlib.ExitStack() as stack:
         if is_first:
-            ports.reserve(cluster.meeting_address)
+            ports.reserve(cluster.membership_address)
             _refuse_another_first_host(cluster)
-            meeting = HostRegistry(cluster, settings, events)
-            server = courier.Server(port=port_of(cluster.meeting_address))
-            server.Bind("attend", meeting.attend)
-            server.Start()
-        attendance = HostMember(cluster, host, life, settings, groups, events, meeting, run.directory.end_of_run)
-        try:
-            for node in nodes:
-                for address in addresses[node.name]:
-                    ports.reserve(address)
-            outcome = _join(attendance, monitor)
-            if outcome.ended:
-                return outcome
-            if not is_first:
-                names = ", ".join(node.name for node in nodes)
-                monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
-            with begun(run):
-                attendance.start()
-                own_ports = {node.name: first_port(addresses[node.name]) for node in nodes}
-                try:
-                    outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, attendance)
-                finally:
-                    attendance.close()
-            if is_first and outcome.exit_code == 0:
-                run.directory.write_end_of_run(outcome.reason)
+            table = HostTable(cluster, settings, events)
+            stack.enter_context(_served(table, port_of(cluster.membership_address)))
+        member = HostMember(
+            cluster,
+            host,
+            settings,
+            groups,
+            events,
+            connect=lambda: table if is_first else _client(cluster.membership_address),
+            end_of_run=end_of_run,
+        )
+        for node in nodes:
+            for address in addresses[node.name]:
+                ports.reserve(address)
+        outcome = _join(member, monitor)
+        if outcome.ended:
             return outcome
-        finally:
-            if server is not None:
-                server.Stop()
-                server.Join()
+        if is_first:
+            run.directory.resume()
+        else:
+            names = ", ".join(node.name for node in nodes)
+            monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
+        with begun(run):
+            member.start()
+            own_ports = {node.name: first_port(addresses[node.name]) for node in nodes}
+            try:
+                outcome = run_nodes(nodes, own_ports, run.directory, monitor, events, member)
+            finally:
+                member.close()
+        if is_first and outcome.exit_code == 0:
+            run.directory.write_end_of_run(outcome.reason)
+        return outcome
 
 
-def _join(attendance: HostMember, monitor: Monitor) -> Outcome:
+def _end_of_this_run(directory: RunDirectory) -> Callable[[], str]:
+    """Return a function that returns why the run has ended; empty if it has not.
+
+    The directory of a run that is being resumed contains its former end, until the first host has started.
+    """
+    before = directory.end_of_run()
+
+    def end_of_run() -> str:
+        reason = directory.end_of_run()
+        return "" if reason == before else reason
+
+    return end_of_run
+
+
+@contextlib.contextmanager
+def _served(table: HostTable, port: int) -> Iterator[None]:
+    """Serve the table of hosts to the other hosts."""
+    server = courier.Server(port=port)
+    server.Bind("heartbeat", table.heartbeat)
+    server.Start()
+    try:
+        yield
+    finally:
+        server.Stop()
+        server.Join()
+
+
+def _client(address: str) -> Any:
+    """Return a client of the first host's table."""
+    return courier.Client(address, call_timeout=_CALL_SECONDS)
+
+
+def _join(member: HostMember, monitor: Monitor) -> Outcome:
     """Wait until this host is admitted; the returned outcome has ended if a signal arrived first."""
     outcome, stopped = Outcome(), threading.Event()
 
@@ -103,7 +139,7 @@ def _join(attendance: HostMember, monitor: Monitor) -> Outcome:
         stopped.set()
 
     with stop_signals(interrupt):
-        attendance.join(monitor, stopped)
+        member.join(monitor, stopped)
     return outcome
 
 
@@ -121,22 +157,17 @@ class _Ports:
     def reserve(self, address: str) -> None:
         """Reserve the port of an address.  Processes of a start that was killed have a moment to end."""
         port = port_of(address)
-        advice = f"end what has it, or set other ports in {self._cluster.path}"
+        advice = f"end the program that has it, or set other ports in {self._cluster.path}"
         # Without the lock, another run could also reserve a port that is reserved but not yet listened on.
         self._reserved.enter_context(
-            _locked(f"port {port}", f"the port {port} of host {self._host} belongs to another run: {advice}")
+            _locked(f"port {port}", f"the port {port} of host {self._host} belongs to another run; {advice}")
         )
-        deadline = time.monotonic() + _PORT_SECONDS
-        while True:
-            try:
-                self._reserved.callback(reserve(port).release)
-                return
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise CallboardError(
-                        f"the port {port} of host {self._host} cannot be bound ({error.strerror}): {advice}"
-                    ) from error
-                time.sleep(0.2)
+        try:
+            self._reserved.callback(retry(lambda: reserve(port), OSError, _PORT_SECONDS).release)
+        except OSError as error:
+            raise CallboardError(
+                f"the port {port} of host {self._host} cannot be bound ({error.strerror}); {advice}"
+            ) from error
 
     def __exit__(self, *_: object) -> None:
         self._reserved.close()
@@ -161,6 +192,6 @@ def _refuse_another_first_host(cluster: Cluster) -> None:
     except OSError:
         return
     raise CallboardError(
-        f"somebody answers at {cluster.meeting_address} already: if that is the host {cluster.first}, this machine is "
-        "another one; else set other ports"
+        f"a program already listens at {cluster.membership_address}; if it is the host {cluster.first} of this run, "
+        "start this machine under its own name; otherwise set other ports"
     )

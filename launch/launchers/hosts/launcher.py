@@ -71,8 +71,6 @@ class HostsLauncher(Launcher):
         """
         directory = self._find_directory(experiment, resume)
         with locked(directory, directory.lock(self.is_first), self.name):
-            if resume:
-                directory.resume()
             yield directory
 
     def local_part(self, experiment: Experiment) -> LocalPart:

@@ -1,5 +1,6 @@
 """The supervisor's decisions, with workers that do nothing and a clock that moves only when the supervisor waits."""
 
+import bisect
 import errno
 import queue
 import signal
@@ -30,8 +31,7 @@ class Script:
 
     def put(self, event, at=None):
         self._number += 1
-        self._events.append((self.now if at is None else at, self._number, event))
-        self._events.sort(key=lambda entry: entry[:2])
+        bisect.insort(self._events, (self.now if at is None else at, self._number, event))
 
     def get(self, timeout):
         if self._events and self._events[0][0] <= self.now + timeout:
@@ -121,6 +121,8 @@ class Run:
         nodes = [
             Supervised(name, policy, lambda name=name: self._make_worker(name)) for name, policy in POLICIES.items()
         ]
+        if others is not None:
+            others.script = self.script
         self.supervisor = Supervisor(nodes, self.script, self.screen, others, clock=self.script.clock)
 
     def _make_worker(self, name):
@@ -188,26 +190,57 @@ def test_the_nodes_of_a_restart_group_end_and_start_together():
     assert run.script.of("start") == [*POLICIES, "learner", "peer"]
 
 
-def test_a_restart_group_waits_for_other_hosts():
-    class Others:
-        def __init__(self):
-            self.calls = []
+class Others:
+    """Other hosts, on which the restart group may start at the time `ready` and has to restart at `died`."""
 
-        def may_start(self, group):
-            return run.script.now >= 20
+    def __init__(self, ready, died=1e9):
+        self.ready, self.died, self.ended = ready, died, []
 
-        def may_stop(self, order):
-            return True
+    def must_restart(self, group):
+        return self.script.now >= self.died and not self.ended
 
-        def __getattr__(self, name):
-            return lambda *arguments: self.calls.append(name)
+    def group_ended(self, group):
+        self.ended.append(self.script.now)
 
-    run = Run(others=Others())
-    run.dies("learner", 1)
+    def may_start(self, group):
+        return self.script.now >= self.ready
+
+    def may_stop(self, order):
+        return True
+
+    def have_stopped(self, order):
+        pass
+
+    def ends(self, outcome):
+        pass
+
+
+def starts_of(run, node):
+    return [time for name, told, time in run.script.told if (name, told) == (node, "start")]
+
+
+def test_a_restart_group_waits_for_other_hosts_at_the_start_and_after_a_death():
+    others = Others(ready=2)
+    run = Run(others=others)
+    run.script.put(lambda: setattr(others, "ready", 20), at=9)
+    run.dies("learner", 10)
     run.limit(at=30)
-    run.run()
-    again = [time for name, told, time in run.script.told if (name, told) == ("peer", "start")]
-    assert again[0] == 0 and 20 <= again[1] <= 21
+    assert run.run().exit_code == 0
+    first, second = starts_of(run, "peer")
+    assert 2 <= first <= 3 and 20 <= second <= 21 and others.ended == [10]
+    assert starts_of(run, "actor") == [0]
+
+
+def test_a_restart_group_ends_when_a_node_of_it_died_on_another_host():
+    others = Others(ready=0, died=10)
+    run = Run(others=others)
+    run.limit(at=30)
+    assert run.run().exit_code == 0
+    assert len(others.ended) == 1
+    for name in ("learner", "peer"):
+        first, second = starts_of(run, name)
+        assert first == 0 and 10 <= second <= 11
+    assert run.screen.lines == []
 
 
 def test_a_node_that_does_not_end_is_killed_after_its_grace():
@@ -310,21 +343,20 @@ def test_a_screen_that_goes_away_with_a_signal_is_no_failure():
 
 
 def test_an_error_of_the_supervisor_ends_the_run_and_restarts_nothing():
-    class Others:
+    class Broken(Others):
         def may_start(self, group):
-            raise RuntimeError("lost my mind")
+            if self.ended:
+                raise RuntimeError("out of its mind")
+            return True
 
         def may_stop(self, order):
             return order < 2
 
-        def __getattr__(self, name):
-            return lambda *arguments: None
-
-    run = Run(others=Others(), learner=3.0)
+    run = Run(others=Broken(ready=0), learner=3.0)
     run.dies("peer", 1)
     outcome = run.run()
     assert (outcome.failed_node, outcome.exit_code) == ("launcher", 1)
-    assert outcome.error.startswith("Traceback") and outcome.error.endswith("lost my mind")
+    assert outcome.error.startswith("Traceback") and outcome.error.endswith("out of its mind")
     assert run.script.of("start") == list(POLICIES)
     assert run.script.now <= 11
 

@@ -72,7 +72,7 @@ def test_every_address_is_its_host_s_and_none_is_given_twice(cluster):
     assert addresses == cluster().addresses(program_of(cluster()))
     for node, own in addresses.items():
         assert {address.partition(":")[0] for address in own} == {CONTENT["hosts"][cluster().host_of(node)]}
-    given = [address for own in addresses.values() for address in own] + [cluster().meeting_address]
+    given = [address for own in addresses.values() for address in own] + [cluster().membership_address]
     assert len(set(given)) == len(given)
 
 
@@ -84,7 +84,7 @@ def test_hosts_of_one_machine_share_its_ports(cluster):
 
 def test_an_ipv6_address_is_put_in_brackets(cluster):
     hosts = {**CONTENT["hosts"], "gpu-0": "fd00::1"}
-    assert cluster(hosts=hosts).meeting_address == "[fd00::1]:20000"
+    assert cluster(hosts=hosts).membership_address == "[fd00::1]:20000"
 
 
 def test_too_few_ports(cluster):
@@ -202,7 +202,7 @@ def test_a_host_whose_check_has_ended_was_reached_and_what_it_has_not_tried_is_t
     assert views["gpu-0"]["cpu-0"] == "yes"
     assert [line.partition(" at ")[0] for line in describe_problems(local, "gpu-0", views)] == [
         "gpu-0 cannot reach cpu-1",
-        "cpu-0 has not told whether it reaches cpu-1",
+        "cpu-0 has not reported whether it reaches cpu-1",
     ]
 
 
@@ -212,7 +212,7 @@ def test_only_a_yes_for_every_pair_of_hosts_is_no_problem(local):
         for other in row:
             silent = {name: {**known} for name, known in everybody.items()}
             del silent[one][other]
-            expected = [f"{one} has not told whether it reaches {other}"]
+            expected = [f"{one} has not reported whether it reaches {other}"]
             assert describe_problems(local, "gpu-0", silent) == expected
 
 

@@ -2,7 +2,9 @@
 
 import collections
 import json
+import os
 import re
+import signal
 import time
 
 import pytest
@@ -142,12 +144,49 @@ def test_who_joins_late_takes_part(hosts):
     hosts.power_cut("c")
     grows(hosts, "learner_steps", 100)
     hosts.start("c", *command)
-    hosts.wait_until(lambda: "host c: came back" in run.text())
+    hosts.wait_until(lambda: "host c: rejoined the run" in run.text())
     # What it did before it died is in a checkpoint by now.
     before = steps_of(run, "actor/1")
     hosts.wait_until(lambda: steps_of(run, "actor/1") > before + 3000)
     run.interrupt()
     ends_everywhere(hosts, 130)
+
+
+def test_learners_on_two_hosts_restart_together(hosts):
+    hosts = hosts("a", "b")
+    hosts.write_cluster(learner=["a", "b"], replay=["a"], actor={"b": 1})
+    command = ["--checkpoint-every", 2, *ENDLESS]
+    hosts.start_all(*command)
+    first = hosts.runs["a"]
+    hosts.wait_until(lambda: value(first, "learner_steps") >= 100)
+    before = first.pid_of("learner/0")
+    os.kill(hosts.runs["b"].pid_of("learner/1"), signal.SIGKILL)
+    hosts.wait_until(lambda: first.pid_of("learner/0") != before)
+    grows(hosts, "learner_steps", 50, timeout=120)
+    before = first.pid_of("learner/0")
+    hosts.power_cut("b")
+    hosts.start("b", *command)
+    hosts.wait_until(lambda: "host b: rejoined the run" in first.text() and first.pid_of("learner/0") != before)
+    grows(hosts, "learner_steps", 50, timeout=120)
+    first.interrupt()
+    ends_everywhere(hosts, 130)
+
+
+def test_a_run_that_has_ended_is_resumed_on_all_hosts(hosts):
+    hosts = hosts("a", "b")
+    hosts.write_cluster(learner=["a"], replay=["a"], actor={"b": 1}, evaluator=["a"])
+    hosts.start_all("--max-steps", 5000)
+    ends_everywhere(hosts)
+    refused = hosts.start("a", "--max-steps", 9000)
+    assert refused.wait(60) == 2 and "has ended" in refused.text().splitlines()[-1], refused.text()
+    refused = hosts.start("a", "--resume", "--env", "Acrobot-v1", agent="impala")
+    assert refused.wait(60) == 2 and "the network has changed" in refused.text().splitlines()[-1], refused.text()
+    assert (refused.run_dir / "ended").exists()
+    # In any order: it is the first host that removes the mark.
+    for name in ("b", "a"):
+        hosts.start(name, "--resume", "--max-steps", 9000, agent="impala")
+    ends_everywhere(hosts)
+    assert hosts.runs["a"].rows()[-1]["environment_steps"] >= 9000
 
 
 @pytest.mark.parametrize(
