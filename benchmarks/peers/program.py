@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
+from ...deadlines import wait_until
 from .inside.work import TALLY
 
 _POLL_SECONDS = 0.1
@@ -111,13 +112,15 @@ class Program:
         Raises:
           ProgramFailed: the program has ended.
         """
-        while not condition():
+
+        def holds() -> bool:
+            if condition():
+                return True
             if self._process.poll() is not None:
                 raise ProgramFailed(f"it has ended with code {self._process.returncode}:\n{self.log()}")
-            if time.monotonic() > self.begun + seconds:
-                return False
-            time.sleep(_POLL_SECONDS)
-        return True
+            return False
+
+        return wait_until(holds, self.begun + seconds - time.monotonic(), _POLL_SECONDS)
 
     def log(self) -> str:
         """Return the last lines of its output."""
