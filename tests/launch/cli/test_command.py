@@ -120,6 +120,11 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert returns() == result["returns"]
     assert returns("--seed", "5") != result["returns"]
     assert returns("--mode", "sampled") != result["returns"]
+    (step,) = {int(file.name.partition(".")[0]) for file in pathlib.Path(path, "checkpoints").glob("0*")}
+    assert returns("--checkpoint", str(step)) == result["returns"]
+    assert set(returns("--env-options.max_episode_steps", "5")) == {5.0}
+    assert main(["evaluate", path, "--checkpoint", str(step + 1)]) == 2
+    assert f"has no checkpoint {step + 1}; choose from latest, {step}" in capsys.readouterr().err
     assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
     assert "Impala takes no epsilon" in capsys.readouterr().err
     assert main(["evaluate", path]) == 2
