@@ -85,6 +85,10 @@ class Layout(NamedTuple):
         """Returns the replay shard that the actor with index `actor` writes to."""
         return actor % self.shards
 
+    def learner_of(self, actor: int) -> int:
+        """Returns the rank of the learner that the actor with index `actor` feeds, if learners have separate queues."""
+        return actor % self.learners
+
 
 class Sample(NamedTuple):
     """A batch of experience from a dataset, time-major."""

@@ -15,7 +15,7 @@ from .fast_function import CompiledFunction, as_arrays
 from .finite_checks import check_policy
 
 
-class Turn(NamedTuple):
+class InferenceRequest(NamedTuple):
     """The policy's inputs for one actor.  Leaves are arrays `[B, ...]`."""
 
     timestep: Timestep
@@ -27,7 +27,7 @@ class Turn(NamedTuple):
     """int32 `[2]`."""
 
 
-class Move(NamedTuple):
+class InferenceResult(NamedTuple):
     """The policy's outputs for one actor.  Leaves are arrays `[B, ...]`."""
 
     action: Nest
@@ -69,25 +69,25 @@ class BatchedPolicy:
         """Returns the initial recurrent state of one actor, as arrays."""
         return as_arrays(self._policy.initial_state(batch_size))
 
-    def __call__(self, turns: Sequence[Turn]) -> list[Move]:
-        """Returns the move of each turn, computed in one forward pass.
+    def __call__(self, requests: Sequence[InferenceRequest]) -> list[InferenceResult]:
+        """Returns the result of each request, computed in one forward pass.
 
         Raises:
           CallboardError: an action or an extra is not finite.
         """
-        turns = [turn._replace(seed=turn.seed[np.newaxis]) for turn in turns]
-        if len(turns) == 1:
-            merged = turns[0]
+        requests = [request._replace(seed=request.seed[np.newaxis]) for request in requests]
+        if len(requests) == 1:
+            merged = requests[0]
         else:
-            columns = zip(*map(tree.flatten, turns), strict=True)
-            merged = rebuilt(turns[0], map(np.concatenate, columns))
-        outputs = Move(*as_arrays(self._act(*merged)))
+            columns = zip(*map(tree.flatten, requests), strict=True)
+            merged = rebuilt(requests[0], map(np.concatenate, columns))
+        outputs = InferenceResult(*as_arrays(self._act(*merged)))
         check_policy(outputs.action, outputs.extras, merged.slots)
-        if len(turns) == 1:
+        if len(requests) == 1:
             return [outputs]
         leaves = tree.flatten(outputs)
-        size = len(turns[0].slots)
-        parts = [slice(begin, begin + size) for begin in range(0, size * len(turns), size)]
+        size = len(requests[0].slots)
+        parts = [slice(begin, begin + size) for begin in range(0, size * len(requests), size)]
         return [rebuilt(outputs, (leaf[part] for leaf in leaves)) for part in parts]
 
 

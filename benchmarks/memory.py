@@ -23,13 +23,13 @@ import psutil
 import reverb
 
 from .. import environments
+from ..launch.launchers.malloc_arenas import use_one_arena
 from ..replay import (
     ReplayHandle,
     SequenceWriter,
     WindowWriter,
     sequence_signature,
     start_server,
-    use_one_arena,
     window_signature,
 )
 from .harness import Case
@@ -121,7 +121,7 @@ def _game() -> Iterator[np.ndarray]:
 
 
 def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
-    # As a replay node does.
+    # As in the process of a replay node.
     use_one_arena()
     layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
     signature = (

@@ -98,8 +98,8 @@ def _run_node(node: ProgramNode, port: int | None) -> None:
 def _context(node: ProgramNode, port: int | None) -> NodeContext:
     return NodeContext(
         name=node.name,
-        identity=uuid.uuid4().hex,
+        incarnation_id=uuid.uuid4().hex,
         stop=threading.Event(),
-        tell=lambda kind, content: None,
+        send=lambda kind, content: None,
         port=port,
     )

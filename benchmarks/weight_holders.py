@@ -18,7 +18,7 @@ from ..agents.impala import Impala
 from ..agents.weights import WeightClient
 from ..data import Layout
 from ..launch.experiment import Experiment
-from ..launch.nodes.actor import fetch_pause
+from ..launch.nodes.weight_fetching import fetch_pause
 from ..replay import ReplayDataset, ReplayHandle, SequenceQueue, sequence_spec
 
 Specs = Sequence[tuple[tuple[int, ...], str]]

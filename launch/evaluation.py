@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from ..agents.acting import CompiledPolicy, Episode, evaluate
 from ..errors import CallboardError
 from .experiment import Experiment
-from .nodes.actor import compile_policy, make_environments
+from .nodes.acting_setup import compile_policy, make_environments
 from .nodes.evaluation_watch import EvaluationWatch
 from .run_directory.best_policy import BestPolicy
 from .run_directory.checkpoints import Checkpoints, load_policy

@@ -24,7 +24,8 @@ POLICIES: dict[str, NodePolicy] = {
     "learner": NodePolicy(
         stop_order=3, keeps=True, restart_group="learner", grace=60.0, uses_gpu=True, tensorflow_threads=0
     ),
-    "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0),  # A large replay takes minutes to write.
+    # A large replay takes minutes to write.
+    "replay": NodePolicy(stop_order=4, keeps=True, grace=600.0, single_arena=True),
     "coordinator": NodePolicy(stop_order=5, keeps=True),
 }
 

@@ -16,7 +16,7 @@ from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
 from ..errors import CallboardError
 from .experiment import Experiment
-from .nodes.actor import make_environments
+from .nodes.acting_setup import make_environments
 from .nodes.evaluation_watch import EvaluationWatch
 
 _FRAMES_PER_SECOND = 30.0

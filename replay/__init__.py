@@ -8,7 +8,6 @@ from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_chec
 from .elements import Elements, made_again_if_changed
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
-from .malloc import use_one_arena
 from .per_environment_writers import ReplayItem
 from .priorities import PriorityUpdater, UpdateCounts
 from .prioritized_sequences import PrioritizedSequenceWriter, prioritized_sequence_signature, read_sequences
@@ -68,6 +67,5 @@ __all__ = [
     "sequence_spec",
     "stacked_spec",
     "start_server",
-    "use_one_arena",
     "window_signature",
 ]

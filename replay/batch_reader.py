@@ -41,7 +41,7 @@ class BatchReader(Iterator[Any]):
       make_dataset: builds the dataset; called again by `rebuild`.  An iterator that blocks forever is leaked with its
         threads, unless it has a method `cancel`, as the iterators of `Elements` do.
       stopped: returns True once the run stops; waiting then ends with `ReaderStopped`.
-      identity: returns the replay server's incarnation; the dataset is rebuilt when it changes.
+      incarnation: returns the replay server's incarnation; the dataset is rebuilt when it changes.
       patience: seconds after which a waiting `next` raises `ReaderStopped`; a batch that arrives later is kept.
     """
 
@@ -49,14 +49,14 @@ class BatchReader(Iterator[Any]):
         self,
         make_dataset: Callable[[], Iterable[Any]],
         stopped: Callable[[], bool],
-        identity: Callable[[], object] = lambda: None,
+        incarnation: Callable[[], object] = lambda: None,
         patience: float = math.inf,
     ):
         self._make_dataset = make_dataset
         self._stopped = stopped
-        self._identity = identity
+        self._incarnation = incarnation
         self._patience = patience
-        self._known_identity = identity()
+        self._known_incarnation = incarnation()
         self._generation = _Generation(make_dataset)
         self._waiting_since: float | None = None
 
@@ -88,8 +88,8 @@ class BatchReader(Iterator[Any]):
 
     def poll(self, timeout: float) -> Any:
         """Returns the next batch if it arrives within `timeout` seconds, else None."""
-        if self._identity() != self._known_identity:
-            self._known_identity = self._identity()
+        if self._incarnation() != self._known_incarnation:
+            self._known_incarnation = self._incarnation()
             self.rebuild()
         try:
             batch = self._generation.batches.get(timeout=timeout)

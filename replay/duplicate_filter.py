@@ -10,13 +10,13 @@ _DROPPED = -1
 # Slots per writer: this many consecutive items of a writer are tracked separately.  A writer has far fewer items in
 # flight, and seldom as many in one batch.
 _SLOTS = 1024
-IDENTITY_BYTES = 16
+ITEM_ID_BYTES = 16
 WRITER_BITS = 52
 """Bits of a writer's unique number."""
 
 
-def identity(writer: int, number: int) -> np.ndarray:
-    """Returns the unique identity of an item, int64 `[2]`: its slot in the filter's table, and its number.
+def item_id(writer: int, number: int) -> np.ndarray:
+    """Returns the unique id of an item, int64 `[2]`: its slot in the filter's table, and its number.
 
     Args:
       writer: a number of `WRITER_BITS` bits that is unique to the writer.
@@ -46,18 +46,18 @@ class DuplicateFilter:
                 self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, default_value=-1)
                 self._table.insert(_DROPPED, tf.constant(0, tf.int64))
 
-    def new(self, identities: tf.Tensor) -> tf.Tensor:
+    def new(self, item_ids: tf.Tensor) -> tf.Tensor:
         """Returns the indices of the items that are new, int64 `[M]`, and records all items as received.
 
         Args:
-          identities: int64 `[N, 2]`, see `identity`; N must be static.
+          item_ids: int64 `[N, 2]`, see `item_id`; N must be static.
         """
         assert self._table is not None
-        slot, number = tf.unstack(identities, axis=1)
+        slot, number = tf.unstack(item_ids, axis=1)
         known = self._table.lookup(slot)
         # Of an item that occurs twice in this batch, the first is new.
-        same = tf.reduce_all(identities[:, tf.newaxis] == identities, axis=-1)
-        here_before = tf.reduce_any(same & np.tri(identities.shape[0], k=-1, dtype=bool), axis=-1)
+        same = tf.reduce_all(item_ids[:, tf.newaxis] == item_ids, axis=-1)
+        here_before = tf.reduce_any(same & np.tri(item_ids.shape[0], k=-1, dtype=bool), axis=-1)
         # Indices, because selecting by a boolean mask takes a dozen operations for each tensor.
         new = tf.reshape(tf.where((number > known) & ~here_before), [-1])
         self._table.insert(slot, tf.maximum(number, known))

@@ -17,7 +17,7 @@ class ReplayHandle:
 
     addresses: Callable[[], Sequence[str]]
     """Returns the current `host:port` of every shard."""
-    lives: Callable[[], Sequence[str]] | None = None
+    incarnation_ids: Callable[[], Sequence[str]] | None = None
     """Returns an id per shard that changes when its server is replaced at the same address."""
     in_process: bool = False
     """Whether the servers run in this process, so that Reverb's samplers read their tables directly."""
@@ -27,9 +27,9 @@ class ReplayHandle:
     def address(self, shard: int = 0) -> str:
         return self.addresses()[shard]
 
-    def life(self, shard: int) -> tuple[str, str]:
+    def incarnation(self, shard: int) -> tuple[str, str]:
         """Returns the incarnation of a shard's server, which changes when the server is replaced."""
-        return self.address(shard), self.lives()[shard] if self.lives else ""
+        return self.address(shard), self.incarnation_ids()[shard] if self.incarnation_ids else ""
 
     def samples_in_flight(self, samples: int) -> int:
         """Returns the number of samples that a sampler may prefetch, where `samples` would be a good number.

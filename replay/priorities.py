@@ -1,6 +1,6 @@
 """Asynchronous priority updates, which never block the learner."""
 
-import queue
+import functools
 import threading
 import time
 from typing import NamedTuple
@@ -9,10 +9,8 @@ import numpy as np
 import reverb
 
 from ..data import Priorities
+from .daemon_executor import DaemonExecutor
 from .handle import ReplayHandle
-
-_POLL_SECONDS = 0.2
-_PROBE_SECONDS = 1
 
 
 class UpdateCounts(NamedTuple):
@@ -25,177 +23,102 @@ class UpdateCounts(NamedTuple):
 class PriorityUpdater:
     """Sends new priorities from background threads to the shards that hold the items.
 
-    If the queue of a shard that does not respond is full, further updates are dropped and counted, and their items
-    keep their priorities.
+    Reverb's call has no timeout: it blocks until the shard responds.  Updates of such a shard are queued; if its queue
+    is full, they are dropped and counted, and their items keep their priorities.  A shard whose server is replaced gets
+    another thread; updates that the old server had not confirmed are dropped.
 
     Args:
       replay: handle of the shards.
       table: the table's name.
-      max_waiting: maximum number of queued updates per shard.
-      patience: seconds without a response after which a shard is treated as down.  A pending call cannot be canceled
-        (Reverb retries forever), so it is abandoned with its thread, and a new thread starts once the shard responds.
+      max_pending: maximum number of queued updates per shard.
     """
 
-    def __init__(self, replay: ReplayHandle, table: str, max_waiting: int = 16, patience: float = 5.0):
-        self._incoming: queue.Queue[Priorities] = queue.Queue(max_waiting)
-        self._incoming_dropped = 0
-        self._unfinished = 0
+    def __init__(self, replay: ReplayHandle, table: str, max_pending: int = 16):
+        self._replay = replay
+        self._table = table
+        self._max_pending = max_pending
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._shards = [
-            _ShardUpdater(replay, shard, table, max_waiting, patience, self._stop)
-            for shard in range(len(replay.addresses()))
-        ]
-        threading.Thread(target=self._distribute, name="priorities", daemon=True).start()
+        self._sent_before = self._dropped = 0
+        self._connections = [self._connect(shard) for shard in range(len(replay.addresses()))]
+        # Not a task of the learner's thread, because it waits for tensors to be computed.
+        self._distributor = DaemonExecutor("priorities", max_pending)
 
-    def offer(self, priorities: Priorities) -> None:
+    def submit(self, priorities: Priorities) -> None:
         """Queues an update of tensors or arrays.  Never blocks, and does not wait for tensors to be computed."""
-        with self._lock:
-            try:
-                self._incoming.put_nowait(priorities)
-                self._unfinished += 1
-            except queue.Full:
-                self._incoming_dropped += 1
+        if not self._distributor.submit(functools.partial(self._distribute, priorities)):
+            self._count_dropped(1)
 
     def counts(self) -> UpdateCounts:
         """Returns the numbers of sent and dropped updates; an update for several shards counts once for each."""
-        return UpdateCounts(
-            sent=sum(shard.sent for shard in self._shards),
-            dropped=self._incoming_dropped + sum(shard.dropped for shard in self._shards),
-        )
+        with self._lock:
+            sent = self._sent_before + sum(connection.sent for connection in self._connections)
+            return UpdateCounts(sent, self._dropped + sum(connection.failed for connection in self._connections))
 
     def wait(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until all updates are sent or dropped; returns False if they are not."""
+        """Waits up to `timeout` seconds until all updates are sent or dropped; returns whether they are."""
         deadline = time.monotonic() + timeout
-        while self._unfinished or any(shard.busy for shard in self._shards):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.0005)
-        return True
+        # The distributor may replace connections.
+        return self._distributor.wait(timeout) and all(
+            connection.executor.wait(deadline - time.monotonic()) for connection in self._connections
+        )
 
     def close(self) -> None:
         """Ends the threads; queued updates are lost."""
-        self._stop.set()
+        for executor in (self._distributor, *(connection.executor for connection in self._connections)):
+            executor.close()
 
-    def _distribute(self) -> None:
-        while not self._stop.is_set():
-            try:
-                update = self._incoming.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
+    def _distribute(self, priorities: Priorities) -> None:
+        """Queues the parts of an update for their shards."""
+        keys, shards, values = (np.asarray(leaf) for leaf in priorities)
+        # A NaN priority would permanently corrupt the sums that Reverb samples by.
+        valid = np.isfinite(values) & (values >= 0)
+        for shard in range(len(self._connections)):
+            chosen = valid & (shards == shard)
+            if not chosen.any():
                 continue
-            keys, shards, priorities = (np.asarray(leaf) for leaf in update)
-            # A NaN priority would permanently corrupt the sums that Reverb samples by.
-            sound = np.isfinite(priorities) & (priorities >= 0)
-            for number, shard in enumerate(self._shards):
-                chosen = sound & (shards == number)
-                if chosen.any():
-                    shard.offer(dict(zip(keys[chosen].tolist(), priorities[chosen].tolist(), strict=True)))
-            with self._lock:
-                self._unfinished -= 1
+            if self._connections[shard].incarnation != self._replay.incarnation(shard):
+                self._reconnect(shard)
+            if not self._connections[shard].submit(
+                dict(zip(keys[chosen].tolist(), values[chosen].tolist(), strict=True))
+            ):
+                self._count_dropped(1)
 
+    def _connect(self, shard: int) -> "_Connection":
+        return _Connection(self._replay.incarnation(shard), self._table, self._max_pending)
 
-class _ShardUpdater:
-    """Queue and sender of one shard's updates."""
-
-    def __init__(
-        self,
-        replay: ReplayHandle,
-        shard: int,
-        table: str,
-        max_waiting: int,
-        patience: float,
-        stop: threading.Event,
-    ):
-        self.sent = 0
-        self.dropped = 0
-        self._replay = replay
-        self._shard = shard
-        self._table = table
-        self._patience = patience
-        self._stop = stop
-        self._waiting: queue.Queue[dict[int, float]] = queue.Queue(max_waiting)
-        self._unfinished = 0
-        self._lock = threading.Lock()
-        threading.Thread(target=self._run, name=f"priorities-{shard}", daemon=True).start()
-
-    @property
-    def busy(self) -> bool:
-        return self._unfinished > 0
-
-    def offer(self, update: dict[int, float]) -> None:
+    def _reconnect(self, shard: int) -> None:
+        old = self._connections[shard]
+        old.executor.close()
         with self._lock:
-            try:
-                self._waiting.put_nowait(update)
-                self._unfinished += 1
-            except queue.Full:
-                self.dropped += 1
+            sent = old.sent
+            self._sent_before += sent
+            self._dropped += old.submitted - sent
+            self._connections[shard] = self._connect(shard)
 
-    def _run(self) -> None:
-        sender: _Sender | None = None
-        while not self._stop.is_set():
-            try:
-                update = self._waiting.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                continue
-            address = self._replay.address(self._shard)
-            if sender is None or sender.address != address:
-                if sender is not None:
-                    sender.abandoned.set()
-                sender = _Sender(address, self._table)
-            if sender.send(update, self._patience, self._stop):
-                self.sent += 1
-            else:
-                sender.abandoned.set()
-                sender = None
-                self.dropped += 1
-            with self._lock:
-                self._unfinished -= 1
-            if sender is None:
-                self._wait_until_back()
-
-    def _wait_until_back(self) -> None:
-        """Waits until the shard responds again; new updates are queued meanwhile, as long as there is room."""
-        while not self._stop.is_set():
-            client = reverb.Client(self._replay.address(self._shard))
-            try:
-                client.server_info(timeout=_PROBE_SECONDS)
-                return
-            except Exception:  # Reverb raises its own errors and RuntimeError; all mean that no server answers yet.
-                self._stop.wait(_POLL_SECONDS)
+    def _count_dropped(self, number: int) -> None:
+        with self._lock:
+            self._dropped += number
 
 
-class _Sender:
-    """A connection to one address, with a thread that may block in a call to it."""
+class _Connection:
+    """Sends updates to one incarnation of a shard's server, in order, from a thread that may block."""
 
-    def __init__(self, address: str, table: str):
-        self.address = address
-        self.abandoned = threading.Event()
+    def __init__(self, incarnation: tuple[str, str], table: str, max_pending: int):
+        self.incarnation = incarnation
+        self.executor = DaemonExecutor("priorities-sender", max_pending)
+        self.submitted = self.sent = self.failed = 0
+        self._client = reverb.Client(incarnation[0])
         self._table = table
-        self._calls: queue.Queue[dict[int, float]] = queue.Queue()
-        self._answers: queue.Queue[bool] = queue.Queue()
-        threading.Thread(target=self._run, name="priorities-sender", daemon=True).start()
 
-    def send(self, update: dict[int, float], timeout: float, stop: threading.Event) -> bool:
-        """Sends an update; returns whether the shard confirmed it within `timeout` seconds."""
-        self._calls.put(update)
-        deadline = time.monotonic() + timeout
-        while not stop.is_set():
-            try:
-                return self._answers.get(timeout=max(0.0, min(_POLL_SECONDS, deadline - time.monotonic())))
-            except queue.Empty:
-                if time.monotonic() >= deadline:
-                    return False
-        return False
+    def submit(self, update: dict[int, float]) -> bool:
+        """Queues an update; returns False if the queue is full."""
+        queued = self.executor.submit(functools.partial(self._send, update))
+        self.submitted += queued
+        return queued
 
-    def _run(self) -> None:
-        client = reverb.Client(self.address)
-        while not self.abandoned.is_set():
-            try:
-                update = self._calls.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                continue
-            try:
-                client.mutate_priorities(self._table, update)
-                self._answers.put(True)
-            except Exception:  # As in `_wait_until_back`.
-                self._answers.put(False)
+    def _send(self, update: dict[int, float]) -> None:
+        try:
+            self._client.mutate_priorities(self._table, update)
+            self.sent += 1
+        except Exception:  # Reverb raises its own errors and RuntimeError; all mean that the server is gone.
+            self.failed += 1

@@ -51,7 +51,7 @@ def queue_dataset(
     @tf.autograph.experimental.do_not_convert
     def without_repeated(newest: Any) -> SequenceItem:
         items: SequenceItem = newest.data
-        new = received.new(columns.identities(items.packed))
+        new = received.new(columns.item_ids(items.packed))
 
         def picked() -> SequenceItem:
             return tree.map_structure(lambda leaf: tf.gather(leaf, new), items)

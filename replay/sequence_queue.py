@@ -65,7 +65,9 @@ class SequenceQueue:
     def writer(self, replay: ReplayHandle, actor: int) -> SequenceWriter:
         # With a limit on the policy lag, the last observation of a sequence is written again as the first of the next.
         period = self.length if self.max_policy_lag is None else self.length + 1
-        return SequenceWriter(replay, self.layout, self._table(actor % self._tables), self.length, period=period)
+        return SequenceWriter(
+            replay, self.layout, self._table(self.layout.learner_of(actor)), self.length, period=period
+        )
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         table = self._table(input_context.input_pipeline_id % self._tables)

@@ -12,7 +12,7 @@ import tree
 
 from .. import specs
 from ..data import Layout, Nest, Record, Sample
-from .duplicate_filter import IDENTITY_BYTES, WRITER_BITS, identity
+from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
 from .handle import ReplayHandle
 from .packing import Packing
 from .stacking import is_frame
@@ -37,7 +37,7 @@ class SequenceItem(NamedTuple):
 class SequenceColumns:
     """Storage layout of sequences: one column per kind of frame, and a single column for the rest of a timestep.
 
-    A row of the latter starts with the identity of the item that starts at this timestep, for `DuplicateFilter`.  The
+    A row of the latter starts with the id of the item that starts at this timestep, for `DuplicateFilter`.  The
     record's fields follow, each for all environments.
 
     Args:
@@ -57,7 +57,7 @@ class SequenceColumns:
         # The observation's leaves are the first of the record's.
         packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
         self.packed: Callable[[Sequence[Any]], tuple[Any, ...]] = operator.itemgetter(*packed)
-        """Selects from a record's leaves those to pack after the identity, in the order of `packing`."""
+        """Selects from a record's leaves those to pack after the item id, in the order of `packing`."""
 
     def frames(self, leaves: Sequence[Any]) -> list[Any]:
         """Selects from a record's leaves those that are frames."""
@@ -72,9 +72,9 @@ class SequenceColumns:
             state=specs.add_leading(self._state, self._batch),
         )
 
-    def identities(self, packed: tf.Tensor) -> tf.Tensor:
-        """Returns the identities of packed items `[N, T + 1, size]`, int64 `[N, 2]`; N must be static."""
-        return tf.bitcast(tf.reshape(packed[:, 0, :IDENTITY_BYTES], (packed.shape[0], 2, 8)), tf.int64)
+    def item_ids(self, packed: tf.Tensor) -> tf.Tensor:
+        """Returns the ids of packed items `[N, T + 1, size]`, int64 `[N, 2]`; N must be static."""
+        return tf.bitcast(tf.reshape(packed[:, 0, :ITEM_ID_BYTES], (packed.shape[0], 2, 8)), tf.int64)
 
     def read(self, items: SequenceItem) -> Sample:
         """Converts items `[N, ...]` to a `Sample`, concatenated along B."""
@@ -152,7 +152,7 @@ class SequenceWriter:
         self._period = period
         self._max_pending = max_pending
         self._writer_number = random.SystemRandom().getrandbits(WRITER_BITS)
-        self._identity = identity(self._writer_number, 0)
+        self._item_id = item_id(self._writer_number, 0)
         self._timesteps = 0
         self._caught_up = True
         self.items_written = 0
@@ -171,9 +171,9 @@ class SequenceWriter:
             check_shapes(record, self._record_spec)
         begins = self._timesteps % self._period == 0
         if begins:
-            self._identity = identity(self._writer_number, self._timesteps // self._period)
+            self._item_id = item_id(self._writer_number, self._timesteps // self._period)
         leaves = tree.flatten(record)
-        self._rows.fill((self._identity, *self._columns.packed(leaves)))
+        self._rows.fill((self._item_id, *self._columns.packed(leaves)))
         if self._single_column:
             self._writer.append(self._row)
         else:

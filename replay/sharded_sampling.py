@@ -82,7 +82,7 @@ def sharded_dataset(
                 key=lambda: replay.address(shard),
             ),
             stopped=lambda: False,
-            identity=lambda: replay.life(shard),
+            incarnation=lambda: replay.incarnation(shard),
         )
 
     def generate() -> Iterator[SampledItems]:

@@ -21,8 +21,8 @@ import launchpad as lp
 
 from ...errors import CallboardError
 from ..experiment import Run
-from ..nodes.actor import EnvironmentNode
 from ..nodes.coordinator import Coordinator
+from ..nodes.environment_node import EnvironmentNode
 from ..nodes.evaluator import EvaluatorNode
 from ..nodes.inference import InferenceNode
 from ..nodes.learner import LearnerNode
@@ -37,7 +37,7 @@ from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .supervisor import SIGNAL_SECONDS
 from .turn_watch import TurnWatch
 
-_BEAT_STEPS = 1000
+_REPORT_STEPS = 1000
 _UNWIND_SECONDS = 10.0
 """How long a node that hangs may take to react to an exception before the process is ended."""
 
@@ -184,9 +184,9 @@ def make_local_nodes(
         assert isinstance(node, ProgramNode)
         context = NodeContext(
             name=node.name,
-            identity=uuid.uuid4().hex,
+            incarnation_id=uuid.uuid4().hex,
             stop=stop,
-            tell=functools.partial(_tell_or_bind, node, tell),
+            send=functools.partial(_tell_or_bind, node, tell),
             port=None,
             cooperative=True,
             one_process=True,
@@ -214,7 +214,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
     (replay,) = [role for role in roles if isinstance(role, ReplayNode)]
     learning = _LearningLimit(learner, replay)
-    done, limit, next_beat = 0, coordinator.steps_left, _BEAT_STEPS
+    done, limit, next_report = 0, coordinator.steps_left, _REPORT_STEPS
     while not stop.is_set():
         for actor in actors:
             if done >= limit:
@@ -228,18 +228,18 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
                 if not learner.learn():
                     learning.gives_back()
                     break
-        if done >= min(next_beat, limit):
-            next_beat += _BEAT_STEPS
+        if done >= min(next_report, limit):
+            next_report += _REPORT_STEPS
             for role in (replay, learner, *inference, *actors):
                 yield role.context.name
-                role.beat()
+                role.report()
             yield replay.context.name
             replay.step()
             if coordinator.stopping:
                 learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name
-                evaluator.beat()
+                evaluator.report()
                 evaluator.step()
             yield coordinator.context.name
             coordinator.write_metrics()

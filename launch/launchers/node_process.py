@@ -19,7 +19,7 @@ class ChildSettings(NamedTuple):
     """Arguments with which a node's process is started."""
 
     node: LaunchedNode
-    identity: str
+    incarnation_id: str
     port: int | None
     log: str
     """Path of the node's log file."""
@@ -55,12 +55,12 @@ def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> Non
     stop = threading.Event()
     context = NodeContext(
         name=settings.node.name,
-        identity=settings.identity,
+        incarnation_id=settings.incarnation_id,
         stop=stop,
-        tell=tell,
+        send=tell,
         port=settings.port,
     )
-    HeartbeatSender(context.progress, context.tell)
+    HeartbeatSender(context.progress, context.send)
     threading.Thread(target=_listen, args=(pipe, stop), name="launcher", daemon=True).start()
     settings.node.run_node(context)
 

@@ -9,6 +9,7 @@ from ...errors import CallboardError
 from ..nodes.node import NodePolicy
 from ..nodes.proxy_bypass import bypass_proxies
 from .log_files import redirect_output
+from .malloc_arenas import use_one_arena
 from .supervisor import Exit
 
 
@@ -31,6 +32,8 @@ def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> 
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
     logging.info("%s begins, process %d", name, os.getpid())
     bypass_proxies()
+    if policy.single_arena:
+        use_one_arena()
     prepare_tensorflow(policy)
 
 

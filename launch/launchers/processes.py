@@ -42,7 +42,7 @@ class ProcessWorker:
         self._node = node
         self._settings = ChildSettings(
             node=node,
-            identity=uuid.uuid4().hex,
+            incarnation_id=uuid.uuid4().hex,
             port=port,
             log=str(run_directory.log(node.name)),
             temporary=str(run_directory.temporary),

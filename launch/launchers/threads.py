@@ -27,9 +27,9 @@ class ThreadWorker:
         self._events = events
         self._context = NodeContext(
             name=node.name,
-            identity=uuid.uuid4().hex,
+            incarnation_id=uuid.uuid4().hex,
             stop=threading.Event(),
-            tell=self._tell,
+            send=self._tell,
             port=port,
             one_process=True,
         )

@@ -1,7 +1,6 @@
 """Writes one actor's records to replay, and holds the actor back if replay or the pacing requires it."""
 
 import threading
-import time
 from collections.abc import Callable
 
 from ...agents import Agent
@@ -12,7 +11,6 @@ from ...replay import ReplayHandle, Writer
 from .pacing import Pacer
 
 _READY_SECONDS = 0.5
-_QUESTION_SECONDS = 1.0
 
 
 def act_once(
@@ -20,29 +18,29 @@ def act_once(
     writer: "ActorWriter",
     weights: WeightClient,
     may_step: Callable[[], bool] = lambda: True,
-    waits: Callable[[str], None] = lambda name: None,
+    mark_waiting: Callable[[str], None] = lambda name: None,
 ) -> list[Episode] | None:
     """Takes one timestep with the newest weights.
 
-    `may_step` is called last: once it returns True, a timestep is taken.  `waits` is called with the name of whatever
-    holds the actor back.
+    `may_step` is called last: once it returns True, a timestep is taken.  `mark_waiting` is called with what the actor
+    waits for if it does not act.
 
     Returns:
-      The episodes that ended with the timestep, or None if the actor is held back.
+      The episodes that ended with the timestep, or None if the actor has to wait.
     """
     if not writer.caught_up():
-        waits("replay to take data")
+        mark_waiting("replay to take data")
         return None
     weights.apply()
     assert weights.version is not None
     if not writer.may_act(weights.version):
-        waits("newer weights")
+        mark_waiting("newer weights")
         return None
     if not may_step():
         return None
     actor.version = weights.version
     episodes = actor.step()
-    if writer.timestep():
+    if writer.count_timestep():
         actor.end_sequence()
     return episodes
 
@@ -51,15 +49,14 @@ class ActorWriter:
     """The agent's replay writer for one actor, recreated when the server of the actor's shard is replaced.
 
     Before each environment step first `caught_up` and then `may_act` must return True.  After the step comes `append`,
-    and then `timestep`, which returns whether the sequence ends with this record.
+    and then `count_timestep`, which returns whether the sequence ends with this record.
 
     Args:
       agent: the agent.
       layout: layout of the run, including its record and state.
       index: index of the actor.
       replay: the replay shards to write to.
-      seconds_short_of_data: returns how long the learner has been waiting for data, 0 if it does not answer.  None if
-        all nodes share a thread: no node dies or is slow then, and behavior must not depend on timing.
+      seconds_short_of_data: returns how long the learner of a given rank has been waiting for data.
     """
 
     def __init__(
@@ -68,15 +65,15 @@ class ActorWriter:
         layout: Layout,
         index: int,
         replay: ReplayHandle,
-        seconds_short_of_data: Callable[[], float] | None,
+        seconds_short_of_data: Callable[[int], float],
     ):
         self._agent = agent
         self._layout = layout
         self._index = index
         self._replay = replay
         self._shard = layout.shard_of(index)
+        self._learner = layout.learner_of(index)
         self._seconds_short_of_data = seconds_short_of_data
-        self._next_question = 0.0
         self._begin()
 
     @property
@@ -100,7 +97,7 @@ class ActorWriter:
         # A complete sequence must not sit in the writer while the next timestep waits for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
         ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
-        if self._replay.life(self._shard) == self._life:
+        if self._replay.incarnation(self._shard) == self._incarnation:
             return ready
         # Unconfirmed data of the old writer is lost with the old server; the new writer begins a new sequence.
         self.close()
@@ -112,31 +109,22 @@ class ActorWriter:
         pacer = self._pacer
         if pacer is None or not pacer.waits_to_begin:
             return True
-        if not self._may_begin(pacer, version):
+        if not (pacer.may_begin(version) or pacer.may_help(self._seconds_short_of_data(self._learner))):
             return False
         pacer.begin()
         return True
 
-    def timestep(self) -> bool:
+    def count_timestep(self) -> bool:
         """Counts a record; returns True if an observation without an action must follow, to end the sequence."""
-        return self._pacer is not None and self._pacer.timestep()
+        return self._pacer is not None and self._pacer.count_timestep()
 
-    def settle(self, stop: threading.Event) -> None:
+    def flush(self, stop: threading.Event) -> None:
         """Waits until no items are pending, or until `stop` is set."""
         while not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
             pass
 
     def _begin(self) -> None:
-        self._life = self._replay.life(self._shard)
+        self._incarnation = self._replay.incarnation(self._shard)
         replay = self._agent.make_replay(self._layout)
         self._pacer = None if replay.pace is None else Pacer(replay.pace, self._index)
         self._writer: Writer = replay.writer(self._replay, self._index)
-
-    def _may_begin(self, pacer: Pacer, version: Version) -> bool:
-        if pacer.may_begin(version):
-            return True
-        ask = self._seconds_short_of_data
-        if ask is None or pacer.seconds_waited < pacer.patience or time.monotonic() < self._next_question:
-            return False
-        self._next_question = time.monotonic() + _QUESTION_SECONDS
-        return ask() >= pacer.patience

@@ -1,7 +1,6 @@
 """The coordinator: the only owner of the live counters, the metrics and the decision to stop."""
 
 import collections
-import functools
 import logging
 import math
 import statistics
@@ -48,8 +47,9 @@ class Coordinator(Node):
         begun = any(self._counters.totals.values())
         self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
         self._sequences: dict[str, tuple[str, int]] = {}
-        self._nodes = NodeIdentities(context.identity)
+        self._nodes = NodeIncarnations(context.incarnation_id)
         self._values: dict[str, float] = {}
+        self._short_of_data: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
         self._stop_reason: str | None = None
@@ -61,39 +61,44 @@ class Coordinator(Node):
         self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
-        self._metrics = MetricsWriter(run.directory, functools.partial(context.tell, "say"), clock)
+        self._metrics = MetricsWriter(run.directory, context.notify, clock)
 
     def report(
         self,
         name: str,
-        identity: str,
+        incarnation_id: str,
         sequence: int,
         counts: dict[str, int],
         values: dict[str, float],
         episodes: list[list[float]],
         evaluation: dict[str, float] | None,
         lease: list[Any] | None = None,
+        short_of_data: float = 0.0,
         known: list[Any] | None = None,
-    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None]:
+    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None, dict[str, float]]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
 
         Args:
           name: name of the node.
-          identity: id of its incarnation.
+          incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next four.
+          counts: see `reporting.Report`, as for the next five.
           values: as above.
           episodes: as above.
           evaluation: as above.
           lease: as above.
-          known: `identities_known` of the last answer; None returns the ids of all nodes.
+          short_of_data: as above.
+          known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
-            newest = self._counters.update(f"{name}#{identity}", counts)
+            newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
-                self._nodes.update(name, identity)
-                if sequence > self._last_sequence(name, identity):
-                    self._sequences[name] = identity, sequence
+                self._nodes.update(name, incarnation_id)
+                self._short_of_data.pop(name, None)
+                if short_of_data:
+                    self._short_of_data[name] = short_of_data
+                if sequence > self._last_sequence(name, incarnation_id):
+                    self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
             if name.startswith("evaluator/"):
                 self._evaluator_heard = self._clock()
@@ -102,7 +107,7 @@ class Coordinator(Node):
             if lease is not None and newest:
                 done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
                 request, now = LeaseRequest(*lease), self._clock()
-                step_limit = self._budget.renew(name, identity, sequence, done, request, all_done, now)
+                step_limit = self._budget.renew(name, incarnation_id, sequence, done, request, all_done, now)
             return (
                 self._stop_reason is not None,
                 self._counters.total("environment_steps"),
@@ -110,9 +115,10 @@ class Coordinator(Node):
                 self._nodes.version,
                 max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
+                dict(self._short_of_data),
             )
 
-    def begin_incarnation(self, name: str, identity: str) -> int:
+    def begin_incarnation(self, name: str, incarnation_id: str) -> int:
         """Returns the number of earlier incarnations of a node in this run, including those before a resume.
 
         A repeated call returns the same number, also after a restart of the coordinator, unless a node died just before
@@ -120,11 +126,11 @@ class Coordinator(Node):
 
         Args:
           name: name of the node.
-          identity: id of its incarnation.
+          incarnation_id: id of its incarnation.
         """
         count = f"incarnations of {name}"
         with self._lock:
-            self._counters.update(f"{name}#{identity}", {count: 1})
+            self._counters.update(f"{name}#{incarnation_id}", {count: 1})
             return self._counters.total(count) - 1
 
     @property
@@ -160,7 +166,7 @@ class Coordinator(Node):
         now = self._clock()
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS
-            self.context.tell("status", self.status())
+            self.context.send("status", self.status())
         with self._lock:
             self._decide()
         if now >= self._next_row and not self.context.cooperative:
@@ -174,7 +180,7 @@ class Coordinator(Node):
             self.context.stop.wait(0.1)
 
     def finish(self) -> None:
-        self.context.tell("status", self.status())
+        self.context.send("status", self.status())
         with self._lock:
             # The last nodes to end may report new values without new steps.
             self._write_row(always=True)
@@ -185,7 +191,7 @@ class Coordinator(Node):
             if sources != self._checkpoints.counter_sources():
                 self._checkpoints.replace_counters(sources)
         except NotWritten as error:
-            self.context.tell("say", f"could not write the last counters into the checkpoint: {error}")
+            self.context.notify(f"could not write the last counters into the checkpoint: {error}")
 
     def write_metrics(self) -> None:
         """Writes a row of all metrics if any steps have been done since the last row."""
@@ -195,9 +201,9 @@ class Coordinator(Node):
                 self._written_steps = steps
                 self._write_row()
 
-    def _last_sequence(self, name: str, identity: str) -> int:
+    def _last_sequence(self, name: str, incarnation_id: str) -> int:
         of, sequence = self._sequences.get(name, ("", 0))
-        return sequence if of == identity else 0
+        return sequence if of == incarnation_id else 0
 
     def _take(self, values: dict[str, float], episodes: list[list[float]], evaluation: dict[str, float] | None) -> None:
         self._values.update(values)
@@ -218,7 +224,7 @@ class Coordinator(Node):
             logging.warning("the counters were not written: %s", error)
             if not self._counters_failed:
                 self._counters_failed = True
-                self.context.tell("say", f"could not write the counters, and tries again: {error}")
+                self.context.notify(f"could not write the counters, retrying: {error}")
 
     def _decide(self) -> None:
         if self._stop_reason is None:
@@ -229,10 +235,10 @@ class Coordinator(Node):
         deadline = min(self._final_deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS)
         late = not self._final_is_evaluated and now > deadline
         if late:
-            self.context.tell("say", "the final policy was not evaluated in time")
+            self.context.notify("the final policy was not evaluated in time")
         if self._final_is_evaluated or late:
             self._stop_told = True
-            self.context.tell("stop", self._stop_reason)
+            self.context.send("stop", self._stop_reason)
 
     def _look_at_limits(self) -> None:
         experiment, steps = self._experiment, self._counters.total("environment_steps")
@@ -244,12 +250,11 @@ class Coordinator(Node):
             )
             self._final_is_evaluated = True
         elif steps >= experiment.max_steps:
-            self._stop_reason = f"{steps:,} environment steps are done"
+            self._stop_reason = f"reached max_steps ({steps:,} environment steps)"
             if not self._final_is_evaluated:
                 self._evaluator_heard = self._clock()
                 self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
-                self.context.tell(
-                    "say",
+                self.context.notify(
                     f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
                 )
 
@@ -307,7 +312,7 @@ class _Rates:
         }
 
 
-class NodeIdentities:
+class NodeIncarnations:
     """Incarnation ids of all nodes that have reported, and which of them have changed since a given version.
 
     Args:
@@ -331,13 +336,13 @@ class NodeIdentities:
         """The current version, as plain Python, for `changed_since`."""
         return [self._incarnation, self._number]
 
-    def update(self, name: str, identity: str) -> None:
+    def update(self, name: str, incarnation_id: str) -> None:
         """Records a node's report."""
         known = self._nodes.get(name)
-        if known is None or known[0] != identity:
+        if known is None or known[0] != incarnation_id:
             self._number += 1
             self._nodes.pop(name, None)
-            self._nodes[name] = identity, self._number
+            self._nodes[name] = incarnation_id, self._number
 
     def changed_since(self, version: list[Any] | None) -> dict[str, str]:
         """Returns the ids that are new since a version."""
@@ -346,8 +351,8 @@ class NodeIdentities:
             number = 0
         changed: dict[str, str] = {}
         for name in reversed(self._nodes):
-            identity, at = self._nodes[name]
+            incarnation_id, at = self._nodes[name]
             if at <= number:
                 break
-            changed[name] = identity
+            changed[name] = incarnation_id
         return changed

@@ -16,7 +16,7 @@ _INCARNATIONS = 2
 class Counters:
     """Counts by source, and their totals.
 
-    A source, `actor/0#<identity>`, is one incarnation of a node.  It reports totals since its start, so a report that
+    A source, `actor/0#<id>`, is one incarnation of a node.  It reports totals since its start, so a report that
     arrives twice changes nothing, and a restarted coordinator receives the same totals again from every running node.
     The two newest incarnations of each node are kept apart, because a report may be late.  Older ones are summed into
     one source, so size and cost do not grow with restarts.

@@ -62,6 +62,6 @@ class EvaluationWatch:
         if self._ended:
             return "raise evaluation_timeout, or evaluate fewer episodes"
         return (
-            "where episodes may go on for ever, limit their length, for environments of Gymnasium by "
+            "where episodes may never end, limit their length, for environments of Gymnasium by "
             "--env-options.max_episode_steps"
         )

@@ -1,6 +1,5 @@
 """The evaluator node: plays whole episodes with the newest policy, at last the final one, and keeps the best."""
 
-import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from ...data import Version
 from ..experiment import Run
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.file_errors import file_error
-from .actor import compile_policy, fetch_weights, make_environments, wait_for_weights
+from .acting_setup import compile_policy, make_environments
 from .evaluation_watch import EvaluationWatch
 from .node import NodeContext, NodeHandle, Unreachable
 from .progress import MarkedEnvironment
 from .reporting import Report, ReportingNode
+from .weight_fetching import fetch_weights, wait_for_weights
 
 _CALL_SECONDS = 5.0
 _POLL_SECONDS = 0.1
@@ -42,7 +42,7 @@ class EvaluatorNode(ReportingNode):
         super().__init__(context, coordinator)
         self._experiment = run.experiment
         self._layout = run.layout
-        self._best_policy = BestPolicy(run.directory, functools.partial(context.tell, "say"))
+        self._best_policy = BestPolicy(run.directory, context.notify)
         self._best_written = True
         self._learner = learner
         self._evaluation: dict[str, float] | None = None
@@ -64,20 +64,20 @@ class EvaluatorNode(ReportingNode):
         mode = experiment.evaluation_policy_mode()
         self._policy = compile_policy(experiment, self._layout, networks, mode, 0, experiment.evaluation_envs)
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
-        steps = self.link.state.environment_steps
+        steps = self.reporter.state.environment_steps
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
 
     def step(self) -> None:
         self.context.progress.works("idle")
-        if self.link.state.stopping:
+        if self.reporter.state.stopping:
             self._evaluate_final()
-        elif self.link.state.environment_steps < self._next_steps:
+        elif self.reporter.state.environment_steps < self._next_steps:
             self._wait(_POLL_SECONDS)
         elif fetch_weights(self._weights, self._learner):
             self._weights.apply()
             if self._weights.version is not None or wait_for_weights(self._weights, self._learner, self.context):
-                self._evaluation = self._evaluate(lambda: self.link.state.stopping)
-                self.link.beat()
+                self._evaluation = self._evaluate(lambda: self.reporter.state.stopping)
+                self.reporter.report()
 
     def _evaluate_final(self) -> None:
         """Evaluates the final weights, and then keeps reporting the result."""
@@ -95,7 +95,7 @@ class EvaluatorNode(ReportingNode):
                 return
             self._final = {**(self._evaluated or {}), "evaluator/final": 1.0}
         self._evaluation = self._final
-        self.link.beat()
+        self.reporter.report()
         # A restarted coordinator has not received the report.
         self._wait(_REPORT_SECONDS)
 
@@ -114,14 +114,14 @@ class EvaluatorNode(ReportingNode):
 
     def _evaluate(self, abandoned: Callable[[], bool]) -> dict[str, float] | None:
         """Evaluates the current weights; returns None if the evaluation was abandoned."""
-        steps = self.link.state.environment_steps
+        steps = self.reporter.state.environment_steps
         self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
         begun = time.monotonic()
         watch = EvaluationWatch(
             self._experiment.evaluation_episodes,
             self._experiment.evaluation_timeout,
             lambda: self.context.stop.is_set() or abandoned(),
-            functools.partial(self.context.tell, "say"),
+            self.context.notify,
         )
         episodes = evaluate(
             self._environment,
@@ -131,7 +131,7 @@ class EvaluatorNode(ReportingNode):
             watch.episode_ended,
         )
         if watch.timed_out:
-            self.context.tell("say", watch.problem)
+            self.context.notify(watch.problem)
         if not episodes:
             return None
         returns = [episode.episode_return for episode in episodes]
@@ -158,13 +158,13 @@ class EvaluatorNode(ReportingNode):
             self._best_policy.save(self._policy.policy.variables, mean, learner_step)
         except OSError as error:
             if self._best_written:
-                self.context.tell("say", f"the best policy could not be written: {file_error(error)}; training goes on")
+                self.context.notify(f"the best policy could not be written: {file_error(error)}; training continues")
             self._best_written = False
         else:
             self._best, self._best_written = mean, True
 
     def finish(self) -> None:
-        self.link.close()
+        self.reporter.close()
         self._environment.close()
 
     def collect(self) -> Report:

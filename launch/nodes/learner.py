@@ -1,7 +1,6 @@
 """The learner node: learns from replay, serves weights and writes checkpoints."""
 
 import contextlib
-import functools
 import logging
 import math
 import os
@@ -51,7 +50,7 @@ class LearnerNode(ReportingNode):
     the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
-    served = ("get_variables", "seconds_short_of_data", "final_version")
+    served = ("get_variables", "final_version")
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class LearnerNode(ReportingNode):
         self._peers = peers
         self._experiment = run.experiment
         self._layout = run.layout
-        self._checkpoints = Checkpoints(run.directory, functools.partial(context.tell, "say"))
+        self._checkpoints = Checkpoints(run.directory, context.notify)
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
@@ -94,11 +93,6 @@ class LearnerNode(ReportingNode):
         """
         patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
         return self._weights.get(None if have is None else Version(*have), patience)
-
-    def seconds_short_of_data(self) -> float:
-        """Returns how long the learner has been waiting for a batch; 0 while it learns."""
-        reader = self._reader
-        return 0.0 if reader is None else reader.seconds_waited
 
     def final_version(self) -> tuple[int, int] | None:
         """Returns the version of the final weights; None while the learner is still learning."""
@@ -128,7 +122,7 @@ class LearnerNode(ReportingNode):
             self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
             self._publish_first(policy.variables)
             if self._rank == 0:
-                self.context.tell("say", f"goes on from learner step {self._steps:,}")
+                self.context.notify(f"continues from learner step {self._steps:,}")
         if len(self._peers) > 1:
             # Other hosts may not have the checkpoint.
             share_first_learners_state(strategy, self._rank, self._modules)
@@ -136,10 +130,10 @@ class LearnerNode(ReportingNode):
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self._first_step = self._steps
         self.begin_reports()
-        if not self.link.wait_for(*(handle.name for handle in self._replay)):
+        if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
             return
 
-        progress.waits_for = lambda: "data" if self.seconds_short_of_data() else ""
+        progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
 
         def make_batches() -> Any:
             return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
@@ -151,7 +145,7 @@ class LearnerNode(ReportingNode):
         else:
             Heartbeat(self._replay_handle, self.context.stop)
             batches_of = made_again_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
-            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_life)
+            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_incarnation)
 
     def step(self) -> None:
         if self._final_version is not None:
@@ -222,17 +216,17 @@ class LearnerNode(ReportingNode):
             self._reader.close()
         if self._priorities is not None:
             self._priorities.close()
-        self.link.close()
+        self.reporter.close()
         if self._modules and self._rank == 0:
             try:
                 self.save_checkpoint()
             except NotWritten as error:
                 raise CallboardError(f"the last checkpoint could not be written: {error}") from error
 
-    def beat(self) -> None:
+    def report(self) -> None:
         if self._last_update is not None:
             self.take_metrics(self._last_update.metrics)
-        super().beat()
+        super().report()
 
     def take_metrics(self, metrics: dict[str, Any]) -> None:
         """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
@@ -249,11 +243,11 @@ class LearnerNode(ReportingNode):
           CallboardError: a value in it is not finite; earlier checkpoints are kept.
         """
         # Report first, so that the counters include the step of these weights.
-        self.link.beat()
+        self.reporter.report()
         try:
-            sources = self._coordinator.client(self.link.call_seconds).counter_sources()
+            sources = self._coordinator.client(self.reporter.call_seconds).counter_sources()
         except Unreachable:
-            self.context.tell("say", "the coordinator does not answer: this checkpoint keeps the counters of the last")
+            self.context.notify("the coordinator does not answer: this checkpoint keeps the counters of the last")
             sources = self._checkpoints.counter_sources()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
@@ -276,15 +270,13 @@ class LearnerNode(ReportingNode):
         try:
             self.save_checkpoint()
             if self._unwritten:
-                self.context.tell("say", "checkpoints are written again")
+                self.context.notify("checkpoints are written again")
             self._unwritten = False
         except NotWritten as error:
             every = min(every, _RETRY_SECONDS)
             if not self._unwritten:
-                self.context.tell(
-                    "say",
-                    f"no checkpoint could be written: {error}; training goes on, and it is tried again every "
-                    f"{every:.0f} s",
+                self.context.notify(
+                    f"no checkpoint could be written: {error}; training continues, retrying every {every:.0f} s"
                 )
             self._unwritten = True
         self._next_checkpoint = time.monotonic() + every
@@ -293,7 +285,7 @@ class LearnerNode(ReportingNode):
         """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""
         if self.context.stop.is_set():
             return True
-        if not self.link.state.stopping or self._rank > 0:
+        if not self.reporter.state.stopping or self._rank > 0:
             return False
         now = time.monotonic()
         self._learns_until = min(self._learns_until, now + _LAST_STEPS_SECONDS)
@@ -327,22 +319,27 @@ class LearnerNode(ReportingNode):
 
     def collect(self) -> Report:
         counts = {"duplicates": self._replay_handle.received.dropped()}
+        short_of_data = self._seconds_short_of_data()
         if self._rank > 0:
-            return Report(counts=counts)
+            return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self._steps - self._first_step
         values = {**self._values, "learner/step": self._steps}
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped
-        return Report(counts=counts, values=values)
+        return Report(counts=counts, values=values, short_of_data=short_of_data)
+
+    def _seconds_short_of_data(self) -> float:
+        """Returns how long the learner has been waiting for a batch; 0 while it learns."""
+        return 0.0 if self._reader is None else self._reader.seconds_waited
 
     def _send_priorities(self, priorities: Priorities) -> None:
         if self._priorities is None:
             assert self.dataset is not None
             self._priorities = PriorityUpdater(self._replay_handle, self.dataset.table)
-        self._priorities.offer(priorities)
+        self._priorities.submit(priorities)
         if self.context.cooperative:
             self._priorities.wait(_PRIORITIES_SECONDS)
 
-    def _replay_life(self) -> object:
+    def _replay_incarnation(self) -> object:
         # A dataset over several shards reconnects to each of them by itself, and continues with the others meanwhile.
-        return self._replay_handle.life(0) if self._layout.shards == 1 else None
+        return self._replay_handle.incarnation(0) if self._layout.shards == 1 else None

@@ -26,12 +26,12 @@ class NodeContext:
 
     name: str
     """For example `actor/0`."""
-    identity: str
+    incarnation_id: str
     """Id of this incarnation, unique over all runs: it distinguishes a restarted node from its predecessor."""
     stop: threading.Event
     """Set when the node has to end."""
-    tell: Callable[[str, Any], None]
-    """Sends `(kind, content)` to the launcher; see `launchers.supervisor`."""
+    send: Callable[[str, Any], None]
+    """Sends a message `(kind, content)` to the launcher; see `launchers.supervisor`."""
     port: int | None
     """The port that this node binds, on all interfaces; None if it must not bind one."""
     cooperative: bool = False
@@ -40,6 +40,10 @@ class NodeContext:
     """Whether all nodes share one process."""
     progress: Progress = dataclasses.field(default_factory=Progress)
     """Where the node marks what it is doing, so that the launcher can detect a node that hangs."""
+
+    def notify(self, text: str) -> None:
+        """Sends a line of text to the user."""
+        self.send("say", text)
 
 
 class Node:
@@ -89,6 +93,7 @@ class NodePolicy:
       restart_window: seconds.
       uses_gpu: whether the node sees GPUs.
       tensorflow_threads: number of TensorFlow threads; 0 leaves the choice to TensorFlow.
+      single_arena: whether all threads of the node's process allocate memory from one arena; see `malloc_arenas`.
       timeout: seconds without progress, or without a heartbeat, after which the node is treated as dead.
     """
 
@@ -100,6 +105,7 @@ class NodePolicy:
     restart_window: float = 60.0
     uses_gpu: bool = False
     tensorflow_threads: int = 1
+    single_arena: bool = False
     timeout: float = 300.0
 
 

@@ -1,6 +1,7 @@
 """Limits how far actors run ahead of the learner, so that the weights behind its data are not too old."""
 
 import time
+from collections.abc import Callable
 
 from ...data import Version
 from ...replay import Pace
@@ -22,27 +23,29 @@ class Pacer:
     Args:
       pace: the agent's pacing.
       index: index of the actor.
+      clock: returns the time in seconds; monotonic.
     """
 
-    def __init__(self, pace: Pace, index: int):
+    def __init__(self, pace: Pace, index: int, clock: Callable[[], float] = time.monotonic):
         self._pace = pace
         self._index = index
+        self._clock = clock
         self._limit = pace.items_per_actor * (pace.max_policy_lag + 1)
-        self._on_their_way = 0
+        self._in_flight = 0
         self._version: Version | None = None
         self._timesteps = 0
-        self._may_timestep = False
-        self._begun = self._ended = time.monotonic()
+        self._has_begun = False
+        self._begun = self._ended = clock()
 
     @property
     def between_sequences(self) -> bool:
-        """Whether the last sequence is complete and the next has not begun."""
+        """Whether the last sequence is complete, and no timestep of the next has been counted."""
         return self._timesteps == 0
 
     @property
     def waits_to_begin(self) -> bool:
-        """Whether the next timestep requires a call of `begin`."""
-        return self._timesteps == 0 and not self._may_timestep
+        """Whether `begin` must be called before the next timestep."""
+        return self._timesteps == 0 and not self._has_begun
 
     @property
     def patience(self) -> float:
@@ -52,32 +55,31 @@ class Pacer:
         """
         return (1 + self._index) * (_PATIENCE_SECONDS + self._ended - self._begun)
 
-    @property
-    def seconds_waited(self) -> float:
-        """Seconds since the last sequence was complete."""
-        return time.monotonic() - self._ended
-
     def may_begin(self, version: Version) -> bool:
         """Returns whether weights of this version are new enough to begin another sequence."""
         if self._version is None or version.incarnation != self._version.incarnation:
-            # A restarted learner needs new data, whatever its predecessor received.
-            self._on_their_way = 0
+            # A restarted learner needs new data, regardless of what the previous incarnation received.
+            self._in_flight = 0
         else:
-            had_their_share = self._pace.items_per_actor * (version.step - self._version.step)
-            self._on_their_way = max(0, self._on_their_way - had_their_share)
+            consumed = self._pace.items_per_actor * (version.step - self._version.step)
+            self._in_flight = max(0, self._in_flight - consumed)
         self._version = version
-        return self._on_their_way < self._limit
+        return self._in_flight < self._limit
+
+    def may_help(self, short_of_data: float) -> bool:
+        """Returns whether to contribute an extra item to a learner that has waited `short_of_data` seconds for data."""
+        return min(short_of_data, self._clock() - self._ended) >= self.patience
 
     def begin(self) -> None:
         """Begins a sequence."""
-        self._on_their_way = min(self._on_their_way + 1, self._limit)
-        self._may_timestep = True
-        self._begun = time.monotonic()
+        self._in_flight = min(self._in_flight + 1, self._limit)
+        self._has_begun = True
+        self._begun = self._clock()
 
-    def timestep(self) -> bool:
+    def count_timestep(self) -> bool:
         """Counts a timestep; returns True if it completes the sequence."""
-        self._may_timestep = False
+        self._has_begun = False
         self._timesteps = (self._timesteps + 1) % self._pace.unroll_length
         if self.between_sequences:
-            self._ended = time.monotonic()
+            self._ended = self._clock()
         return self.between_sequences

@@ -85,23 +85,23 @@ class HeartbeatSender:
 
     Args:
       progress: progress of the node.
-      tell: sends `(kind, content)` to the launcher.
+      send: sends a message `(kind, content)` to the launcher.
       seconds: interval between heartbeats.
     """
 
-    def __init__(self, progress: Progress, tell: Callable[[str, Any], None], seconds: float = HEARTBEAT_SECONDS):
+    def __init__(self, progress: Progress, send: Callable[[str, Any], None], seconds: float = HEARTBEAT_SECONDS):
         self._progress = progress
-        self._tell = tell
+        self._send = send
         self._seconds = seconds
         self._closed = threading.Event()
-        threading.Thread(target=self._send, name="heartbeats", daemon=True).start()
+        threading.Thread(target=self._run, name="heartbeats", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
 
-    def _send(self) -> None:
+    def _run(self) -> None:
         while not self._closed.is_set():
-            self._tell(HEARTBEAT, self._progress.heartbeat())
+            self._send(HEARTBEAT, self._progress.heartbeat())
             self._closed.wait(self._seconds)
 
 

@@ -7,7 +7,7 @@ import tree
 
 from ...agents.acting import Stepper, policy_seed
 from ..experiment import Run
-from .actor import EnvironmentNode
+from .environment_node import EnvironmentNode
 from .node import NodeContext, NodeHandle, Unreachable
 from .timestep_codec import TimestepCodec
 
@@ -30,14 +30,14 @@ class RemoteActorNode(EnvironmentNode):
         return self._inference.client(_CALL_SECONDS).items_written(self._index)
 
     def setup(self) -> None:
-        incarnation = self.link.incarnation()
+        incarnation = self.reporter.incarnation()
         if incarnation is None:
             return
         self._incarnation = incarnation
         self._begin_episodes(0)
         environment = self.make_environment(incarnation)
         self.begin_reports()
-        if not self.link.wait_for(self._inference.name):
+        if not self.reporter.wait_for(self._inference.name):
             return
         self._client: Any = self._inference.client(_CALL_SECONDS)
         self._stepper = Stepper(environment)
@@ -65,14 +65,14 @@ class RemoteActorNode(EnvironmentNode):
             episodes = stepper.step(tree.unflatten_as(self._layout.spec.action, action))
             self._number += 1
             self._packed = self._timesteps.pack(stepper.timestep)
-            self.tell_episodes(episodes)
+            self.add_episodes(episodes)
             if self.context.cooperative:
                 # Write the record before the other nodes take their turns.
                 self._client.observe(*self._newest())
 
     def _newest(self) -> tuple[int, str, int, int, bytes]:
         """Returns the newest timestep as arguments of `InferenceNode.act`."""
-        return self._index, f"{self.context.identity}.{self._restarts}", self._seed, self._number, self._packed
+        return self._index, f"{self.context.incarnation_id}.{self._restarts}", self._seed, self._number, self._packed
 
     def _begin_episodes(self, restarts: int) -> None:
         """Restarts the numbering of timesteps at 0, with a new seed for the actions."""

@@ -1,6 +1,5 @@
 """The replay node: one shard of replay, a Reverb server."""
 
-import functools
 import time
 from typing import Any
 
@@ -9,7 +8,7 @@ import reverb
 from ...agents.acting import trace_layout
 from ...deadlines import retry
 from ...errors import CallboardError
-from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server, use_one_arena
+from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
 from ..experiment import Run
 from ..run_directory.file_errors import file_error
 from ..run_directory.written_bytes import marked_while_files_grow
@@ -48,12 +47,10 @@ class ReplayNode(ReportingNode):
         self._unwritten = False
 
     def setup(self) -> None:
-        if not self.context.one_process:
-            use_one_arena()
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()
-        say = functools.partial(self.context.tell, "say")
+        say = self.context.notify
         self._server = start_server(tables, self.context.port, self._directory, self._keeps, say)
         port = self._server.port
         self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
@@ -61,9 +58,9 @@ class ReplayNode(ReportingNode):
         self.tables_at_start = self._first_tables()
         items = sum(info.current_size for info in self.tables_at_start.values())
         if items:
-            self.context.tell("say", f"goes on with {items:,} items")
+            self.context.notify(f"continues with {items:,} items")
         self._next_checkpoint = time.monotonic() + experiment.replay_checkpoint_every
-        self.context.tell("port", self._server.port)
+        self.context.send("port", self._server.port)
         self.begin_reports()
 
     def step(self) -> None:
@@ -74,7 +71,7 @@ class ReplayNode(ReportingNode):
             self._try_to_save()
 
     def finish(self) -> None:
-        self.link.close()
+        self.reporter.close()
         try:
             if self._keeps:
                 self._save()
@@ -130,15 +127,14 @@ class ReplayNode(ReportingNode):
         try:
             self._save()
             if self._unwritten:
-                self.context.tell("say", "checkpoints of replay are written again")
+                self.context.notify("checkpoints of replay are written again")
             self._unwritten = False
         except ReplayNotSaved as error:
             every = min(every, _RETRY_SECONDS)
             if not self._unwritten:
-                self.context.tell(
-                    "say",
-                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, it is tried "
-                    f"again every {every:.0f} s",
+                self.context.notify(
+                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, retrying every "
+                    f"{every:.0f} s"
                 )
             self._unwritten = True
         self._next_checkpoint = time.monotonic() + every

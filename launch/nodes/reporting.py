@@ -29,6 +29,8 @@ class Report(NamedTuple):
     """The result of an evaluation."""
     lease: LeaseRequest | None = None
     """An actor's request for environment steps."""
+    short_of_data: float = 0.0
+    """Seconds for which a learner has been waiting for data."""
 
 
 class RunState(NamedTuple):
@@ -36,14 +38,16 @@ class RunState(NamedTuple):
 
     stopping: bool
     environment_steps: int
-    identities: dict[str, str]
+    incarnations: dict[str, str]
     """Incarnation id of every node that has reported, by name; an answer holds only those that have changed."""
-    identities_known: list[Any] | None
+    incarnations_known: list[Any] | None
     """The version of those ids, which goes back to the coordinator with the next report."""
     report_seconds: float
     """Interval between reports."""
     step_limit: int | None = None
     """The new limit of the lease, if the report requested one."""
+    short_of_data: dict[str, float] = {}
+    """Seconds for which learners have been waiting for data, by name; only of those that are."""
 
 
 class Reporter:
@@ -83,9 +87,9 @@ class Reporter:
 
     def start(self) -> None:
         """Reports about twice a second until `close`, less often if there are many nodes."""
-        threading.Thread(target=self._beat_for_ever, name="link", daemon=True).start()
+        threading.Thread(target=self._report_forever, name="reports", daemon=True).start()
 
-    def beat(self) -> bool:
+    def report(self) -> bool:
         """Reports once; returns False if the coordinator did not answer, and the next call then resends the report."""
         with self._lock:
             if self._unsent is None:
@@ -95,10 +99,10 @@ class Reporter:
             try:
                 answer = self._client.report(
                     self._context.name,
-                    self._context.identity,
+                    self._context.incarnation_id,
                     self._sequence,
                     *map(_plain, report),
-                    self.state.identities_known,
+                    self.state.incarnations_known,
                 )
             except Unreachable as error:
                 logging.warning("the coordinator does not answer: %s", error)
@@ -112,7 +116,7 @@ class Reporter:
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
             # A restarted coordinator has not yet heard from all nodes, so keep the known ids.
-            self.state = state._replace(identities={**self.state.identities, **state.identities})
+            self.state = state._replace(incarnations={**self.state.incarnations, **state.incarnations})
         return True
 
     def report_now(self) -> None:
@@ -135,7 +139,7 @@ class Reporter:
         while not self._context.stop.is_set():
             try:
                 client = self._coordinator.client(_CALL_SECONDS)
-                return client.begin_incarnation(self._context.name, self._context.identity)
+                return client.begin_incarnation(self._context.name, self._context.incarnation_id)
             except Unreachable as error:
                 logging.warning("the coordinator does not answer: %s", error)
         return None
@@ -143,10 +147,10 @@ class Reporter:
     def wait_for(self, *names: str) -> bool:
         """Waits until those nodes have reported; returns False if the run stops first."""
         self._context.progress.waits(f"{', '.join(names)} to start")
-        while not all(name in self.state.identities for name in names):
+        while not all(name in self.state.incarnations for name in names):
             if self._context.stop.is_set():
                 return False
-            self.beat()
+            self.report()
             self._context.stop.wait(0.02)
         return True
 
@@ -157,7 +161,7 @@ class Reporter:
             unanswered = self._unsent is not None
         # A report that is still unanswered is repeated first; it does not contain what was counted since.
         for _ in range(2 if unanswered else 1):
-            if not self.beat() and (self.is_cut_off or not self.beat()):
+            if not self.report() and (self.is_cut_off or not self.report()):
                 return
 
     def abandon(self) -> None:
@@ -165,10 +169,10 @@ class Reporter:
         self._closed = True
         self._wake.set()
 
-    def _beat_for_ever(self) -> None:
+    def _report_forever(self) -> None:
         while not self._closed:
             self._wake.clear()
-            self.beat()
+            self.report()
             if not self._closed:
                 self._wake.wait(self.state.report_seconds)
 
@@ -178,7 +182,7 @@ class ReportingNode(Node):
 
     def __init__(self, context: NodeContext, coordinator: NodeHandle):
         super().__init__(context)
-        self.link = Reporter(context, coordinator, self.collect, self.renew_lease)
+        self.reporter = Reporter(context, coordinator, self.collect, self.renew_lease)
 
     def collect(self) -> Report:
         """Returns the next report; called from the reporting thread."""
@@ -187,11 +191,15 @@ class ReportingNode(Node):
     def renew_lease(self, limit: int) -> None:
         """Takes the new limit of the lease of environment steps; called from the reporting thread."""
 
+    def seconds_short_of_data(self, learner: int) -> float:
+        """Returns how long a learner, given by its rank, had been waiting for data at the coordinator's last answer."""
+        return self.reporter.state.short_of_data.get(f"learner/{learner}", 0.0)
+
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""
         return ReplayHandle(
             addresses=lambda: [shard.address() for shard in replay],
-            lives=lambda: [self.link.state.identities.get(shard.name, "") for shard in replay],
+            incarnation_ids=lambda: [self.reporter.state.incarnations.get(shard.name, "") for shard in replay],
             in_process=self.context.one_process,
         )
 
@@ -199,19 +207,19 @@ class ReportingNode(Node):
         try:
             super().run()
         except BaseException:
-            self.link.abandon()
+            self.reporter.abandon()
             raise
 
     def begin_reports(self) -> None:
-        """Starts reporting in the background; in the inline launcher reports once, and then only on `beat`."""
+        """Starts reporting in the background; in the inline launcher reports once, and then only on `report`."""
         if self.context.cooperative:
-            self.link.beat()
+            self.reporter.report()
         else:
-            self.link.start()
+            self.reporter.start()
 
-    def beat(self) -> None:
+    def report(self) -> None:
         """Reports once, for the inline launcher."""
-        self.link.beat()
+        self.reporter.report()
 
 
 def _plain(value: Any) -> Any:

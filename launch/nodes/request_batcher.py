@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 
-class Waiting(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its batch, and the future of its result."""
 
     caller: int
@@ -27,7 +27,7 @@ class RequestBatcher:
     def __init__(self, deadline: float):
         self._deadline = deadline
         self._expected: set[int] = set()
-        self._waiting: list[Waiting] = []
+        self._pending: list[PendingRequest] = []
         self._since = 0.0
         self._changed = threading.Condition()
 
@@ -40,24 +40,24 @@ class RequestBatcher:
 
     def submit(self, caller: int, request: Any) -> "Future[Any]":
         """Adds a request to the next batch."""
-        waiting = Waiting(caller, request, Future())
+        pending = PendingRequest(caller, request, Future())
         with self._changed:
-            if not self._waiting:
+            if not self._pending:
                 self._since = time.monotonic()
-            self._waiting.append(waiting)
+            self._pending.append(pending)
             self._expected.discard(caller)
             # Other requests would wake the consumer for nothing.
-            if len(self._waiting) == 1 or not self._expected:
+            if len(self._pending) == 1 or not self._expected:
                 self._changed.notify()
-        return waiting.result
+        return pending.result
 
-    def take(self, timeout: float) -> list[Waiting]:
+    def next_batch(self, timeout: float) -> list[PendingRequest]:
         """Returns the next batch; empty if no request arrives within `timeout` seconds."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._waiting, timeout):
+            if not self._changed.wait_for(lambda: self._pending, timeout):
                 return []
             left = self._since + self._deadline - time.monotonic()
             self._changed.wait_for(lambda: not self._expected, max(0.0, left))
-            waiting, self._waiting = self._waiting, []
-            self._expected = {one.caller for one in waiting}
-            return waiting
+            batch, self._pending = self._pending, []
+            self._expected = {pending.caller for pending in batch}
+            return batch

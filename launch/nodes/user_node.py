@@ -56,7 +56,7 @@ class UserNode:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()
         kind = lp.LaunchType.LOCAL_MULTI_THREADING if context.one_process else lp.LaunchType.LOCAL_MULTI_PROCESSING
-        stop_run = functools.partial(context.tell, "stop", f"{self.name} has called launchpad.stop()")
+        stop_run = functools.partial(context.send, "stop", f"{self.name} has called launchpad.stop()")
         self._node.launch_context.initialize(kind, None, stop_run)
         # Where `lp.stop_event` looks; Launchpad's own `WorkerManager` would take over the signals of the process.
         worker_manager._WORKER_MANAGERS.manager = _StopNotice(context.stop)

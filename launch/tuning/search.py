@@ -281,9 +281,9 @@ class Journal(ray_tune.Callback):
             # A resumed search may start the trial again from a takeover that is already recorded.
             if known.takeovers[-1:] != [origin]:
                 known.takeovers.append(origin)
-            self._say(number, f"goes on from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
+            self._say(number, f"continues from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
         else:
-            self._say(number, f"goes on from {origin[1]:,} steps")
+            self._say(number, f"continues from {origin[1]:,} steps")
         known = self._trials[number]
         known.values, known.state, known.ended, known.error = values, "unfinished", "", ""
         self._write()

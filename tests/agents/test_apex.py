@@ -366,7 +366,7 @@ def test_pixels_are_learned_from(tmp_path):
             loop.act()
             while loop.may_learn():
                 update = loop.learn()
-                updater.offer(update.priorities)
+                updater.submit(update.priorities)
                 assert updater.wait(10)
         if loop.sampled > 8_000 and knows_the_way():
             break

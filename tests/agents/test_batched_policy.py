@@ -10,7 +10,7 @@ from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy, policy_seed
-from callboard.agents.batched_policy import BatchedPolicy, Turn
+from callboard.agents.batched_policy import BatchedPolicy, InferenceRequest
 from callboard.agents.registry import AGENTS
 from callboard.data import Layout, Timestep
 from callboard.errors import CallboardError
@@ -72,17 +72,17 @@ def test_a_merged_batch_gives_what_each_actor_would_do_alone(name, action):
     chosen = []
     for t, pair in enumerate(zip(*streams, strict=False)):
         numbers = (t + 2, t)
-        turns = [
-            Turn(timestep, state, own, np.array([policy_seed(SEED, int(own[0])), number], np.int32))
+        requests = [
+            InferenceRequest(timestep, state, own, np.array([policy_seed(SEED, int(own[0])), number], np.int32))
             for timestep, state, own, number in zip(pair, states, slots, numbers, strict=True)
         ]
-        moves = merged(turns)
-        for actor, (timestep, move) in enumerate(zip(pair, moves, strict=True)):
+        results = merged(requests)
+        for actor, (timestep, result) in enumerate(zip(pair, results, strict=True)):
             action, extras = alone[actor](timestep)
-            for found, wanted in zip(move, (action, extras, alone[actor].state), strict=True):
+            for found, wanted in zip(result, (action, extras, alone[actor].state), strict=True):
                 tree.map_structure(lambda f, w: np.testing.assert_allclose(f, w, rtol=1e-5, atol=1e-5), found, wanted)
-            states[actor] = move.state
-            chosen.append(move.action)
+            states[actor] = result.state
+            chosen.append(result.action)
     assert len(chosen) == 20 and np.std(np.concatenate(chosen)) > 0.1
 
 

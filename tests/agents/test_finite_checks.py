@@ -7,7 +7,7 @@ from dm_env import specs as dm_specs
 
 from callboard.agents import agent_class
 from callboard.agents.acting import CompiledPolicy
-from callboard.agents.batched_policy import BatchedPolicy, Turn
+from callboard.agents.batched_policy import BatchedPolicy, InferenceRequest
 from callboard.agents.finite_checks import LossCheck, NotFiniteError, check_finite, check_policy, check_saved_weights
 from callboard.agents.weights import Unpacking, pack_weights
 from callboard.data import Layout, Timestep, Update
@@ -160,6 +160,6 @@ def test_every_policy_that_acts_with_weights_that_are_not_finite_is_blamed(name,
         CompiledPolicy(policy, layout, slots, seed=1)(shown)
     if mode == "train":
         merged = BatchedPolicy(policy, layout)
-        turn = Turn(shown, merged.initial_state(2), slots, np.zeros(2, np.int32))
+        request = InferenceRequest(shown, merged.initial_state(2), slots, np.zeros(2, np.int32))
         with pytest.raises(CallboardError, match="the policy's output .* is NaN for the environment in slot 2: "):
-            merged([turn, turn._replace(slots=slots - 2)])
+            merged([request, request._replace(slots=slots - 2)])

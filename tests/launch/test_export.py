@@ -17,7 +17,7 @@ from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.evaluation import policy_file
 from callboard.launch.export import leaf_names, save_policy_as_model
-from callboard.launch.nodes.actor import compile_policy, make_environments
+from callboard.launch.nodes.acting_setup import compile_policy, make_environments
 from callboard.launch.run_directory.checkpoints import load_policy, save_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_experiment, write_experiment

@@ -78,7 +78,7 @@ def test_everything_goes_on(interrupted, start):
     if restored.max_times_sampled == 0:
         # What may be drawn again and again is learned from at once: nothing is inserted here.
         assert items > 100
-        assert ("replay/0", "say", f"goes on with {items:,} items") in said
+        assert ("replay/0", "say", f"continues with {items:,} items") in said
         for _ in range(3):
             learner.step()
         assert learner.collect().values["learner/step"] == steps + 3
@@ -87,7 +87,7 @@ def test_everything_goes_on(interrupted, start):
     limit = before["environment_steps"] + STEPS
     resumed = start("train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", limit)
     assert resumed.wait() == 0, resumed.text()
-    assert f"learner/0: goes on from learner step {steps:,}" in resumed.text()
+    assert f"learner/0: continues from learner step {steps:,}" in resumed.text()
     latest = max((interrupted.run_dir / "checkpoints").glob("0*"))
     assert step_of(latest) > steps
     batches = experiment.actors * experiment.envs_per_actor

@@ -1,4 +1,4 @@
-"""A replay shard in a process of its own, so that it can be killed, or weighed.
+"""A replay shard in a process of its own, so that it can be killed, or its memory measured.
 
 python serve_windows.py <port> <directory> [small | frames]
 """
@@ -13,9 +13,10 @@ def main():
     import reverb
     import timestep_streams
 
-    from callboard.replay import start_server, use_one_arena, window_signature
+    from callboard.launch.launchers.malloc_arenas import use_one_arena
+    from callboard.replay import start_server, window_signature
 
-    # As a replay node does.
+    # As in the process of a replay node.
     use_one_arena()
 
     def table(name, signature):

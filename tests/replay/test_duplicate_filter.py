@@ -13,7 +13,7 @@ import tree
 from reading import read_batches
 
 from callboard.replay import BatchReader, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
-from callboard.replay.duplicate_filter import identity
+from callboard.replay.duplicate_filter import item_id
 
 ENVS, LENGTH = 4, 2
 LAYOUT = timestep_streams.layout(ENVS)
@@ -24,12 +24,12 @@ def queue(name="queue"):
     return reverb.Table.queue(name, 1000, signature=SIGNATURE)
 
 
-def send(replay, identities, table="queue", shard=0):
+def send(replay, item_ids, table="queue", shard=0):
     """Writes an item to each (writer, number), whose frames are full of 10 * writer + number."""
     with replay.client(shard).trajectory_writer(1) as sender:
-        for writer, number in identities:
+        for writer, number in item_ids:
             item = tree.map_structure(lambda spec: np.zeros(spec.shape, spec.dtype.as_numpy_dtype), SIGNATURE)
-            item.packed[0, :16] = identity(writer, number).view(np.uint8)
+            item.packed[0, :16] = item_id(writer, number).view(np.uint8)
             frames = (np.full(item.frames[0].shape, 10 * writer + number, np.uint8),)
             sender.append(item._replace(frames=frames))
             sender.create_item(table, 1.0, tree.map_structure(lambda column: column[-1], sender.history))
@@ -71,7 +71,9 @@ def test_a_dataset_that_is_built_anew_knows_what_was_received(serve):
     servers = [serve([queue()])]
     replay = ReplayHandle(lambda: servers[-1].addresses())
     reader = BatchReader(
-        lambda: queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS), lambda: False, identity=lambda: replay.life(0)
+        lambda: queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS),
+        lambda: False,
+        incarnation=lambda: replay.incarnation(0),
     )
     send(replay, [(1, 0), (2, 0), (1, 1)])
     assert contents(next(reader) for _ in range(3)) == [10, 20, 11]

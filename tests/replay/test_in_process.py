@@ -13,7 +13,7 @@ import tree
 from reading import read_batches
 
 from callboard.replay import queue_dataset, sequence_signature
-from callboard.replay.duplicate_filter import identity
+from callboard.replay.duplicate_filter import item_id
 
 ENVS, LENGTH = 4, 2
 LAYOUT = timestep_streams.layout(ENVS)
@@ -40,7 +40,7 @@ def test_no_item_is_lost_that_comes_when_a_request_runs_out(serve):
         with replay.client().trajectory_writer(1) as writer:
             for sent in range(2 * BATCHES):
                 packed = item.packed.copy()
-                packed[0, :16] = identity(number, sent).view(np.uint8)
+                packed[0, :16] = item_id(number, sent).view(np.uint8)
                 writer.append(item._replace(packed=packed))
                 writer.create_item(tables[number], 1.0, tree.map_structure(lambda column: column[-1], writer.history))
                 writer.flush()

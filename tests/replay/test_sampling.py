@@ -60,7 +60,7 @@ def test_items_are_drawn_in_proportion_to_their_updated_priorities(serve):
     updater = PriorityUpdater(replay, "replay")
     for part in range(0, 1000, 100):
         chosen = slice(part, part + 100)
-        updater.offer(Priorities(keys[chosen], np.zeros(100, np.int32), tf.constant(priorities[chosen])))
+        updater.submit(Priorities(keys[chosen], np.zeros(100, np.int32), tf.constant(priorities[chosen])))
     assert updater.wait(10) and updater.counts() == (10, 0)
     updater.close()
 

@@ -185,7 +185,9 @@ def test_a_reader_goes_on_with_another_server(serve):
 
     start(0)
     reader = BatchReader(
-        lambda: queue_dataset(replays[-1], layout, "queue", LENGTH, ENVS), lambda: False, identity=lambda: len(replays)
+        lambda: queue_dataset(replays[-1], layout, "queue", LENGTH, ENVS),
+        lambda: False,
+        incarnation=lambda: len(replays),
     )
     assert next(reader).record.reward[0, 0] == 0
     start(1000)

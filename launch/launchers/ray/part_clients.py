@@ -103,7 +103,7 @@ def replay_handle(servers: Sequence[Any]) -> ReplayHandle:
     ]
     return ReplayHandle(
         addresses=lambda: [lookup.newest()[0] for lookup in lookups],
-        lives=lambda: [lookup.newest()[1] for lookup in lookups],
+        incarnation_ids=lambda: [lookup.newest()[1] for lookup in lookups],
     )
 
 

@@ -11,7 +11,7 @@ import ray
 from ....agents.acting import Actor
 from ....agents.weights import WeightClient
 from ....replay import Heartbeat
-from ...nodes.actor import compile_policy, make_environments
+from ...nodes.acting_setup import compile_policy, make_environments
 from ...nodes.actor_writer import ActorWriter, act_once
 from .part_clients import (
     CALL_SECONDS,
@@ -27,7 +27,6 @@ from .part_clients import (
 _FETCH_SECONDS = 0.1
 _POLL_SECONDS = 0.05
 _HOLD_SECONDS = 0.005
-_QUESTION_SECONDS = 1.0
 
 
 class Rollout:
@@ -55,6 +54,7 @@ class Rollout:
         self._actor: Actor | None = None
         self._identity = identity
         self._returns: list[float] = []
+        self._short_of_data = Repeated(parts.progress.seconds_short_of_data.remote, first=0.0, every=REPORT_SECONDS)
         self._told_to_stop = Repeated(self._report, first=False, every=REPORT_SECONDS)
 
     def run(self, timesteps: int | None) -> int:
@@ -63,7 +63,7 @@ class Rollout:
             if not self._wait_for_weights():
                 return 0
             agent, layout = self._parts.experiment.agent, self._parts.layout
-            writer = ActorWriter(agent, layout, self._index, self._replay, self._seconds_short_of_data)
+            writer = ActorWriter(agent, layout, self._index, self._replay, lambda learner: self._short_of_data.newest())
             self._actor = actor = Actor(self._environment, self._policy, writer)
             Heartbeat(self._replay, self._ended, [layout.shard_of(self._index)])
             self._weights.keep_fetching(self._fetch, _FETCH_SECONDS, self._ended)
@@ -82,12 +82,6 @@ class Rollout:
         finally:
             self._ended.set()
             self._environment.close()
-
-    def _seconds_short_of_data(self) -> float:
-        try:
-            return ray.get(self._parts.progress.seconds_short_of_data.remote(), timeout=_QUESTION_SECONDS)
-        except UNREACHABLE:
-            return 0.0
 
     def _wait_for_weights(self) -> bool:
         """Wait for the first weights; return False if the task is stopped first."""

@@ -124,11 +124,11 @@ class Training:
         if self._priorities is None:
             assert self._dataset is not None
             self._priorities = PriorityUpdater(self._replay, self._dataset.table)
-        self._priorities.offer(priorities)
+        self._priorities.submit(priorities)
 
     def _replay_life(self) -> object:
         # A dataset over several shards reconnects to each of them itself.
-        return self._replay.life(0) if self._parts.layout.shards == 1 else None
+        return self._replay.incarnation(0) if self._parts.layout.shards == 1 else None
 
     def _stopped(self) -> bool:
         """Return whether the learner must stop; called between two steps, and while it waits for a batch."""

@@ -85,10 +85,10 @@ class Crew:
             for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
         }
 
-    def life(self, node: LaunchedNode, identity: str) -> bytes:
+    def life(self, node: LaunchedNode, incarnation_id: str) -> bytes:
         """Return the pickled arguments of a node's next incarnation."""
         with self._lock:
-            return cloudpickle.dumps(Life(node, identity, self.run, self._book, self.scratch))
+            return cloudpickle.dumps(Life(node, incarnation_id, self.run, self._book, self.scratch))
 
     def moved(self, name: str, addresses: Sequence[str]) -> None:
         """Record the addresses that a node has reported, and send them to all nodes."""
@@ -164,8 +164,8 @@ class RayWorker:
     def _live(self) -> Exit:
         if not self._wait_for_process():
             return Exit(clean=True, description="ended before it began")
-        identity = uuid.uuid4().hex
-        messages = self._actor.run.remote(identity, self._crew.life(self._node, identity))
+        incarnation_id = uuid.uuid4().hex
+        messages = self._actor.run.remote(incarnation_id, self._crew.life(self._node, incarnation_id))
         if self._killed.is_set():
             # `kill` was called after the process was found to be free, so it may have taken effect before this
             # incarnation.

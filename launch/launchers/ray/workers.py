@@ -108,7 +108,7 @@ class Life(NamedTuple):
     """Arguments with which an incarnation of a node is started."""
 
     node: LaunchedNode
-    identity: str
+    incarnation_id: str
     run: Run
     book: AddressBook
     scratch: str
@@ -136,13 +136,13 @@ class RayNode:
         self._stop = threading.Event()
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._ports: list[ReservedPort] = []
-        self._identity = ""
+        self._incarnation_id = ""
         self._progress = Progress()
 
     @ray.method(concurrency_group="control")
     def past_life(self) -> str:
         """Return the id of the incarnation that this process has run; empty if it has run none."""
-        return self._identity
+        return self._incarnation_id
 
     @ray.method(concurrency_group="control")
     def stop(self) -> None:
@@ -158,9 +158,9 @@ class RayNode:
                 self._book.update(*self._newest_book)
 
     @ray.method(num_returns="streaming")
-    def run(self, identity: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
+    def run(self, incarnation_id: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
         """Run the node; yield its messages as `(kind, content)`, and finally `("exit", Exit)`."""
-        self._identity = identity
+        self._incarnation_id = incarnation_id
         HeartbeatSender(self._progress, self._tell, _HEARTBEAT_SECONDS)
         threading.Thread(target=self._live, args=(pickled,), name="node", daemon=True).start()
         while True:
@@ -209,7 +209,7 @@ class RayNode:
             return how
         # This is the only copy.  Move it away from later incarnations, and from the launcher, which removes the run's
         # files.
-        kept = path.parent.with_name(f"callboard-kept-{path.name}-{life.identity[:8]}")
+        kept = path.parent.with_name(f"callboard-kept-{path.name}-{life.incarnation_id[:8]}")
         path.rename(kept)
         error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
         self._tell("say", error)
@@ -227,9 +227,9 @@ class RayNode:
             self._messages.put(("addresses", own))
             context = NodeContext(
                 name=node.name,
-                identity=life.identity,
+                incarnation_id=life.incarnation_id,
                 stop=self._stop,
-                tell=self._tell,
+                send=self._tell,
                 port=self._ports[0].port if self._ports else None,
                 progress=self._progress,
             )

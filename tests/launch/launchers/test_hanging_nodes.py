@@ -158,7 +158,7 @@ def test_a_stopped_learner_is_replaced_on_ray(train):
     os.kill(stopped, signal.SIGSTOP)
     run.wait_until(lambda: "learner/0: no heartbeat for" in run.text(), timeout=60)
     run.wait_until(lambda: "learner/0: killed; started again (1 of 3" in run.text(), timeout=60)
-    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=200)
+    run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=200)
     run.wait_for_steps(run.rows()[-1]["learner_steps"] + 10, "learner_steps")
     run.interrupt()
     assert run.wait(timeout=120) == 130, run.text()

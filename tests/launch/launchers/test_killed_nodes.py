@@ -43,7 +43,7 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
         counts = [row[counter] for row in run.rows()]
         assert counts == sorted(counts)
     if node == "learner/0":
-        assert "learner/0: goes on from learner step" in run.text()
+        assert "learner/0: continues from learner step" in run.text()
     assert run.leftovers() == []
 
 
@@ -56,7 +56,7 @@ def test_temporary_directories_that_are_cleaned_harm_no_run(train):
     for node in ("actor/0", "learner/0"):
         os.kill(run.pid_of(node), signal.SIGKILL)
         run.wait_until(lambda node=node: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=30)
-    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text())
+    run.wait_until(lambda: "learner/0: continues from learner step" in run.text())
     before = run.rows()[-1]
     for counter in ("environment_steps", "learner_steps"):
         run.wait_for_steps(before[counter] + 10, counter)
@@ -87,8 +87,8 @@ def test_a_shard_may_be_away(train):
     grows("learner_steps", 50, timeout=10)
     grows("replay/sampled_0", 1000, timeout=20)
     os.kill(run.pid_of("replay/1"), signal.SIGKILL)
-    run.wait_until(lambda: "replay/1: goes on with" in run.text(), timeout=30)
-    kept = int(re.findall(r"replay/1: goes on with ([\d,]+) items", run.text())[-1].replace(",", ""))
+    run.wait_until(lambda: "replay/1: continues with" in run.text(), timeout=30)
+    kept = int(re.findall(r"replay/1: continues with ([\d,]+) items", run.text())[-1].replace(",", ""))
     assert 0 < kept <= stopped + 1000
     grows("replay/sampled_1", 1000, timeout=60)
     grows("replay/items_1", 500, timeout=60)

@@ -51,11 +51,12 @@ def test_the_outcome_has_the_last_scores_even_where_the_last_status_has_none(mak
     summary.status({"evaluator/return": 10.0, "evaluator/return_std": 1.0, "actor/episode_return": 5.0})
     summary.status({"evaluator/return": 20.0, "evaluator/return_std": 2.0})
     summary.status({"environment_steps": 5000})
-    outcome = summary.complete(Outcome(reason="5,000 environment steps are done"))
+    outcome = summary.complete(Outcome(reason="reached max_steps (5,000 environment steps)"))
     assert (outcome.score, outcome.score_std, outcome.training_return) == (20.0, 2.0, 5.0)
     assert outcome.run_directory == "runs/x"
     assert describe_end(outcome, 100) == (
-        "The run is over: 5,000 environment steps are done. Score: 20.0 ± 2.0 over 100 episodes. Run directory: runs/x"
+        "The run is over: reached max_steps (5,000 environment steps). Score: 20.0 ± 2.0 over 100 episodes. "
+        "Run directory: runs/x"
     )
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.nodes.coordinator import Coordinator, NodeIdentities
-from callboard.launch.nodes.counters import CounterFile, Counters
+from callboard.launch.nodes.coordinator import Coordinator, NodeIncarnations
+from callboard.launch.nodes.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
+from callboard.launch.nodes.reporting import RunState
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.manifest import write_manifest
 
@@ -37,24 +38,26 @@ def make_coordinator(tmp_path, told):
 def report(
     coordinator,
     name="actor/0",
-    identity="a",
+    incarnation_id="a",
     sequence=1,
     steps=0,
     values=None,
     episodes=(),
     evaluation=None,
     known=None,
+    short_of_data=0.0,
     **counts,
 ):
     return coordinator.report(
         name,
-        identity,
+        incarnation_id,
         sequence,
         {"environment_steps": steps, **counts},
         values or {},
         list(episodes),
         evaluation,
         known=known,
+        short_of_data=short_of_data,
     )
 
 
@@ -71,39 +74,36 @@ def test_a_report_that_comes_twice_counts_once(make_coordinator):
 
 def test_a_node_that_was_restarted_counts_from_where_it_died(make_coordinator):
     coordinator = make_coordinator()
-    report(coordinator, identity="first life", steps=100)
-    _, steps, identities, *_ = report(coordinator, identity="second life", steps=7)
+    report(coordinator, incarnation_id="first", steps=100)
+    _, steps, incarnations, *_ = report(coordinator, incarnation_id="second", steps=7)
     assert steps == 107
-    assert identities == {"actor/0": "second life"}
+    assert incarnations == {"actor/0": "second"}
 
 
 def test_a_late_report_of_the_incarnation_before_is_counted_but_changes_nothing_else(make_coordinator):
     coordinator = make_coordinator()
-    report(coordinator, identity="first", steps=100)
-    report(coordinator, identity="second", steps=7)
-    _, steps, identities, *_ = report(coordinator, identity="first", sequence=2, steps=120, values={"x": 1.0})
+    report(coordinator, incarnation_id="first", steps=100)
+    report(coordinator, incarnation_id="second", steps=7)
+    _, steps, incarnations, *_ = report(coordinator, incarnation_id="first", sequence=2, steps=120, values={"x": 1.0})
     assert steps == 127
-    assert identities == {"actor/0": "second"}
+    assert incarnations == {"actor/0": "second"}
     assert "x" not in coordinator.status()
 
 
-def test_a_coordinator_that_was_restarted_gets_the_totals_again():
-    counters = Counters({"actor/0#a": {"environment_steps": 80}, "actor/1#b": {"environment_steps": 50}})
-    counters.update("actor/0#a", {"environment_steps": 120})
-    assert counters.total("environment_steps") == 170
-
-
-def test_the_size_of_counters_does_not_grow_with_restarts():
-    counters = Counters()
-    for incarnation in range(1000):
-        counters.update(f"actor/0#{incarnation}", {"environment_steps": 1, "episodes": 2})
-    assert counters.totals == {"environment_steps": 1000, "episodes": 2000}
-    assert len(counters.sources) == 3
-    assert Counters(counters.sources).totals == counters.totals
+def test_actors_learn_which_learners_are_short_of_data(make_coordinator):
+    coordinator = make_coordinator()
+    report(coordinator, "learner/0", short_of_data=0.0)
+    report(coordinator, "learner/1", short_of_data=2.5)
+    assert RunState(*report(coordinator)).short_of_data == {"learner/1": 2.5}
+    report(coordinator, "learner/1", incarnation_id="new", short_of_data=0.0)
+    assert RunState(*report(coordinator, sequence=2)).short_of_data == {}
+    # A late report of an earlier incarnation.
+    report(coordinator, "learner/1", short_of_data=3.0)
+    assert RunState(*report(coordinator, sequence=3)).short_of_data == {}
 
 
 def test_an_answer_holds_only_what_is_new():
-    nodes = NodeIdentities("first coordinator")
+    nodes = NodeIncarnations("first coordinator")
     for index in range(100):
         nodes.update(f"actor/{index}", "a")
     known = nodes.version
@@ -111,28 +111,28 @@ def test_an_answer_holds_only_what_is_new():
     nodes.update("actor/7", "b")
     nodes.update("actor/8", "a")
     assert nodes.changed_since(known) == {"actor/7": "b"}
-    again = NodeIdentities("second coordinator")
+    again = NodeIncarnations("second coordinator")
     again.update("actor/7", "b")
     assert again.changed_since(nodes.version) == {"actor/7": "b"}
 
 
 def test_the_first_actor_of_a_new_run_waits_for_no_other_before_it_acts(make_coordinator):
     coordinator = make_coordinator(max_steps=1000, actors=2)
-    *_, limit = coordinator.report("actor/0", "a", 1, {"environment_steps": 0}, {}, [], None, lease=[0, True])
-    assert limit == 250
+    state = RunState(*coordinator.report("actor/0", "a", 1, {"environment_steps": 0}, {}, [], None, lease=[0, True]))
+    assert state.step_limit == 250
     report(coordinator, sequence=2, steps=50)
     coordinator.step()
     another = make_coordinator(max_steps=1000, actors=2)
-    *_, limit = another.report("actor/0", "a", 3, {"environment_steps": 100}, {}, [], None, lease=[250, False])
-    assert limit == 250
+    state = RunState(*another.report("actor/0", "a", 3, {"environment_steps": 100}, {}, [], None, lease=[250, False]))
+    assert state.step_limit == 250
 
 
 def test_many_nodes_report_less_often(make_coordinator):
     coordinator = make_coordinator()
-    assert report(coordinator)[-2] == 0.5
+    assert RunState(*report(coordinator)).report_seconds == 0.5
     for index in range(1000):
-        *_, pause, _ = report(coordinator, name=f"actor/{index}")
-    assert pause == 2.0
+        state = RunState(*report(coordinator, name=f"actor/{index}"))
+    assert state.report_seconds == 2.0
 
 
 def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
@@ -147,7 +147,7 @@ def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
     another = make_coordinator(max_steps=200)
     assert another.status()["environment_steps"] == 150 and another.status()["learner_steps"] == 9
     assert report(another, "actor/0", sequence=3, steps=130)[:2] == (False, 180)
-    assert report(another, "actor/1", identity="new", steps=20)[:2] == (True, 200)
+    assert report(another, "actor/1", incarnation_id="new", steps=20)[:2] == (True, 200)
     another.finish()
     assert CounterFile(RunDirectory(tmp_path)).load().total("environment_steps") == 200
 
@@ -165,7 +165,7 @@ def test_rows_do_not_go_back_with_another_coordinator(make_coordinator, tmp_path
 def test_learner_steps_never_go_back(make_coordinator):
     coordinator = make_coordinator()
     report(coordinator, "learner/0", learner_steps=219, values={"learner/step": 219})
-    report(coordinator, "learner/0", identity="new", learner_steps=3, values={"learner/step": 203})
+    report(coordinator, "learner/0", incarnation_id="new", learner_steps=3, values={"learner/step": 203})
     status = coordinator.status()
     assert status["learner_steps"] == 222 and status["learner/step"] == 203
 
@@ -194,13 +194,6 @@ def test_a_counter_file_that_was_cut_is_not_read(make_coordinator, tmp_path):
     assert make_coordinator().status()["environment_steps"] == 0
 
 
-def test_a_late_report_does_not_turn_the_counter_back():
-    counters = Counters()
-    counters.update("actor/0#a", {"environment_steps": 120})
-    counters.update("actor/0#a", {"environment_steps": 80})
-    assert counters.total("environment_steps") == 120
-
-
 def test_counters_come_from_the_last_checkpoint(make_coordinator, tmp_path):
     checkpoint = tmp_path / "checkpoints" / "000000000005"
     checkpoint.mkdir(parents=True)
@@ -216,7 +209,7 @@ def test_stops_at_the_step_limit(make_coordinator, told):
     assert not report(coordinator, steps=99)[0]
     assert told == []
     assert report(coordinator, steps=101, sequence=2)[0]
-    assert told == [("stop", "101 environment steps are done")]
+    assert told == [("stop", "reached max_steps (101 environment steps)")]
 
 
 def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, told):
@@ -228,7 +221,7 @@ def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, to
     final = {"evaluator/return": 500.0, "evaluator/final": 1.0}
     for sequence in (2, 3):
         report(coordinator, "evaluator/0", sequence=sequence, evaluation=final)
-    assert told[1:] == [("stop", "101 environment steps are done")]
+    assert told[1:] == [("stop", "reached max_steps (101 environment steps)")]
 
 
 def test_a_final_evaluation_without_a_result_ends_the_run(make_coordinator, told):
@@ -306,7 +299,7 @@ def test_incarnations_are_numbered_over_restarts_of_the_coordinator_and_resumes_
         ("actor/0", "e"),
     ]
     assert [coordinator.begin_incarnation(*start) for start in starts] == [0, 0, 0, 1, 2, 3]
-    report(coordinator, identity="e", steps=7)
+    report(coordinator, incarnation_id="e", steps=7)
     coordinator.finish()
     again = make_coordinator()
     assert again.begin_incarnation("actor/0", "e") == 3

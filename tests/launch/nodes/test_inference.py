@@ -1,4 +1,4 @@
-"""Central inference: the same trajectories as local inference, states that belong to one life, and nodes that die."""
+"""Central inference: the same trajectories as local inference, incarnations of actors, and nodes that die."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from callboard.launch.settings import parse_experiment, read_recipe
 
 
 class Tapped:
-    """A writer that keeps a copy of what it is given."""
+    """A writer that keeps a copy of what it receives."""
 
     def __init__(self, writer, kept):
         self._writer = writer
@@ -40,7 +40,7 @@ class Tapped:
 
 
 def tap(agent, monkeypatch):
-    """Keeps what the agent's writers are given: lists of records and states, one to each writer, by actor."""
+    """Keeps what the agent's writers receive: lists of records and states, one per writer, by actor."""
     kept = {}
     kind = type(agent().make_replay(None)) if isinstance(agent, type) else type(agent.make_replay(None))
     make_writer = kind.writer
@@ -72,10 +72,10 @@ QUEUES = ("impala-cartpole", "ppo-cartpole")
 def trajectories(recipe, mode, launcher, run_dir, monkeypatch, *options):
     """Runs a recipe with episodes of at most 9 steps.
 
-    What is drawn at random is not learned from: the policy stays what it was.
+    Nothing is learned from sampled replay, since sampling cannot be seeded: the policy does not change.
 
     Returns:
-      What was written, see `tap`, and the weights at the end.
+      What was written, see `tap`, and the final weights.
     """
     settings = ["--actors", 2, "--envs-per-actor", 16, "--env-options.max_episode_steps", 9, "--max-steps", 1000]
     settings += ["--evaluator", "false", "--stop-return", "null", "--checkpoint-every", 10_000]
@@ -90,25 +90,25 @@ def trajectories(recipe, mode, launcher, run_dir, monkeypatch, *options):
     assert outcome.exit_code == 0, outcome.error
     checkpoint = max((run_dir / "checkpoints").glob("0*"))
     with np.load(checkpoint / "policy.npz") as file:
-        # But for the names of the variables.
+        # Without the names of the variables.
         weights = [step_of(checkpoint), *(file[name] for name in file.files if file[name].dtype.kind != "U")]
     assert sorted(kept) == [0, 1]
     return kept, weights
 
 
 def assert_same(found, wanted, tolerance=lambda path: 0.0):
-    """Compares what writers were given, each leaf with an absolute tolerance."""
+    """Compares what writers received, each leaf with an absolute tolerance."""
     for actor, writers in wanted.items():
-        for life, ours in zip(writers, found[actor], strict=True):
-            for record, ours_too in zip(life, ours, strict=True):
-                for (path, right), (_, left) in zip(*map(tree.flatten_with_path, (record, ours_too)), strict=True):
+        for wanted_records, found_records in zip(writers, found[actor], strict=True):
+            for pair in zip(wanted_records, found_records, strict=True):
+                for (path, right), (_, left) in zip(*map(tree.flatten_with_path, pair), strict=True):
                     np.testing.assert_allclose(left, right, rtol=0, atol=tolerance(path), err_msg=f"{actor} {path}")
 
 
 def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch):
-    """With all that is learned on the way where replay is a queue.
+    """Including everything that is learned meanwhile if replay is a queue.
 
-    What an LSTM has computed differs in its last bits: where TensorFlow knows the size of a batch, it adds the terms of
+    The outputs of an LSTM differ in their last bits: if TensorFlow knows the size of a batch, it adds the terms of
     Wx + b + Uh in another order.
     """
     local, local_weights = trajectories(recipe, "local", "inline", tmp_path / "local", monkeypatch)
@@ -126,7 +126,7 @@ def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch)
 
 @pytest.mark.slow
 def test_batches_of_two_actors_give_the_same_trajectories(recipe, tmp_path, monkeypatch):
-    """Of weights that stay what they were, but for rounding, which depends on the size of the batch."""
+    """With constant weights, and except for rounding, which depends on the size of the batch."""
     frozen = []
     if recipe in QUEUES:
         frozen = ["--agent.learning-rate", 1e-30, "--agent.normalize-observations", "false"]
@@ -135,7 +135,7 @@ def test_batches_of_two_actors_give_the_same_trajectories(recipe, tmp_path, monk
         kept[mode], _ = trajectories(recipe, mode, launcher, tmp_path / mode, monkeypatch, *frozen)
     rows = [json.loads(line) for line in (tmp_path / "central" / "metrics.jsonl").read_text().splitlines()]
     assert max(row.get("inference/actors_per_batch_0", 0) for row in rows) > 1
-    # Which versions the frozen weights have depends on the time.
+    # The versions of the constant weights depend on timing.
     shared = {
         mode: {
             actor: [[(record._replace(version=0), state) for record, state in records[:25]]]
@@ -151,9 +151,9 @@ def test_batches_of_two_actors_give_the_same_trajectories(recipe, tmp_path, monk
 class Node:
     """An inference node in this thread, and timesteps of one actor."""
 
-    def __init__(self, roles, layout):
-        self.role = roles["inference/0"]
-        self.actor = roles["actor/0"]
+    def __init__(self, nodes, layout):
+        self.node = nodes["inference/0"]
+        self.actor = nodes["actor/0"]
         self._timesteps = TimestepCodec(layout)
         self._shape = (layout.envs_per_actor, *layout.spec.observation.shape)
 
@@ -163,16 +163,16 @@ class Node:
         ones = np.ones(batch, np.float32)
         return Timestep(observation, ones, ones, np.full(batch, first), np.zeros(batch, bool))
 
-    def act(self, life, number, timestep, actor=0, seed=1):
-        """What an actor is answered."""
-        return self.role.act(actor, life, seed, number, self._timesteps.pack(timestep))
+    def act(self, incarnation, number, timestep, actor=0, seed=1):
+        """Returns the reply to an actor."""
+        return self.node.act(actor, incarnation, seed, number, self._timesteps.pack(timestep))
 
 
 @pytest.fixture(
     scope="module", params=["impala-cartpole-masked", pytest.param("r2d2-cartpole-masked", marks=pytest.mark.slow)]
 )
 def node(tmp_path_factory, request):
-    """A node with a recurrent policy, and what its writers are given: the last of them that of the newest life."""
+    """A node with a recurrent policy, and what its writers receive; the last one is that of the newest incarnation."""
     small = ["--actors", 2, "--envs-per-actor", 2, "--agent.lstm-size", 4, "--agent.hidden-sizes", "[4]"]
     alone = ["--evaluator", "false", "--stop-return", "null"]
     experiment = experiment_of(request.param, *small, *alone, "--inference", "central")
@@ -180,21 +180,21 @@ def node(tmp_path_factory, request):
     one_run.directory.create()
     with pytest.MonkeyPatch.context() as patch:
         kept = tap(type(experiment.agent), patch)
-        # An error where anybody waits for it.
+        # Waiting for a batch would raise an error.
         patch.setattr(inference, "_DEADLINE_SECONDS", math.inf)
-        roles = make_local_nodes(make_program(one_run), threading.Event(), lambda *told: None)
+        nodes = make_local_nodes(make_program(one_run), threading.Event(), lambda *message: None)
         try:
-            for role in roles.values():
-                role.setup()
-            made = Node(roles, one_run.layout)
+            for local_node in nodes.values():
+                local_node.setup()
+            made = Node(nodes, one_run.layout)
             made.kept = kept
             yield made
         finally:
-            roles["replay/0"].stop_server()
+            nodes["replay/0"].stop_server()
 
 
-def test_an_actor_that_was_started_again_has_a_fresh_state_and_a_writer_of_its_own(node):
-    # Not `first`: the network itself would forget there.
+def test_a_restarted_actor_gets_a_fresh_state_and_a_new_writer(node):
+    # Not `first`, at which the network itself resets its state.
     for number in range(4):
         known, action = node.act("one", number, node.timestep(number))
         assert known and action[0].shape == (2,)
@@ -202,80 +202,39 @@ def test_an_actor_that_was_started_again_has_a_fresh_state_and_a_writer_of_its_o
         assert node.act("two", number, node.timestep(number))[0]
     one, two = node.kept[0][-2:]
     assert [len(one), len(two)] == [3, 2]
-    hidden = [[getattr(state, "core", state).hidden for _, state in life] for life in (one, two)]
+    hidden = [[getattr(state, "core", state).hidden for _, state in written] for written in (one, two)]
     assert not hidden[0][0].any() and not hidden[1][0].any()
-    assert all(state.any() for life in hidden for state in life[1:])
-    # The same observations from the same state.
+    assert all(state.any() for states in hidden for state in states[1:])
+    # The same observations, from the same state.
     np.testing.assert_array_equal(hidden[1][1], hidden[0][1])
     for number, (record, _) in enumerate(one):
         np.testing.assert_array_equal(record.observation, node.timestep(number).observation)
+    # The node did not receive the first timesteps of this incarnation, nor does the newest one continue the second.
+    assert node.act("three", 5, node.timestep(5)) == (False, None)
+    assert not node.act("two", 4, node.timestep(4))[0]
+    assert node.act("two", 3, node.timestep(3))[0]
 
 
-def test_what_is_told_twice_is_taken_once(node):
-    first = node.act("told twice", 0, node.timestep(0, first=True))
-    again = node.act("told twice", 0, node.timestep(0, first=True))
-    tree.map_structure(np.testing.assert_array_equal, first, again)
-    node.act("told twice", 1, node.timestep(1))
-    node.act("told twice", 1, node.timestep(1))
-    assert len(node.kept[0][-1]) == 1
-
-
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_a_life_whose_beginning_is_not_known_must_begin_anew(node, number):
-    life = f"tells {number}"
-    for told in range(2):
-        node.act(life, told, node.timestep(told, first=told == 0))
-    assert node.act("other", 5, node.timestep(5)) == (False, None)
-    # Its own life has timesteps 0 and 1.
-    assert node.act(life, number, node.timestep(number))[0] == (number == 1)
-    assert node.act(life, 2, node.timestep(2))[0]
-
-
-def test_a_life_acts_by_a_seed_of_its_own(node):
-    actions = {
-        seed: [
-            node.act(f"seed {seed}", number, node.timestep(number), seed=seed)[1][0].tolist() for number in range(10)
-        ]
-        for seed in (1, 2)
-    }
-    assert actions[1] != actions[2]
-
-
-def test_an_actor_whose_node_was_started_again_begins_with_another_seed(node, monkeypatch):
-    calls = []
-
-    def act(actor, life, seed, number, timestep):
-        calls.append((life, seed, number))
-        # The node that comes in place of another knows no actor.
-        return len(calls) != 2, None
-
-    monkeypatch.setattr(node.role, "act", act)
-    for _ in range(3):
-        node.actor.step()
-    (life, seed, _), (_, same_seed, _), (new_life, new_seed, number) = calls
-    assert seed == same_seed and number == 0
-    assert life != new_life and seed != new_seed
-
-
-def test_where_roles_share_a_thread_a_batch_waits_for_nobody(node):
+def test_nodes_that_share_a_thread_do_not_wait_for_a_batch(node):
     for number in range(2):
         for actor in range(2):
-            assert node.act("takes turns", number, node.timestep(number), actor)[1] is not None
+            assert node.act("in turn", number, node.timestep(number), actor)[1] is not None
 
 
-def test_timesteps_survive_as_bytes():
-    experiment = experiment_of("impala-cartpole", "--envs-per-actor", 3)
-    timesteps = TimestepCodec(experiment.layout())
-    timestep = Timestep(
-        np.arange(12, dtype=np.float32).reshape(3, 4),
-        np.array([1.5, -2, 0], np.float32),
-        np.array([1, 0, 1], np.float32),
-        np.array([True, False, False]),
-        np.array([False, False, True]),
-    )
-    tree.map_structure(np.testing.assert_array_equal, timesteps.unpack(timesteps.pack(timestep)), timestep)
-    with pytest.raises(ValueError, match="float64"):
-        timesteps.pack(timestep._replace(reward=np.zeros(3)))
+def test_after_a_restart_of_its_inference_node_an_actor_uses_another_seed(node, monkeypatch):
+    calls = []
+
+    def act(actor, incarnation, seed, number, timestep):
+        calls.append((incarnation, seed, number))
+        # A restarted node knows no actor.
+        return len(calls) != 2, None
+
+    monkeypatch.setattr(node.node, "act", act)
+    for _ in range(3):
+        node.actor.step()
+    (incarnation, seed, _), (_, same_seed, _), (new_incarnation, new_seed, number) = calls
+    assert seed == same_seed and number == 0
+    assert incarnation != new_incarnation and seed != new_seed
 
 
 @pytest.mark.parametrize(
@@ -286,12 +245,12 @@ def test_timesteps_survive_as_bytes():
         (["--inference", "central", "--inference-nodes", 0], "inference_nodes must be at least 1"),
     ],
 )
-def test_what_cannot_work_is_refused(options, message):
+def test_impossible_settings_are_rejected(options, message):
     with pytest.raises(CallboardError, match=message):
         experiment_of("impala-cartpole", *options).check()
 
 
-def test_the_graph_shows_who_asks_whom():
+def test_the_graph_lists_the_calls_between_nodes():
     experiment = experiment_of("impala-cartpole", "--inference", "central", "--actors", 3, "--inference-nodes", 2)
     lines = describe_graph(make_program(Run(experiment, experiment.layout(), RunDirectory("run")))).splitlines()
     assert "inference x 2  ->  coordinator, learner, replay" in lines
@@ -307,7 +266,7 @@ def newest(run, name):
 def test_every_agent_runs_with_actors_that_share_a_node(train, recipe, launcher):
     settings = ["--inference", "central", "--actors", 2, "--envs-per-actor", 16, "--stop-return", "null"]
     if recipe not in QUEUES:
-        # A slow learner would let one actor go on at a time.
+        # Otherwise a slow learner would let only one actor continue at a time.
         settings += ["--agent.samples-per-insert", 1]
     run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=recipe)
     run.wait_for_steps(3, "learner_steps")
@@ -357,7 +316,7 @@ NODES = ("actor/0", "inference/0", "learner/0", "replay/0")
 
 
 def kill(run, node):
-    """Kills a node of a run that learns, and waits until that has come back and the run goes on."""
+    """Kills a node of a run that learns, and waits until it has restarted and the run continues."""
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
     run.wait_for_steps(3, "learner_steps")
     killed = run.pid_of(node)
@@ -367,7 +326,7 @@ def kill(run, node):
     steps, learned = run.rows()[-1]["environment_steps"], run.rows()[-1]["learner_steps"]
     run.wait_for_steps(steps + 3000)
     run.wait_for_steps(learned + 3, "learner_steps")
-    # Each actor began once; and again, the one that died, or all of them with the node that knew them.
+    # Each actor began once; the one that died began again, or all of them if their inference node died.
     log = run.run_dir / "logs" / "inference-0.log"
     begun = {"actor/0": [2, 1], "inference/0": [2, 2]}.get(node, [1, 1])
     run.wait_until(lambda: [log.read_text().count(f"actor {index} begins") for index in range(2)] == begun, timeout=60)
@@ -385,7 +344,7 @@ def test_the_run_survives_the_death_of_a_node(train, recipe, node):
 
 
 PRIORITIZED = {"batch_size": 32, "min_replay_size": 100, "samples_per_insert": 4, "hidden_sizes": [8]}
-TELL = {
+REPORTING = {
     "LearnsAndTells": {"unroll_length": 5, "batch_size": 16, "core": "lstm", "lstm_size": 8, "learning_rate": 1e-6},
     "ApexTells": {"n_step": 3, **PRIORITIZED},
     "R2D2Tells": {"burn_in": 2, "trace_length": 8, "period": 5, "lstm_size": 8, "stream_size": 0, **PRIORITIZED},
@@ -395,16 +354,16 @@ TELL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("node", NODES)
-@pytest.mark.parametrize("agent", TELL)
-def test_what_is_learned_is_whole_when_a_node_dies(start, tmp_path, agent, node):
+@pytest.mark.parametrize("agent", REPORTING)
+def test_learned_sequences_are_complete_when_a_node_dies(start, tmp_path, agent, node):
     environment = "NumberedContinuous" if agent == "SacTells" else "Numbered"
     settings = ["--env", f"numbered:{environment}", "--max-steps", 100_000_000, "--checkpoint-every", 2]
     settings += ["--inference", "central", "--actors", 2, "--envs-per-actor", 4, "--run-dir", tmp_path / "run"]
-    settings += [f"--agent.{name}={value}" for name, value in TELL[agent].items()]
+    settings += [f"--agent.{name}={value}" for name, value in REPORTING[agent].items()]
     run = start("train", f"numbered:{agent}", "--evaluator", "false", *settings)
     kill(run, node)
     if node == "actor/0":
-        # The four environments of its second life.
+        # The four environments of its second incarnation.
         run.wait_until(lambda: len({line[0] for line in learned_lines(run)}) == 2 * 4 + 4, timeout=60)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
@@ -412,11 +371,11 @@ def test_what_is_learned_is_whole_when_a_node_dies(start, tmp_path, agent, node)
     lines = learned_lines(run)
     assert len(lines) > 1000
     assert {fault for *_, fault in lines} == {"-"}
-    # What begins with a timestep is in replay once, and is learned from once where replay is a queue.
+    # Each item is in replay once, and is learned from once if replay is a queue.
     assert len({tuple(line[:2]) for line in lines}) == len(set(lines))
     if agent == "LearnsAndTells":
         assert len(set(lines)) == len(lines)
-        # The state of an environment's first timestep was looked at.
+        # The state of every environment's first timestep was examined.
         assert {environment for environment, step, *_ in lines if step == "1"} == {line[0] for line in lines}
 
 

@@ -126,8 +126,8 @@ def test_all_learners_go_on_from_the_checkpoint_when_one_dies(train, rank):
     lives = [run.pid_of(f"learner/{number}") for number in (0, 1)]
     os.kill(lives[rank], signal.SIGKILL)
     run.wait_until(lambda: f"learner/{rank}: killed by SIGKILL; started again" in run.text(), timeout=10)
-    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=60)
-    begun = int(run.text().split("goes on from learner step ")[1].split()[0].replace(",", ""))
+    run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=60)
+    begun = int(run.text().split("continues from learner step ")[1].split()[0].replace(",", ""))
     assert begun > 0
     run.wait_for_steps(begun + 50, "learner_steps")
     assert all(run.pid_of(f"learner/{number}") != lives[number] for number in (0, 1))

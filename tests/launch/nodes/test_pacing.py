@@ -1,4 +1,4 @@
-"""How far an actor may run ahead, step by step."""
+"""How far an actor may run ahead of the learner."""
 
 import os
 import signal
@@ -11,18 +11,17 @@ from callboard.launch.nodes.pacing import Pacer
 from callboard.replay import Pace
 
 
-def unroll(pacer, length=3):
-    """One whole sequence."""
+def write_sequence(pacer, length=3):
     pacer.begin()
     for timestep in range(length):
         assert pacer.between_sequences == (timestep == 0)
-        assert pacer.timestep() == (timestep == length - 1)
+        assert pacer.count_timestep() == (timestep == length - 1)
 
 
 def sequences_begun(pacer, version):
     number = 0
     while pacer.may_begin(version):
-        unroll(pacer)
+        write_sequence(pacer)
         number += 1
     return number
 
@@ -33,34 +32,56 @@ def test_without_lag_actor_and_learner_take_turns(share):
     assert [sequences_begun(pacer, Version(0, step)) for step in (0, 0, 1, 2, 2)] == [share, 0, share, share, 0]
 
 
-def test_lag_lets_it_run_ahead_once():
+def test_with_lag_an_actor_runs_ahead_once():
     pacer = Pacer(Pace(2, unroll_length=3, items_per_actor=2), index=0)
     assert [sequences_begun(pacer, Version(0, step)) for step in range(4)] == [6, 2, 2, 2]
 
 
-def test_steps_that_it_has_missed_are_not_made_up_for():
+def test_missed_learner_steps_are_not_caught_up_on():
     pacer = Pacer(Pace(1, unroll_length=3, items_per_actor=1), index=0)
     assert [sequences_begun(pacer, Version(0, step)) for step in (5, 105, 106)] == [2, 2, 1]
 
 
-def test_a_learner_that_went_back_is_given_new_data():
+def test_a_restarted_learner_receives_new_data():
     pacer = Pacer(Pace(0, unroll_length=3, items_per_actor=1), index=0)
     assert [sequences_begun(pacer, Version(0, step)) for step in (7, 8)] == [1, 1]
     assert [sequences_begun(pacer, Version(1, step)) for step in (3, 3, 4)] == [1, 0, 1]
 
 
-def test_helping_out_is_not_held_against_it():
+def test_extra_items_do_not_reduce_the_next_share():
     pacer = Pacer(Pace(0, unroll_length=3, items_per_actor=1), index=0)
     assert sequences_begun(pacer, Version(0, 0)) == 1
     for _ in range(5):
-        unroll(pacer)
+        write_sequence(pacer)
     assert not pacer.may_begin(Version(0, 0))
     assert sequences_begun(pacer, Version(0, 1)) == 1
 
 
-def test_the_first_actor_loses_patience_first():
-    first, second = (Pacer(Pace(0, unroll_length=3, items_per_actor=1), index) for index in range(2))
-    assert first.patience == pytest.approx(1.0) and second.patience == pytest.approx(2.0)
+class Clock:
+    seconds = 100.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_an_actor_helps_a_learner_that_is_short_of_data(index):
+    """After a second and the duration of a sequence; after three times that if two other actors help first."""
+    clock = Clock()
+    pacer = Pacer(Pace(0, unroll_length=3, items_per_actor=1), index, clock)
+    pacer.begin()
+    clock.seconds += 4
+    for _ in range(3):
+        pacer.count_timestep()
+    patience = (1 + 4) * (1 + index)
+    clock.seconds += patience - 0.1
+    assert not pacer.may_help(short_of_data=patience + 10)
+    clock.seconds += 0.1
+    # A learner that has data, or received it a moment ago, is only slow.
+    assert not pacer.may_help(short_of_data=0.0) and not pacer.may_help(short_of_data=patience - 0.1)
+    assert pacer.may_help(short_of_data=patience)
+    write_sequence(pacer)
+    assert not pacer.may_help(short_of_data=patience + 1)
 
 
 @pytest.fixture
@@ -78,7 +99,7 @@ def lags(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["threads", "processes"])
-def test_without_lag_there_is_none(train_ppo, launcher):
+def test_without_permitted_lag_all_data_is_current(train_ppo, launcher):
     run = train_ppo("--launcher", launcher)
     run.wait_for_steps(20_000)
     run.interrupt()
@@ -88,7 +109,7 @@ def test_without_lag_there_is_none(train_ppo, launcher):
 
 
 @pytest.mark.slow
-def test_a_lag_that_is_permitted_is_kept(train_ppo):
+def test_a_permitted_lag_is_not_exceeded(train_ppo):
     run = train_ppo("--agent.max-policy-lag", 1)
     run.wait_for_steps(20_000)
     run.interrupt()
@@ -110,7 +131,7 @@ def test_an_actor_that_does_nothing_does_not_hold_up_the_others(train_ppo, index
     run.wait_for_steps(stopped_at + 60_000)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()
-    # Whatever was given too late was not learned from.
+    # Data that arrived too late was not learned from.
     assert set(lags(run)) == {0.0}
     assert run.leftovers() == []
 

@@ -83,12 +83,12 @@ def test_a_lost_report_is_repeated_and_counts_once(line, fault):
     actor = Actor(line)
     actor.acts(10)
     line.fault = fault
-    assert not actor.reporter.beat() and not actor.reporter.beat()
+    assert not actor.reporter.report() and not actor.reporter.report()
     actor.acts(30)
     line.fault = ""
-    assert actor.reporter.beat()
+    assert actor.reporter.report()
     assert line.counted("environment_steps") == 10 and line.counted("actor/episode_return") == 10.0
-    assert actor.reporter.beat()
+    assert actor.reporter.report()
     assert line.counted("environment_steps") == 40 and line.counted("actor/episode_return") == 20.0
 
 
@@ -97,7 +97,7 @@ def test_the_last_counts_are_reported_although_the_report_before_is_unanswered(l
     actor = Actor(line)
     actor.acts(10)
     line.fault = fault
-    assert not actor.reporter.beat()
+    assert not actor.reporter.report()
     actor.acts(30)
     line.fault = ""
     actor.reporter.close()
@@ -106,7 +106,7 @@ def test_the_last_counts_are_reported_although_the_report_before_is_unanswered(l
 
 def test_the_last_report_is_tried_again_only_if_the_coordinator_has_answered_recently(line):
     actor = Actor(line)
-    assert actor.reporter.beat()
+    assert actor.reporter.report()
     line.fault = "call"
     line.calls.clear()
     actor.reporter.close()
@@ -125,40 +125,40 @@ def test_an_abandoned_reporter_reports_nothing_more(line):
 
 def test_a_node_is_cut_off_after_some_seconds_without_an_answer(line):
     actor = Actor(line)
-    assert actor.reporter.beat() and not actor.reporter.is_cut_off
+    assert actor.reporter.report() and not actor.reporter.is_cut_off
     line.now += 3.4
     assert not actor.reporter.is_cut_off and actor.reporter.call_seconds == 5.0
     line.now += 0.2
     assert actor.reporter.is_cut_off and actor.reporter.call_seconds == 1.0
-    assert actor.reporter.beat() and not actor.reporter.is_cut_off
-    actor.reporter.beat()
+    assert actor.reporter.report() and not actor.reporter.is_cut_off
+    actor.reporter.report()
     assert line.calls[-1] == 5.0
 
 
 def test_a_restarted_coordinator_gets_the_totals_and_the_known_incarnations_are_kept(line):
     actor = Actor(line)
     actor.acts(10)
-    Actor(line, "actor/1", "b").reporter.beat()
-    actor.reporter.beat()
-    assert actor.reporter.state.identities == {"actor/0": "a", "actor/1": "b"}
+    Actor(line, "actor/1", "b").reporter.report()
+    actor.reporter.report()
+    assert actor.reporter.state.incarnations == {"actor/0": "a", "actor/1": "b"}
     line.restart_coordinator("another")
     actor.acts(5)
-    actor.reporter.beat()
+    actor.reporter.report()
     assert line.counted("environment_steps") == 15
-    assert actor.reporter.state.identities == {"actor/0": "a", "actor/1": "b"}
-    Actor(line, "actor/1", "b again").reporter.beat()
-    actor.reporter.beat()
-    assert actor.reporter.state.identities["actor/1"] == "b again"
+    assert actor.reporter.state.incarnations == {"actor/0": "a", "actor/1": "b"}
+    Actor(line, "actor/1", "b again").reporter.report()
+    actor.reporter.report()
+    assert actor.reporter.state.incarnations["actor/1"] == "b again"
 
 
 def test_a_lease_is_renewed_with_an_answer(line):
     actor = Actor(line)
     actor.lease = LeaseRequest(0, True)
     line.fault = "answer"
-    actor.reporter.beat()
+    actor.reporter.report()
     assert actor.limits == []
     line.fault = ""
-    actor.reporter.beat()
+    actor.reporter.report()
     assert len(actor.limits) == 1
 
 

@@ -1,4 +1,4 @@
-"""Which requests a batch waits for.  Deadlines of a minute are those that must not be waited for."""
+"""Which requests a batch waits for.  No test waits for a deadline of a minute."""
 
 import threading
 import time
@@ -13,28 +13,28 @@ LONG = 60.0
 def take_in_background(batcher):
     """Takes a batch in another thread; gives a function that waits for it and returns its requests."""
     taken = []
-    thread = threading.Thread(target=lambda: taken.extend(batcher.take(LONG)), daemon=True)
+    thread = threading.Thread(target=lambda: taken.extend(batcher.next_batch(LONG)), daemon=True)
     thread.start()
 
     def wait():
         thread.join(timeout=20.0)
         assert not thread.is_alive(), "the batch waits"
-        return [waiting.request for waiting in taken]
+        return [pending.request for pending in taken]
 
     wait.waits = thread.is_alive
     return wait
 
 
-def test_nobody_asks():
-    assert RequestBatcher(LONG).take(timeout=0.0) == []
+def test_without_requests_there_is_no_batch():
+    assert RequestBatcher(LONG).next_batch(timeout=0.0) == []
 
 
-def test_those_who_ask_together_are_served_together():
+def test_concurrent_requests_share_a_batch():
     batcher = RequestBatcher(LONG)
     for caller in range(3):
         batcher.submit(caller, f"request {caller}")
-    assert [waiting.request for waiting in batcher.take(LONG)] == ["request 0", "request 1", "request 2"]
-    assert batcher.take(timeout=0.0) == []
+    assert [pending.request for pending in batcher.next_batch(LONG)] == ["request 0", "request 1", "request 2"]
+    assert batcher.next_batch(timeout=0.0) == []
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def batcher():
     made = RequestBatcher(LONG)
     for caller in range(2):
         made.submit(caller, "before")
-    made.take(LONG)
+    made.next_batch(LONG)
     return made
 
 
-def test_a_batch_waits_for_those_that_were_in_the_last(batcher):
+def test_a_batch_waits_for_the_callers_of_the_last_one(batcher):
     batcher.submit(0, "a")
     taken = take_in_background(batcher)
     assert taken.waits()
@@ -55,13 +55,13 @@ def test_a_batch_waits_for_those_that_were_in_the_last(batcher):
     assert taken() == ["a", "b"]
 
 
-def test_a_batch_does_not_wait_where_no_further_request_can_come(batcher):
+def test_a_complete_batch_does_not_wait(batcher):
     batcher.submit(1, "b")
     batcher.submit(0, "a")
     assert take_in_background(batcher)() == ["b", "a"]
 
 
-def test_a_batch_does_not_wait_for_a_caller_that_is_held_back(batcher):
+def test_a_batch_does_not_wait_for_a_forgotten_caller(batcher):
     batcher.submit(0, "a")
     taken = take_in_background(batcher)
     batcher.forget(1)
@@ -72,29 +72,29 @@ def test_a_batch_waits_no_longer_than_the_deadline():
     batcher = RequestBatcher(deadline=0.01)
     for caller in range(2):
         batcher.submit(caller, "before")
-    batcher.take(LONG)
+    batcher.next_batch(LONG)
     batcher.submit(0, "a")
     assert take_in_background(batcher)() == ["a"]
 
 
-def test_a_caller_that_has_missed_a_batch_is_not_waited_for():
-    """One that is dead or slow would hold up every batch."""
+def test_a_batch_does_not_wait_for_a_caller_that_missed_the_last_one():
+    """A dead or slow caller would delay every batch."""
     batcher = RequestBatcher(deadline=0.3)
     for caller in range(2):
         batcher.submit(caller, "before")
-    batcher.take(LONG)
+    batcher.next_batch(LONG)
     seconds = []
     for _ in range(2):
         batcher.submit(0, "a")
         begun = time.monotonic()
-        assert [waiting.request for waiting in batcher.take(LONG)] == ["a"]
+        assert [pending.request for pending in batcher.next_batch(LONG)] == ["a"]
         seconds.append(time.monotonic() - begun)
     assert seconds[1] < seconds[0] / 2
 
 
-def test_each_caller_is_given_its_own_result():
+def test_each_caller_receives_its_own_result():
     batcher = RequestBatcher(LONG)
     results = [batcher.submit(caller, caller) for caller in range(2)]
-    for waiting in batcher.take(LONG):
-        waiting.result.set_result(10 + waiting.request)
+    for pending in batcher.next_batch(LONG):
+        pending.result.set_result(10 + pending.request)
     assert [result.result(timeout=0) for result in results] == [10, 11]

@@ -28,8 +28,8 @@ def test_a_damaged_run_goes_on_from_the_checkpoints_before(start, tmp_path):
     assert text.startswith(f"the checkpoint {newest.name} is damaged (policy.npz has 0 bytes")
     again = start("train", "--resume", "--run-dir", run_dir, "--max-steps", 9000)
     assert again.wait() == 0, again.text()
-    assert f"learner/0: goes on from learner step {step_of(kept):,}" in again.text()
+    assert f"learner/0: continues from learner step {step_of(kept):,}" in again.text()
     assert f"the checkpoint {replay.name} of replay shard 0 is damaged (chunks.tfrecord has" in again.text()
-    assert "replay/0: goes on with" in again.text() and "Traceback" not in again.text()
+    assert "replay/0: continues with" in again.text() and "Traceback" not in again.text()
     assert again.rows()[-1]["environment_steps"] >= 9000
     assert (newest.parent / f"damaged-{newest.name}").exists() and (replay.parent / f"damaged-{replay.name}").exists()

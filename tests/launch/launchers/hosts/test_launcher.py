@@ -111,9 +111,9 @@ def test_the_host_of_the_learner_is_killed_and_started_again(hosts):
     hosts.start("a", *command)
     ends_everywhere(hosts, timeout=300)
     run = hosts.runs["a"]
-    assert "learner/0: goes on from learner step" in run.text()
+    assert "learner/0: continues from learner step" in run.text()
     for each in hosts.runs.values():
-        assert "environment steps are done" in each.text().splitlines()[-1]
+        assert "reached max_steps" in each.text().splitlines()[-1]
     after = run.rows()[-1]
     assert after["environment_steps"] >= 300_000
     assert after["learner_steps"] > before["learner_steps"]

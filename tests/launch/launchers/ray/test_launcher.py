@@ -139,7 +139,7 @@ def test_learners_find_each_other_again(train_on, cluster):
     run = train_on(cluster, "--learners", 2, "--checkpoint-every", 2, "--max-steps", 10_000_000, "--stop-return", 501)
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=300)
     os.kill(run.pid_of("learner/1"), signal.SIGKILL)
-    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=200)
+    run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=200)
     before = run.rows()[-1]["learner_steps"]
     run.wait_until(lambda: run.rows()[-1]["learner_steps"] > before + 20, timeout=100)
     run.interrupt()
@@ -234,7 +234,7 @@ def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
     run.wait_until(lambda: len(list(stored.glob("checkpoints/0*/DONE"))) == 2, timeout=300)
     # The node's own files are gone with its process: what it goes on from comes from the storage.
     os.kill(run.pid_of("learner/0"), signal.SIGKILL)
-    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=100)
+    run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=100)
     run.interrupt()
     assert run.wait(timeout=200) == 130, run.text()
     newest = max(stored.glob("checkpoints/0*/DONE")).parent
@@ -245,7 +245,7 @@ def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
     resumed = start(*arguments, "--resume", "--max-steps", run.rows()[-1]["environment_steps"] + 1500)
     resumed.run_dir = stored
     assert resumed.wait(timeout=300) == 0, resumed.text()
-    assert f"learner/0: goes on from learner step {step_of(newest):,}" in resumed.text()
+    assert f"learner/0: continues from learner step {step_of(newest):,}" in resumed.text()
     steps = [row["environment_steps"] for row in resumed.rows()]
     assert steps[-1] >= max(steps) > 1500
     assert left_behind(cluster, resumed) == []
@@ -314,7 +314,7 @@ def check_that_it_outlives_machines(train_on, cluster):
     moving = [node for node in nodes if machine_of(cluster, run, node) is learners]
     counts = {node: lives(run, node) for node in moving}
     cluster.remove_node(learners, allow_graceful=False)
-    run.wait_until(lambda: "learner/0: goes on from learner step" in run.text(), timeout=300)
+    run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=300)
     assert run.wait(timeout=600) == 0, run.text()
     assert "has reached 475" in run.text().splitlines()[-1]
     assert all(lives(run, node) == counts[node] + 1 for node in moving)

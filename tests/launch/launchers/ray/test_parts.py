@@ -211,9 +211,9 @@ def test_sac_learns_on_the_parts_also_when_ray_starts_servers_and_a_rollout_agai
     wait_until(lambda: published_incarnation(parts) == 1)
 
     handle = replay_handle(parts.replay)
-    life = handle.life(0)
+    incarnation = handle.incarnation(0)
     ray.kill(parts.replay[0], no_restart=False)
-    wait_until(lambda: handle.life(0) != life)
+    wait_until(lambda: handle.incarnation(0) != incarnation)
     steps = totals_of(parts).learner_steps
     # Learning goes on with what the same tasks write to the new server.
     run_until_learner_steps(parts, tasks, steps + 50)

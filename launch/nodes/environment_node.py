@@ -1,0 +1,115 @@
+"""The base class of nodes that step environments: actors, with or without a policy of their own."""
+
+import time
+from collections.abc import Sequence
+
+from ...agents.acting import Episode, Stepper
+from ...environments import BatchedEnvironment
+from ..experiment import Run
+from .acting_setup import make_environments
+from .node import NodeContext, NodeHandle
+from .progress import MarkedEnvironment
+from .reporting import Report, ReportingNode
+from .step_budget import StepLease
+
+POLL_SECONDS = 0.005
+"""Interval at which an actor that has to wait checks whether it may continue."""
+_LEASE_SECONDS = 0.02
+_LEASES_A_SECOND = 1000
+"""Upper bound on lease requests per second over all actors that wait for steps."""
+
+
+class EnvironmentNode(ReportingNode):
+    """A node that steps one batch of environments and reports the results."""
+
+    def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
+        super().__init__(context, coordinator)
+        self._experiment = run.experiment
+        self._layout = run.layout
+        self._index = index
+        self._environment: BatchedEnvironment | None = None
+        self._stepper: Stepper | None = None
+        self._episodes: list[tuple[float, int]] = []
+        self._episodes_done = 0
+        # With one thread for all nodes the launcher enforces the step limit.
+        self._lease = None if context.cooperative else StepLease()
+        self._lease_pause = min(0.5, max(_LEASE_SECONDS, run.experiment.actors / _LEASES_A_SECOND))
+        self._next_request = 0.0
+
+    @property
+    def first_slot(self) -> int:
+        """The slot (global index) of the first environment."""
+        return self._index * self._experiment.envs_per_actor
+
+    @property
+    def environment_steps(self) -> int:
+        """Number of executed actions."""
+        return self._stepper.environment_steps if self._stepper else 0
+
+    @property
+    def items_written(self) -> int:
+        """Number of items written to replay."""
+        raise NotImplementedError
+
+    def make_environment(self, incarnation: int) -> BatchedEnvironment:
+        """Makes the environments of an incarnation of this node; `finish` closes them."""
+        count = self._experiment.envs_per_actor
+        self.context.progress.works_slowly("making environments")
+        environment = make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
+        self._environment = MarkedEnvironment(environment, self.context.progress)
+        return self._environment
+
+    def may_step(self) -> bool:
+        """Returns whether the run's step limit allows another timestep, which the actor must then take.
+
+        If not, waits a moment, and from time to time requests more steps from the coordinator.
+        """
+        progress = self.context.progress
+        if self._lease is None:
+            progress.works("acting")
+            return True
+        if self.reporter.is_cut_off:
+            # Without a coordinator the actor cannot find out that the run has ended.
+            progress.waits(f"{self.reporter.coordinator} to answer")
+            self.context.stop.wait(POLL_SECONDS)
+            return False
+        if self._lease.take(self.environment_steps):
+            if self.environment_steps:
+                progress.works("acting")
+            else:
+                progress.works_slowly("in first forward pass (compiling)")
+            return True
+        progress.waits("steps that are left to do")
+        now = time.monotonic()
+        if now >= self._next_request and not self.reporter.state.stopping:
+            self._next_request = now + self._lease_pause
+            self.reporter.report_now()
+        self.context.stop.wait(POLL_SECONDS)
+        return False
+
+    def renew_lease(self, limit: int) -> None:
+        if self._lease is not None:
+            self._lease.renew(limit)
+
+    def add_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Keeps finished episodes for the next report."""
+        for episode in episodes:
+            self._episodes.append((episode.episode_return, episode.length))
+            self._episodes_done += 1
+
+    def finish(self) -> None:
+        self.reporter.close()
+        if self._environment is not None:
+            self._environment.close()
+
+    def collect(self) -> Report:
+        episodes, self._episodes = self._episodes, []
+        if self._stepper is None:
+            return Report()
+        counts = {
+            "environment_steps": self._stepper.environment_steps,
+            "ignored_timesteps": self._stepper.ignored_timesteps,
+            "episodes": self._episodes_done,
+        }
+        lease = None if self._lease is None else self._lease.request()
+        return Report(counts=counts, episodes=episodes, lease=lease)
