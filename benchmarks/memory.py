@@ -44,8 +44,8 @@ _FRAME_BYTES = 84 * 84
 _STACK = 4
 _EPISODE = 1000
 _SETTLING_SECONDS = 1.0
-_FIRST_TICKS = 200
-_GAME_TICKS = 250
+_FIRST_TIMESTEPS = 200
+_GAME_TIMESTEPS = 250
 """Timesteps of a game, which are written repeatedly; many times more than fit into one chunk."""
 _SERVERS = 20
 """Maximum number of repeats."""
@@ -77,9 +77,9 @@ class BytesPerFrame(Side):
             writer = self._make_writer(replay)
             with contextlib.closing(writer):
                 # Memory of the server's connections and threads must not be attributed to frames.
-                self._write(writer, range(_FIRST_TICKS))
+                self._write(writer, range(_FIRST_TIMESTEPS))
                 before = memory().rss
-                self._write(writer, range(_FIRST_TICKS, _FIRST_TICKS + self._frames // ENVS))
+                self._write(writer, range(_FIRST_TIMESTEPS, _FIRST_TIMESTEPS + self._frames // ENVS))
                 return (memory().rss - before) / self._frames
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ def _game() -> Iterator[np.ndarray]:
     environment = environments.make("ALE/Breakout-v5", ENVS, list(range(ENVS)))
     rng = np.random.default_rng(0)
     pictures = [environment.reset().observation]
-    while len(pictures) < _GAME_TICKS:
+    while len(pictures) < _GAME_TIMESTEPS:
         pictures.append(environment.step(rng.integers(0, environment.spec.action.num_values, ENVS)).observation)
     environment.close()
     yield from itertools.cycle(np.stack(pictures))
@@ -131,7 +131,7 @@ def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
         TABLE,
         sampler=reverb.selectors.Uniform(),
         remover=reverb.selectors.Fifo(),
-        max_size=frames + _FIRST_TICKS * ENVS,
+        max_size=frames + _FIRST_TIMESTEPS * ENVS,
         rate_limiter=reverb.rate_limiters.MinSize(1),
         signature=signature,
     )

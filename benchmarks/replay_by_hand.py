@@ -216,8 +216,8 @@ def _windows(address: str, layout: Layout) -> tf.data.Dataset:
         first, last = first[..., 0] != 0, last[..., 0] != 0
         reward, discount = tf.bitcast(reward, tf.float32), tf.bitcast(discount, tf.float32)
         steps = tf.cast(~last[:-1] & ((discount[:-1] == 0) | ~first[1:]), tf.float32)
-        goes_on = tf.concat([tf.ones((1, batch)), steps[:-1] * tf.cast(discount[:-2] != 0, tf.float32)], axis=0)
-        reached = tf.math.cumprod(goes_on) * steps > 0
+        continues = tf.concat([tf.ones((1, batch)), steps[:-1] * tf.cast(discount[:-2] != 0, tf.float32)], axis=0)
+        reached = tf.math.cumprod(continues) * steps > 0
         return _Batch(
             observation=tf.reshape(vector, (STEPS + 1, batch, *observation.shape))
             if _framed(observation)

@@ -14,7 +14,7 @@ OBSERVATIONS = {
     "4 floats": dm_specs.Array((4,), np.float32, name="observation"),
     "84x84 bytes": dm_specs.BoundedArray((84, 84, 1), np.uint8, 0, 255, name="observation"),
 }
-_TICKS = 64
+_TIMESTEPS = 64
 
 
 def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
@@ -34,7 +34,7 @@ def layout_of(observation: dm_specs.Array, envs: int) -> Layout:
     return Layout(spec, envs, actors=1, shards=1, replicas=1, seed=1, max_steps=10**9, record=record, state=())
 
 
-def timesteps_of(layout: Layout, count: int = _TICKS) -> list[Record]:
+def timesteps_of(layout: Layout, count: int = _TIMESTEPS) -> list[Record]:
     """Return timesteps of all environments of an actor, in which no episode begins or ends.
 
     Bytes are noise, which does not compress; floats are normally distributed; integers are 0.

@@ -24,7 +24,7 @@ from ..replay import ReplayDataset, ReplayHandle, SequenceQueue, sequence_spec
 Specs = Sequence[tuple[tuple[int, ...], str]]
 """Shapes and dtypes of a policy's variables."""
 
-_TICK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _CALL_SECONDS = 5.0
 
 
@@ -80,7 +80,7 @@ class _Held:
             step = apply()
             if step is not None:
                 self._note.send((step, time.monotonic()))
-            time.sleep(_TICK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
 def fetch(specs: Specs, address: str, askers: int, notes: Any) -> tuple[Any, None]:

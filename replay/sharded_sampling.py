@@ -47,9 +47,9 @@ def sampled_dataset(
       updates_per_call: batches that are learned from in a call.
     """
     if layout.shards == 1:
-        drawn = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent, updates_per_call)
+        sampled = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent, updates_per_call)
     else:
-        drawn = sharded_dataset(
+        sampled = sharded_dataset(
             replay, layout.shards, table, signature, replica_batch, priority_exponent, updates_per_call
         )
 
@@ -57,7 +57,7 @@ def sampled_dataset(
     def sample(batch: SampledItems) -> Sample:
         return read(batch.item)._replace(info=batch.info)
 
-    return drawn.map(sample).prefetch(1)
+    return sampled.map(sample).prefetch(1)
 
 
 def sharded_dataset(
@@ -149,17 +149,17 @@ class ShardedSampler:
         taken: list[SampledItems] = []
         items = sum(shard.items for shard in shards)
         for shard, part, share in zip(shards, parts, shares, strict=True):
-            for drawn in shard.take(part):
-                info = drawn.info._replace(
-                    probability=share * drawn.info.probability, items=np.full_like(drawn.info.items, items)
+            for sampled in shard.take(part):
+                info = sampled.info._replace(
+                    probability=share * sampled.info.probability, items=np.full_like(sampled.info.items, items)
                 )
-                taken.append(drawn._replace(info=info))
+                taken.append(sampled._replace(info=info))
         return concatenated(taken)
 
 
-def concatenated(drawn: Sequence[SampledItems]) -> SampledItems:
+def concatenated(sampled: Sequence[SampledItems]) -> SampledItems:
     """Concatenates items, as arrays."""
-    return drawn[0] if len(drawn) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *drawn)
+    return sampled[0] if len(sampled) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *sampled)
 
 
 def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:

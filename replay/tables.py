@@ -96,8 +96,8 @@ class ReplayLimits:
         """
         if self.error_buffer is not None:
             return self.error_buffer
-        drawn = self.samples_per_insert * self.min_size / layout.shards
-        return max(0.1 * drawn, self._needed_buffer(layout, sampled_at_once))
+        samples = self.samples_per_insert * self.min_size / layout.shards
+        return max(0.1 * samples, self._needed_buffer(layout, sampled_at_once))
 
     def _needed_buffer(self, layout: Layout, sampled_at_once: int) -> float:
         # All environments of an actor may also insert at once.

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whoever writes at the same time and wherever it dies."""
+"""Files that are written whole or not at all, also if others write at the same time, or the writer dies."""
 
 import os
 import pathlib

@@ -13,7 +13,7 @@ import traceback
 
 
 class TwoDevices:
-    """A process for such calls; it is started by the first of them, and goes on until `close`."""
+    """A process for such calls; it is started by the first of them, and runs until `close`."""
 
     def __init__(self):
         self._process = None

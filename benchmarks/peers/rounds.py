@@ -195,7 +195,7 @@ def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[
         ) as program:
             figure = contest.measure(program)
     except ProgramFailed as failure:
-        say(f"{contest.name}, {name} has failed, and the others go on: {failure}")
+        say(f"{contest.name}, {name} has failed, and the others continue: {failure}")
         return None
     say(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{figure.detail}")
     return figure

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs one command on all hosts of a cluster file over SSH.
 #
-#   ssh.sh start cluster.yaml runs/x impala --env CartPole-v1     begins the run, or goes on with it; leaves hosts alone
+#   ssh.sh start cluster.yaml runs/x impala --env CartPole-v1     starts or continues the run; leaves hosts alone
 #                                                                 on which it runs already
 #   ssh.sh stop cluster.yaml runs/x                               asks the first host to end it, with a checkpoint
 #   ssh.sh log cluster.yaml runs/x                                shows what each host has said last

@@ -272,12 +272,12 @@ def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
         if value.shape != tuple(variable.shape):
             raise CallboardError(
                 f"the network has changed since {path} was written: {name} was {value.shape} and is now "
-                f"{tuple(variable.shape)}; go on with the settings of the run, or begin a new one"
+                f"{tuple(variable.shape)}; continue with the settings of the run, or begin a new one"
             )
     if len(values) != len(variables):
         raise CallboardError(
             f"the network has changed since {path} was written: it had {len(values)} weights and has now "
-            f"{len(variables)}; go on with the settings of the run, or begin a new one"
+            f"{len(variables)}; continue with the settings of the run, or begin a new one"
         )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -166,7 +166,7 @@ def _is_same(descriptor: int, path: pathlib.Path) -> bool:
 
 
 def _refusal(directory: object, holder: Holder) -> str:
-    return f"a run is going on in {directory}, by {holder}: end it first, or name another directory"
+    return f"a run is active in {directory}, by {holder}: end it first, or name another directory"
 
 
 @contextlib.contextmanager

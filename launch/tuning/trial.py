@@ -121,7 +121,7 @@ class TrialMonitor:
     """
 
     def __init__(self, tuning: Tuning, number: int, run_directory: RunDirectory, reported: int | None):
-        self._goes_on = reported is not None
+        self._continues = reported is not None
         self._tuning = tuning
         self._number = number
         self._directory = run_directory
@@ -149,7 +149,7 @@ class TrialMonitor:
         if self._newest is not None:
             # Not under `STEPS`, so that a trial that is done does not take over other weights.
             return {**report, self._tuning.metric: self._newest.value, AT_STEPS: self._newest.steps}
-        if self._goes_on:
+        if self._continues:
             return report
         there_are = sorted(name for name in self._status if "/" in name)
         raise CallboardError(f"the run had no {self._tuning.metric} until its end; it had {', '.join(there_are)}")

@@ -295,7 +295,7 @@ def test_no_figure_at_all_is_a_failure(monkeypatch, measured):
     monkeypatch.setattr(Peer, "python", lambda peer: pathlib.Path(sys.executable))
     with pytest.raises(SideFailed):
         rounds.measure(1, quick=True, only="images", say=lambda line: None)
-    # Nobody has asked for anything.
+    # No weights were requested.
     assert rounds.measure(1, quick=True, only="no such case", say=lambda line: None) == []
 
 

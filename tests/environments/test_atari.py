@@ -94,7 +94,7 @@ def test_a_trajectory_follows_its_own_seed():
     assert (once[:, 0] != once[:, 1]).any()
 
 
-def test_a_later_reset_goes_on_from_the_seed():
+def test_a_later_reset_continues_from_the_seed():
     def begun():
         environment = environments.make("ALE/Freeway-v5", 2, [0, 1])
         pictures = [environment.reset().observation for _ in range(3)]
@@ -139,11 +139,11 @@ def endings(timesteps, slot=0):
     return [(bool(t.first[slot]), bool(t.last[slot]), float(t.discount[slot])) for t in timesteps]
 
 
-GOES_ON, TERMINATED, BEGINS, LIFE_LOST = (False, False, 1), (False, True, 0), (True, False, 1), (True, False, 0)
+CONTINUES, TERMINATED, BEGINS, LIFE_LOST = (False, False, 1), (False, True, 0), (True, False, 1), (True, False, 0)
 
 
 # The ball of Breakout is served in every third step, and the paddle stays where it is: five lives are soon lost.
-# Atlantis goes on for a while when no life is left.
+# Atlantis continues for a while when no life is left.
 DEFEATS = {
     "breakout": (BREAKOUT, np.tile([1, 0, 0], 110), 4),
     "atlantis": ("ALE/Atlantis-v5", np.random.default_rng(0).integers(0, 4, 700), 5),
@@ -167,14 +167,14 @@ def test_lost_lives_and_the_end_of_the_game(game, life_loss):
                     break
             lost = 0 < ale.lives() < lives
             without_life |= ale.lives() == 0 and not ale.game_over()
-            expected.append(TERMINATED if ale.game_over() else LIFE_LOST if lost and life_loss else GOES_ON)
+            expected.append(TERMINATED if ale.game_over() else LIFE_LOST if lost and life_loss else CONTINUES)
         over, lives = ale.game_over(), ale.lives()
     assert endings(timesteps) == expected
     assert expected[: expected.index(TERMINATED)].count(LIFE_LOST) == (losses if life_loss else 0)
     assert without_life == (game == "atlantis")
 
 
-def test_the_game_goes_on_after_a_lost_life():
+def test_the_game_continues_after_a_lost_life():
     actions = np.tile([1, 0, 0], 50)
     with_loss, without = (play({**PLAIN, "life_loss": life_loss}, [0], actions) for life_loss in (True, False))
     np.testing.assert_array_equal(observations(with_loss), observations(without))
@@ -184,7 +184,7 @@ def test_the_game_goes_on_after_a_lost_life():
 
 def test_the_limit_of_frames_is_a_truncation():
     timesteps = play({**PLAIN, "max_num_frames_per_episode": 20}, [0, 1], [0] * 12)
-    assert endings(timesteps, 1) == [BEGINS, *[GOES_ON] * 4, (False, True, 1)] * 2 + [BEGINS]
+    assert endings(timesteps, 1) == [BEGINS, *[CONTINUES] * 4, (False, True, 1)] * 2 + [BEGINS]
     assert all(timestep.reward[timestep.first].sum() == 0 for timestep in timesteps)
 
 
@@ -195,7 +195,7 @@ def test_timesteps_do_not_change_later_and_a_reset_in_the_middle_begins_anew():
     assert timesteps[-1].last.all()
     again = environment.reset()
     assert again.first.all() and not again.last.any() and (again.discount == 1).all()
-    assert endings([environment.step(np.array([1, 1]))]) == [GOES_ON]
+    assert endings([environment.step(np.array([1, 1]))]) == [CONTINUES]
     for timestep, copies in zip(timesteps, kept, strict=True):
         for array, copy in zip(timestep, copies, strict=True):
             np.testing.assert_array_equal(array, copy)

@@ -71,7 +71,7 @@ def test_reinforce_returns_end_where_experience_ends():
     value = np.array([[10.0, 20.0, 30.0, 40.0]]).T.repeat(4, axis=1)
     first, last = np.zeros((4, 4), bool), np.zeros((4, 4), bool)
     discount = np.ones((3, 4))
-    # Column 0 goes on.  Column 1 terminates in its second step, and begins anew in the third timestep.
+    # Column 0 continues.  Column 1 terminates in its second step, and begins anew in the third timestep.
     discount[1, 1], first[2, 1] = 0.0, True
     # Column 2 runs out of time at its third observation, where the action is ignored.
     last[2, 2], first[3, 2] = True, True
@@ -146,7 +146,7 @@ def test_impala_finds_the_treasure(launcher, tmp_path):
     assert os.listdir(tmp_path) == ["run"]
 
 
-def test_the_returns_of_a_run_are_drawn(tmp_path):
+def test_the_returns_of_a_run_are_plotted(tmp_path):
     run_dir, picture = tmp_path / "run", tmp_path / "returns.png"
     run_dir.mkdir()
     row = {"environment_steps": 5, "actor/episode_return": 1.0, "evaluator/return": 2.0}

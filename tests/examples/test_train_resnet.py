@@ -219,7 +219,7 @@ def test_resnet_20_learns_what_is_not_linear_and_is_loaded_with_the_same_accurac
 
 @pytest.mark.slow
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
-def test_two_devices_and_going_on_from_a_checkpoint(tmp_path):
+def test_two_devices_and_continuing_from_a_checkpoint(tmp_path):
     save_gratings(tmp_path / "data.npz", 400, 100)
     arguments = ("--data", tmp_path / "data.npz", "--out", tmp_path / "out", "--depth", 8, "--global-batch", 20)
     first = run(*arguments, "--devices", 2, "--epochs", 1)

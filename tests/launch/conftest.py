@@ -195,7 +195,7 @@ class Hosts:
         return [self.start(name, *arguments, **settings) for name in self.network.addresses]
 
     def wait_until(self, condition, timeout=240.0):
-        """Waits, while the command goes on on all hosts where it was started."""
+        """Waits, while the command continues on all hosts where it was started."""
 
         def ended():
             return {name: run.text() for name, run in self.runs.items() if run.process.poll() is not None}

@@ -76,8 +76,8 @@ class HostNetwork:
         """What the host sends still arrives, but nothing comes back to it, until `restore`."""
         for other in self.addresses:
             if other != name:
-                nobody = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
-                ip("-n", self.namespace(other), "neighbor", "replace", self.addresses[name], "dev", "eth0", *nobody)
+                no_host = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"]
+                ip("-n", self.namespace(other), "neighbor", "replace", self.addresses[name], "dev", "eth0", *no_host)
 
     def processes(self, name):
         return [int(pid) for pid in ip("netns", "pids", self.namespace(name)).split()]

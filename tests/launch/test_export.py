@@ -43,7 +43,7 @@ TRAINING = {
 }
 RECURRENT = ("impala-lstm", "apex", "r2d2", "ppo-lstm")
 ENVS = 3
-TICKS = 100
+TIMESTEPS = 100
 """At most: more than an episode of most of these policies, and half of one of Pendulum's."""
 
 
@@ -102,7 +102,7 @@ def record(run_dir, checkpoint):
     policy = compile_policy(experiment, layout, networks, "evaluate", 0, ENVS)
     load_policy(policy_file(run, checkpoint), policy.policy.variables)
     environment = Recorded(make_environments(experiment, "evaluator", 0, ENVS))
-    evaluate(environment, policy, episodes=ENVS, stopped=lambda: len(environment.timesteps) == TICKS)
+    evaluate(environment, policy, episodes=ENVS, stopped=lambda: len(environment.timesteps) == TIMESTEPS)
     fields = {
         name: [getattr(timestep, name) for timestep in environment.timesteps]
         for name in ("observation", "first", "reward")

@@ -1,4 +1,4 @@
-"""Going on with a run: counters, weights and replay from where they stood."""
+"""Continuing a run: counters, weights and replay from where they stood."""
 
 import json
 import signal
@@ -51,7 +51,7 @@ def test_ctrl_c_ended_it_with_a_checkpoint_and_left_nothing(interrupted):
     assert interrupted.left == []
 
 
-def test_everything_goes_on(interrupted, start):
+def test_everything_continues(interrupted, start):
     checkpoint = max((interrupted.run_dir / "checkpoints").glob("0*"))
     before, steps, items = counters_of(checkpoint), step_of(checkpoint), interrupted.rows()[-1]["replay/items_0"]
     with np.load(checkpoint / "policy.npz") as file:
@@ -76,7 +76,7 @@ def test_everything_goes_on(interrupted, start):
     learns_from_old = experiment.agent.make_replay(experiment.layout()).pace is None
     assert restored.current_size == (items if learns_from_old else 0)
     if restored.max_times_sampled == 0:
-        # What may be drawn again and again is learned from at once: nothing is inserted here.
+        # Items that may be sampled repeatedly are learned from at once: nothing is inserted here.
         assert items > 100
         assert ("replay/0", "say", f"continues with {items:,} items") in said
         for _ in range(3):

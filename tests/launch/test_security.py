@@ -1,4 +1,4 @@
-"""Files of others: what they name is not executed where nobody could have meant it."""
+"""Files of others: functions that they name are not executed unless they are meant to be."""
 
 import functools
 import os

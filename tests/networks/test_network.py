@@ -141,7 +141,7 @@ def test_state_is_reset_before_the_first_observation():
 
     fresh, fresh_state = network.unroll(Inputs(*(part[3:] for part in inputs)), network.initial_state(B), first[3:])
     assert_close((outputs.value[3:], state), (fresh.value, fresh_state))
-    # The reset is of that timestep only: memory goes on afterwards.
+    # The reset is of that timestep only: memory continues afterwards.
     forgetful, _ = network.unroll(inputs, network.initial_state(B), first | (np.arange(T) == 5)[:, np.newaxis])
     assert np.abs(outputs.value[5:] - forgetful.value[5:]).max() > 1e-4
 

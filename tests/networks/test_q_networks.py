@@ -27,7 +27,7 @@ def stream_by_hand(variables, features):
     return features @ kernels[-1] + biases[-1]
 
 
-def randomise(variables):
+def randomize(variables):
     rng = np.random.default_rng(1)
     for variable in variables:
         variable.assign(rng.normal(size=variable.shape))
@@ -37,7 +37,7 @@ def randomise(variables):
 def test_dueling_equals_the_formula(stream_size):
     head = DuelingQHead(4, stream_size)
     head(FEATURES)
-    randomise(head.trainable_variables)
+    randomize(head.trainable_variables)
     value = [variable for variable in head.trainable_variables if variable in list_of(head._value)]
     advantage = [variable for variable in head.trainable_variables if variable in list_of(head._advantage)]
     assert len(value) == len(advantage) == (4 if stream_size else 2)
@@ -63,7 +63,7 @@ def list_of(module):
 def test_the_plain_head(stream_size):
     head = QHead(4, stream_size)
     head(FEATURES)
-    randomise(head.trainable_variables)
+    randomize(head.trainable_variables)
     np.testing.assert_allclose(head(FEATURES), stream_by_hand(head.trainable_variables, FEATURES), atol=1e-4)
 
 

@@ -77,7 +77,7 @@ def test_uniform_numbers():
         assert 46 < chi2 < 173  # All but one in 10,000 either way, with 99 degrees of freedom.
 
 
-def test_one_is_never_drawn():
+def test_one_is_never_sampled():
     """The double of this index is closer to 1 than float32 can tell from 1."""
     assert uniform((0, 0), [8382911], dtype=tf.float64) > 1 - 2**-25
     assert uniform((0, 0), [8382911], dtype=tf.float32) < 1
@@ -95,7 +95,7 @@ def test_float32_is_float64_rounded():
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-def test_parts_of_a_batch_with_seeds_of_their_own_are_drawn_as_if_alone(draw):
+def test_parts_of_a_batch_with_their_own_seeds_get_the_same_samples_as_alone(draw):
     seeds, index = np.array([[1, 2], [-3, 7], [1, 2]], np.int32), np.arange(4, 16)
     together = draw(seeds, index, (3,))
     alone = [draw(seed, part, (3,)) for seed, part in zip(seeds, np.split(index, 3), strict=True)]

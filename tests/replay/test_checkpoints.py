@@ -86,8 +86,8 @@ def test_a_restored_shard_holds_what_it_held(tmp_path):
     server.stop()
 
 
-def test_learning_goes_on_after_a_restore_without_new_inserts(tmp_path):
-    """Where the learner had drawn all it might, it may draw again: what it had drawn last was lost with it."""
+def test_learning_continues_after_a_restore_without_new_inserts(tmp_path):
+    """A learner that had sampled as much as the ratio allowed may sample again: its last samples were lost with it."""
     server, replay, table = start(tmp_path)
     write(replay, timesteps=9)
     while table.can_sample(1):

@@ -1,4 +1,4 @@
-"""Two shards, one of them killed and started again: nobody waits for it, and it is found again."""
+"""Two shards, one of them killed and started again: the reader does not wait for it, and finds it again."""
 
 import functools
 import signal
@@ -126,8 +126,8 @@ def test_a_shard_that_moves_is_found_at_its_new_address(shards):
         shard.wait()
     with socket.socket() as closed:
         closed.bind(("", 0))
-        nobody = f"localhost:{closed.getsockname()[1]}"
-    addresses = [f"localhost:{shards[0].port}", nobody]
+        closed_port = f"localhost:{closed.getsockname()[1]}"
+    addresses = [f"localhost:{shards[0].port}", closed_port]
     replay = ReplayHandle(lambda: addresses)
     write(ReplayHandle(lambda: [f"localhost:{shard.port}" for shard in shards]), 1)
     write(replay, 0)

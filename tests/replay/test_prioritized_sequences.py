@@ -16,7 +16,7 @@ from callboard.replay import (
     read_sequences,
 )
 
-ENVS, LENGTH, TICKS = 3, 8, 70
+ENVS, LENGTH, TIMESTEPS = 3, 8, 70
 LAYOUT = timestep_streams.layout(ENVS)._replace(state={"core": (tf.TensorSpec((2,), tf.float32),)})
 
 
@@ -36,12 +36,12 @@ def write(serve, records, period, stack=1, priority=None):
 
 @pytest.mark.parametrize(("period", "stack"), [(LENGTH, 1), (LENGTH // 2, 4), (3, 2)])
 def test_sequences_hold_their_timesteps_stacks_and_the_state_they_began_with(serve, period, stack):
-    records = timestep_streams.stream(ENVS, TICKS)
+    records = timestep_streams.stream(ENVS, TIMESTEPS)
     replay, signature, written = write(serve, records, period, stack)
     items, _ = read_all(replay, "sequences", signature)
     sample = tree.map_structure(lambda leaf: leaf.numpy(), read_sequences(items, LAYOUT, stack, keep_extras=True))
     starts = {tuple(start) for start in sample.record.observation["body"][0].astype(int)}
-    assert starts == {(env, start) for env in range(ENVS) for start in range(0, TICKS - LENGTH, period)}
+    assert starts == {(env, start) for env in range(ENVS) for start in range(0, TIMESTEPS - LENGTH, period)}
     assert written == len(starts) == sample.record.first.shape[1]
     for number in range(written):
         env, start = sample.record.observation["body"][0, number].astype(int)
@@ -62,7 +62,7 @@ def test_sequences_hold_their_timesteps_stacks_and_the_state_they_began_with(ser
 
 
 def test_first_priorities_come_from_the_whole_sequence(serve):
-    records = timestep_streams.stream(ENVS, TICKS, seed=1)
+    records = timestep_streams.stream(ENVS, TIMESTEPS, seed=1)
 
     def priority(record):
         assert record.extras["q"].shape[:2] == (LENGTH + 1, ENVS) and record.reward.shape == (LENGTH, ENVS)

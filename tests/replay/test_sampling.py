@@ -1,4 +1,4 @@
-"""What is drawn how often, and the weights that undo it, through real servers."""
+"""Frequencies of sampling, and the weights that correct for them, with real servers."""
 
 import functools
 
@@ -47,7 +47,7 @@ def dataset(replay, layout, batch, exponent=ALPHA):
     return sampled_dataset(replay, layout, "replay", window_signature(layout, 1), read, batch, exponent)
 
 
-def test_items_are_drawn_in_proportion_to_their_updated_priorities(serve):
+def test_items_are_sampled_in_proportion_to_their_updated_priorities(serve):
     """Chi-square over 1,000 items, whose first priorities are all the same."""
     layout = timestep_streams.layout(envs=10)
     replay = serve([table(layout)])
@@ -65,12 +65,12 @@ def test_items_are_drawn_in_proportion_to_their_updated_priorities(serve):
     updater.close()
 
     probability = dict(zip(keys, priorities**ALPHA / np.sum(priorities**ALPHA), strict=True))
-    drawn = []
+    sampled = []
     for info in (sample.info for sample in read_batches(dataset(replay, layout, 1000), 60)[5:]):
         np.testing.assert_allclose(info.probability, [probability[key] for key in info.key], rtol=1e-4)
         assert (info.items == 1000).all() and (info.shard == 0).all()
-        drawn.append(info.key)
-    found, counts = np.unique(np.concatenate(drawn), return_counts=True)
+        sampled.append(info.key)
+    found, counts = np.unique(np.concatenate(sampled), return_counts=True)
     observed = dict(zip(found, counts, strict=True))
     expected = np.array([probability[key] for key in keys]) * counts.sum()
     assert expected.min() > 2
@@ -90,7 +90,7 @@ def test_an_exponent_of_zero_draws_evenly(serve):
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_importance_weights_undo_the_priorities(serve, shards):
-    """The weighted mean of what is drawn is the plain mean of what is there, also where shards differ tenfold."""
+    """The weighted mean of the samples is the plain mean of the items, also with shards that differ tenfold."""
     layout = timestep_streams.layout(envs=10, actors=shards, shards=shards)
     replay = serve(*([table(layout)] for _ in range(shards)))
     everything = []
@@ -105,12 +105,12 @@ def test_importance_weights_undo_the_priorities(serve, shards):
         timesteps = 61 if shard == 0 else 31
         fill(replay, layout, timesteps, functools.partial(priority, 10.0**shard), shard, seed=shard)
     total = np.concatenate(everything)
-    rewards, weights, drawn_from = [], [], []
+    rewards, weights, shards_sampled = [], [], []
     for sample in read_batches(dataset(replay, layout, 250), 120):
         weight = importance_weights(sample.info.probability, sample.info.items, beta=1.0).numpy()
         rewards.append(np.mean(weight * sample.record.reward[0]))
         weights.append(np.mean(weight))
-        drawn_from.append(np.mean(sample.info.shard))
+        shards_sampled.append(np.mean(sample.info.shard))
         assert (sample.info.items == len(total)).all()
     assert abs(np.mean(np.concatenate(everything))) < 0.2
     error = np.std(rewards) / np.sqrt(len(rewards))
@@ -120,7 +120,7 @@ def test_importance_weights_undo_the_priorities(serve, shards):
         masses = [
             np.sum((10.0**shard * np.exp(part)) ** ALPHA) for shard, part in enumerate((total[:600], total[600:]))
         ]
-        assert np.mean(drawn_from) == pytest.approx(masses[1] / sum(masses), abs=0.01)
+        assert np.mean(shards_sampled) == pytest.approx(masses[1] / sum(masses), abs=0.01)
 
 
 def test_every_replica_has_its_share(serve):

@@ -171,7 +171,7 @@ def test_a_reader_ends_when_the_run_stops(serve):
     reader.close()
 
 
-def test_a_reader_goes_on_with_another_server(serve):
+def test_a_reader_continues_with_another_server(serve):
     layout = layout_of(numbered(0))
     replays = []
 
@@ -209,15 +209,15 @@ def test_an_error_of_the_dataset_is_the_readers():
 
 def test_readers_that_never_come_back_are_waited_for_together(monkeypatch):
     monkeypatch.setattr(batch_readers, "_END_SECONDS", 0.3)
-    go_on = threading.Event()
+    may_continue = threading.Event()
 
     def stuck():
-        go_on.wait()
+        may_continue.wait()
         yield 1
 
     readers = [BatchReader(stuck, lambda: False) for _ in range(20)]
     begun = time.monotonic()
     batch_readers._wait_for_threads()
     assert 0.2 < time.monotonic() - begun < 3
-    go_on.set()
+    may_continue.set()
     assert [next(one) for one in readers] == [1] * 20

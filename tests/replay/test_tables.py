@@ -39,7 +39,7 @@ def test_limits_that_cannot_work_explain_themselves(limits, layout, message):
 @pytest.mark.parametrize("error_buffer", [None, 80.0, 500.0])
 @pytest.mark.parametrize("samples_per_insert", [0.25, 4.0, 300.0])
 def test_a_learner_and_its_actors_never_wait_for_each_other(samples_per_insert, error_buffer, shards):
-    """Whatever passed the check: batch by batch and timestep by timestep, one of the two can always go on."""
+    """Whatever passed the check: batch by batch and timestep by timestep, one of the two can always continue."""
     layout = LAYOUT._replace(shards=shards)
     limits = ReplayLimits(**{**GOOD, "samples_per_insert": samples_per_insert}, error_buffer=error_buffer)
     try:

@@ -11,7 +11,7 @@ from callboard.data import Record
 from callboard.errors import CallboardError
 from callboard.replay import WindowWriter, read_windows, window_signature
 
-ENVS, TICKS, STEPS = 3, 120, 3
+ENVS, TIMESTEPS, STEPS = 3, 120, 3
 
 
 def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options):
@@ -56,7 +56,7 @@ def check_window(record, records, env, timesteps, terminated, stack, steps):
 @pytest.mark.parametrize("stack", [1, 4])
 @pytest.mark.parametrize("ends", [*((end,) for end in timestep_streams.ENDS), tuple(timestep_streams.ENDS)], ids=str)
 def test_windows_hold_what_the_timesteps_held(serve, ends, stack):
-    records = timestep_streams.stream(ENVS, TICKS, ends)
+    records = timestep_streams.stream(ENVS, TIMESTEPS, ends)
     samples = write_and_read(serve, records, stack)
     found = {tuple(sample.record.observation["body"][0].astype(int)): sample.record for sample in samples}
     assert len(found) == len(samples)

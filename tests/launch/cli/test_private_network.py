@@ -1,4 +1,4 @@
-"""A run in a network of its own: whoever is outside cannot connect to it, and files belong to the same user."""
+"""A run in a private network: processes outside cannot connect to it, and files belong to the same user."""
 
 import os
 import pathlib
@@ -53,7 +53,7 @@ def namespaces(pid):
 
 
 @needs_namespaces
-def test_nobody_connects_from_outside(tmp_path):
+def test_connections_from_outside_fail(tmp_path):
     script = """
 import os, socket, sys
 from callboard.launch.cli.private_network import enter_private_network

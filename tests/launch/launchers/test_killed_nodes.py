@@ -1,4 +1,4 @@
-"""`kill -9` of every kind of node: it comes back, the run goes on, says so, and ends with its score."""
+"""`kill -9` of every kind of node: it comes back, the run continues, says so, and ends with its score."""
 
 import os
 import re
@@ -98,7 +98,7 @@ def test_a_shard_may_be_away(train):
     assert run.leftovers() == []
 
 
-def test_the_step_limit_holds_whoever_dies(train):
+def test_the_step_limit_holds_when_any_node_dies(train):
     settings = ["--max-steps", 80_000, "--stop-return", 501, "--evaluate-every", 1_000_000]
     run = train("--actors", 2, "--envs-per-actor", 16, *settings)
     for steps, node in ((30_000, "coordinator/0"), (55_000, "actor/1"), (70_000, "coordinator/0")):

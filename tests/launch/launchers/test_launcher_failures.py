@@ -70,7 +70,7 @@ def test_too_few_ports(run_in):
 
 @pytest.mark.parametrize("limit", [12, 16, 20, 24, 32, 48])
 def test_too_few_descriptors(run_in, limit):
-    """Wherever they run out there is an end, and an error; where they do not, the run goes on."""
+    """Wherever they run out there is an end, and an error; where they do not, the run continues."""
     run = run_in(f'ulimit -n {limit}; exec "$@"')
     run.wait_until(lambda: run.process.poll() is not None or run.rows() and run.rows()[-1]["learner_steps"] > 0)
     if run.process.poll() is None:

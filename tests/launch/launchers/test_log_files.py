@@ -24,7 +24,7 @@ print("the last line")
 """
 
 
-def test_a_log_is_bounded_whoever_writes_to_it(tmp_path):
+def test_a_log_is_bounded_for_all_writers(tmp_path):
     log = tmp_path / "actor-0.log"
     done = subprocess.run([sys.executable, "-c", PROGRAM, log], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == done.stderr == "", log.read_text()

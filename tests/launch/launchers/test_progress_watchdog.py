@@ -59,7 +59,7 @@ def test_a_stopped_process_is_named_within_ten_seconds_and_overdue_after_its_tim
     assert watch.overdue[0].why == "no heartbeat for 300 s"
 
 
-def test_a_stopped_process_that_goes_on_is_forgiven(watch):
+def test_a_stopped_process_that_continues_is_forgiven(watch):
     watch.start("learner/0")
     watch.let_pass(5, working=["learner/0"])
     watch.let_pass(20, silent=["learner/0"])

@@ -1,4 +1,4 @@
-"""Signals end a run with a checkpoint, whoever is sent them; a launcher that is killed leaves nothing."""
+"""Signals to any process end a run with a checkpoint; a launcher that is killed leaves nothing."""
 
 import os
 import signal

@@ -110,7 +110,7 @@ def test_every_agent_has_two_learners(train, recipe):
     checkpoint = max((run.run_dir / "checkpoints").glob("0*"))
     last = run.rows()[-1]
     assert step_of(checkpoint) == last["learner_steps"] == last["learner/step"]
-    # The actors went on for a moment after the learners had ended.
+    # The actors continued for a moment after the learners had ended.
     for path in (checkpoint / "counters.json", run.run_dir / "counters.json"):
         sources = json.loads(path.read_text()).values()
         assert sum(counts.get("environment_steps", 0) for counts in sources) == last["environment_steps"]
@@ -119,7 +119,7 @@ def test_every_agent_has_two_learners(train, recipe):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_all_learners_go_on_from_the_checkpoint_when_one_dies(train, rank):
+def test_all_learners_continue_from_the_checkpoint_when_one_dies(train, rank):
     run = train("--learners", 2, "--checkpoint-every", 2, "--max-steps", 5_000_000, "--stop-return", 501)
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     run.wait_for_steps(5000)

@@ -58,7 +58,7 @@ class Actor:
 @pytest.mark.parametrize("number", [1, 3, 50])
 @pytest.mark.parametrize("limit", [1, 100, 25_000])
 def test_the_limit_is_kept_to_one_timestep_of_each_batch(limit, number):
-    """Whatever their speeds are, and whoever reports when."""
+    """For any speeds and any order of reports."""
     chance = random.Random(limit + number)
     run = Actors(limit, number)
     speeds = [chance.choice([0, 1, 5, 40]) for _ in range(number - 1)] + [5]

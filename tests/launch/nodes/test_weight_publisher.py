@@ -42,10 +42,10 @@ def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables
     assert Unpacking(variables)(answer[1])[0] == 9.0
 
 
-def test_what_nobody_asks_for_is_not_copied(weights, variables):
+def test_weights_are_copied_on_request_only(weights, variables):
     weights.offer(1, variables)
     weights.offer(2, variables)
-    # Whoever gets the first may want the next.
+    # The receiver of the first version may request the next.
     assert weights.get(None, patience=0.0)[0] == (5, 1)
     weights.offer(3, variables)
     assert weights.get(Version(5, 1), patience=0.0)[0] == (5, 3)

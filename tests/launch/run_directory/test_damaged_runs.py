@@ -7,7 +7,7 @@ from callboard.launch.run_directory.checkpoints import step_of
 pytestmark = pytest.mark.slow
 
 
-def test_a_damaged_run_goes_on_from_the_checkpoints_before(start, tmp_path):
+def test_a_damaged_run_continues_from_the_checkpoints_before(start, tmp_path):
     run_dir = tmp_path / "run"
     recipe = ["train", "--recipe", "apex-cartpole", "--checkpoint-replay", "--run-dir", run_dir]
     begun = start(*recipe, "--max-steps", 3000)

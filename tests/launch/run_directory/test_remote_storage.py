@@ -42,7 +42,7 @@ def stored_in(bucket):
     return sorted(str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file())
 
 
-def test_a_learner_on_another_machine_goes_on_from_the_newest_whole_checkpoint(tmp_path, bucket, storage):
+def test_a_learner_on_another_machine_continues_from_the_newest_whole_checkpoint(tmp_path, bucket, storage):
     first = directory_of(tmp_path / "first", "learner/0")
     mirror = Mirror(storage, "learner/0", first)
     for step in (100, 200, 300):

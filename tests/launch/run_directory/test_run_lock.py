@@ -16,7 +16,7 @@ from callboard.launch.run_directory import run_lock as module
 from callboard.launch.run_directory.remote_storage import Storage
 from callboard.launch.run_directory.run_lock import Holder, run_lease, run_lock
 
-REFUSAL = f"a run is going on in .*, by process {os.getpid()} on {re.escape(socket.gethostname())}"
+REFUSAL = f"a run is active in .*, by process {os.getpid()} on {re.escape(socket.gethostname())}"
 
 
 @pytest.fixture

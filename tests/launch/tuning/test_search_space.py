@@ -1,4 +1,4 @@
-"""What `--search` means: distributions, the samples that are drawn from them, and what is refused."""
+"""`--search`: distributions, their samples, and values that are rejected."""
 
 import numpy as np
 import pytest

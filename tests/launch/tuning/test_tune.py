@@ -202,7 +202,7 @@ def test_pbt_gives_the_weights_of_the_good_to_the_bad(search):
 
 
 @pytest.mark.slow
-def test_a_search_goes_on_after_ctrl_c_and_after_it_was_killed(search, start, tmp_path):
+def test_a_search_continues_after_ctrl_c_and_after_it_was_killed(search, start, tmp_path):
     def at_least(steps):
         return lambda: (
             run.process.poll() is not None
@@ -273,7 +273,7 @@ def test_trials_that_fail_are_told_with_their_last_line(search):
         ("sac-pendulum", ["critic_learning_rate", "actor_learning_rate", "temperature_learning_rate"]),
     ],
 )
-def test_weights_of_another_run_go_on_under_a_new_learning_rate(recipe, fields, tmp_path):
+def test_weights_of_another_run_continue_under_a_new_learning_rate(recipe, fields, tmp_path):
     pytest.importorskip("ray")
     from callboard.launch.experiment import Run
     from callboard.launch.launchers.inline import make_local_nodes

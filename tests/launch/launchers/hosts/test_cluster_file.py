@@ -150,7 +150,7 @@ def stand_ins(tmp_path):
 
 @pytest.fixture
 def local(cluster):
-    """A cluster whose hosts are all this machine, with ports that nobody uses."""
+    """A cluster whose hosts are all this machine, with ports that are free."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         begin = free.getsockname()[1]
     return cluster(hosts={name: "127.0.0.1" for name in CONTENT["hosts"]}, ports=f"{begin}-{begin + 2}")

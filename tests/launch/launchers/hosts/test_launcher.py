@@ -135,7 +135,7 @@ def test_who_joins_late_takes_part(hosts):
         # A second start of a host that takes part.
         first = hosts.runs[name]
         assert hosts.start(name, *command).wait() == 2
-        assert re.search(rf"a run is going on in \S+, by process {first.process.pid} on ", first.text())
+        assert re.search(rf"a run is active in \S+, by process {first.process.pid} on ", first.text())
         hosts.runs[name] = first
     hosts.start("c", *command)
     hosts.wait_until(lambda: steps_of(run, "actor/1") > 2000)
@@ -197,7 +197,9 @@ def test_a_run_that_has_ended_is_resumed_on_all_hosts(hosts):
         ([], {"gymnasium": "0.0.1"}, ["the version of gymnasium is 0.0.1 on b and 1."]),
     ],
 )
-def test_a_host_with_other_settings_is_refused_by_name_and_the_others_go_on(hosts, tmp_path, change, installed, names):
+def test_a_host_with_other_settings_is_refused_by_name_and_the_others_continue(
+    hosts, tmp_path, change, installed, names
+):
     hosts = hosts("a", "b", "c", share_directory=False)
     hosts.write_cluster(**PLACEMENT)
     for name in ("a", "c"):
@@ -227,7 +229,7 @@ def test_a_host_with_other_settings_is_refused_by_name_and_the_others_go_on(host
     "content, host, says",
     [
         (dict(ports="20000-20002"), "a", "the nodes at host a need"),
-        ({}, "nobody", "names no host 'nobody': it has a, b, c"),
+        ({}, "unknown", "names no host 'unknown': it has a, b, c"),
         (dict(patience=4), "b", "the host a does not answer at"),
         (dict(actor={"b": 1, "elsewhere": 1}), "a", "actor is placed on 'elsewhere'"),
     ],

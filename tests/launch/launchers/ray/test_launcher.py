@@ -115,7 +115,7 @@ def test_the_run_outlives_every_process_in_turn(train_on, cluster):
     """Each comes back with a new address, which all others find."""
     run = train_on(cluster, "--checkpoint-every", 2, "--max-steps", 10_000_000, "--stop-return", 501)
 
-    def goes_on():
+    def continues():
         before = run.rows()[-1]
         names = ("learner_steps", "environment_steps")
         run.wait_until(lambda: all(run.rows()[-1][name] > before[name] + 50 for name in names), timeout=100)
@@ -124,7 +124,7 @@ def test_the_run_outlives_every_process_in_turn(train_on, cluster):
     for node in ("replay/0", "learner/0", "coordinator/0", "actor/0"):
         os.kill(run.pid_of(node), signal.SIGKILL)
         run.wait_until(lambda node=node: lives(run, node) == 2, timeout=100)
-        goes_on()
+        continues()
         assert f"{node}: its process or its machine has died; started again (1 of 3 within 600 s)" in run.text()
     evaluations = [row["evaluator/learner_step"] for row in run.rows() if "evaluator/learner_step" in row]
     run.wait_until(
@@ -232,7 +232,7 @@ def test_a_run_that_is_kept_at_a_url(start, cluster, tmp_path, capsys):
     run = start(*arguments, *fresh)
     run.run_dir = stored
     run.wait_until(lambda: len(list(stored.glob("checkpoints/0*/DONE"))) == 2, timeout=300)
-    # The node's own files are gone with its process: what it goes on from comes from the storage.
+    # The node's own files are gone with its process: what it continues from comes from the storage.
     os.kill(run.pid_of("learner/0"), signal.SIGKILL)
     run.wait_until(lambda: "learner/0: continues from learner step" in run.text(), timeout=100)
     run.interrupt()

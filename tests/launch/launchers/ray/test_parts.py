@@ -215,7 +215,7 @@ def test_sac_learns_on_the_parts_also_when_ray_starts_servers_and_a_rollout_agai
     ray.kill(parts.replay[0], no_restart=False)
     wait_until(lambda: handle.incarnation(0) != incarnation)
     steps = totals_of(parts).learner_steps
-    # Learning goes on with what the same tasks write to the new server.
+    # Learning continues with what the same tasks write to the new server.
     run_until_learner_steps(parts, tasks, steps + 50)
     assert sizes_of(parts)[0]["replay"] >= 100
 
