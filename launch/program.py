@@ -7,6 +7,7 @@ import launchpad as lp
 
 from ..errors import unknown
 from .experiment import Experiment, Run
+from .launchers.launchpad_nodes import GraphNode, SupervisingNode
 from .nodes.actor import ActorNode
 from .nodes.coordinator import Coordinator
 from .nodes.evaluator import EvaluatorNode
@@ -35,13 +36,14 @@ OTHER_LEARNER = dataclasses.replace(POLICIES["learner"], stop_order=1, keeps=Fal
 
 
 def make_program(run: Run) -> lp.Program:
-    """Makes the program graph of a run."""
+    """Makes the program graph of a run: a Launchpad program, which `lp.launch` runs, and every launcher of ours."""
     program = lp.Program("callboard")
 
     def add(label: str, number: int, role: type[Node], **arguments: Any) -> Any:
         with program.group(label):
             policy = dataclasses.replace(arguments.pop("policy", POLICIES[label]), timeout=run.experiment.node_timeout)
-            return program.add_node(ProgramNode(f"{label}/{number}", role, policy, run=run, **arguments))
+            kind = SupervisingNode if role is Coordinator else GraphNode
+            return program.add_node(kind(f"{label}/{number}", role, policy, run=run, **arguments))
 
     coordinator = add("coordinator", 0, Coordinator)
     replay = [
@@ -75,6 +77,8 @@ def make_program(run: Run) -> lp.Program:
             add("actor", index, ActorNode, index=index, coordinator=coordinator, learner=learner, replay=replay)
     if run.experiment.evaluator:
         add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learner=learner)
+    supervising, *others = program.get_all_nodes()
+    supervising.supervise(others)
     return program
 
 

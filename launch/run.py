@@ -1,9 +1,10 @@
 """Runs an experiment: the single entry point for the command line and for users of the library."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import launchpad as lp
 
 from ..agents.acting import trace_layout
-from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name
 from ..data import Layout
 from ..errors import CallboardError
@@ -19,6 +20,7 @@ from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
 from .run_directory.checkpoints import Checkpoints, load_policy
 from .run_directory.layout import RunDirectory
+from .run_directory.new_or_resumed import find_run_directory
 from .settings import format_experiment
 
 
@@ -27,6 +29,7 @@ def run(
     launcher: str | Launcher = DEFAULT_LAUNCHER,
     monitor: Monitor | None = None,
     resume: bool = False,
+    add_nodes: Callable[[lp.Program, Run], object] | None = None,
 ) -> Outcome:
     """Runs an experiment to its end.
 
@@ -35,6 +38,7 @@ def run(
       launcher: a launcher with its options, or the name of one, see `launchers.registry`.
       monitor: receives the run's events; None prints a status line from time to time.
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
+      add_nodes: called with the program graph and the run; adds nodes of your own, see docs/guides/own_node.md.
 
     Returns:
       How the run ended.
@@ -45,8 +49,7 @@ def run(
     bypass_proxies()
     if isinstance(launcher, str):
         launcher = make_launcher(launcher)
-    format_experiment(experiment)  # Rejects an experiment that cannot be written to a file.
-    _check_agent_is_found_again(experiment.agent)
+    _check_can_be_resumed(experiment)
     experiment = launcher.fit(experiment)
     launcher.check(experiment)
     part = launcher.local_part(experiment)
@@ -60,8 +63,11 @@ def run(
             _check_run_fits(experiment, layout, directory, part.replay_shards)
         one_run = Run(experiment, layout, directory)
         summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps))
+        program = make_program(one_run)
+        if add_nodes is not None:
+            add_nodes(program, one_run)
         try:
-            outcome = launcher.run(make_program(one_run), one_run, summary)
+            outcome = launcher.run(program, one_run, summary)
         except OSError as error:
             # The launcher itself may lack ports, file descriptors, processes or disk space.
             outcome = Outcome()
@@ -69,12 +75,27 @@ def run(
         return summary.complete(outcome)
 
 
-def _check_agent_is_found_again(agent: Agent) -> None:
-    """Rejects an agent that `experiment.yaml` could not name: its run could be neither resumed nor evaluated."""
-    name = agent_name(agent)
+def make_run(experiment: Experiment, resume: bool = False) -> Run:
+    """Returns the run of an experiment for `program.make_program`, to be launched by Launchpad itself.
+
+    Args:
+      experiment: what to run.
+      resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
+
+    Raises:
+      CallboardError: the experiment or the run directory is refused.
+    """
+    _check_can_be_resumed(experiment)
+    return Run(experiment, experiment.check(), find_run_directory(experiment, resume))
+
+
+def _check_can_be_resumed(experiment: Experiment) -> None:
+    """Rejects an experiment that cannot be written to `experiment.yaml` and read again."""
+    format_experiment(experiment)
+    name = agent_name(experiment.agent)
     if not name.startswith("__main__:"):
         try:
-            if agent_class(name) is type(agent):
+            if agent_class(name) is type(experiment.agent):
                 return
         except CallboardError:
             pass

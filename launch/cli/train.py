@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ... import environments
 from ...errors import CallboardError
+from ...named_objects import import_object
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
@@ -33,6 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--private-network", action="store_true", help="run in a network of its own, which cannot be reached"
     )
+    parser.add_argument(
+        "--add-nodes",
+        metavar="MODULE:FUNCTION",
+        help="function that adds nodes of your own, see docs/guides/own_node.md",
+    )
     known, agent, options = parse_arguments(parser, arguments)
     if known.help:
         parser.print_help()
@@ -55,13 +61,14 @@ def main(arguments: Sequence[str]) -> int:
     launcher.check_directory(experiment, known.resume, settings.agent)
     launcher.prepare()
     environments.check(experiment.env, experiment.env_options)
+    add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
     from ..launchers.display import make_monitor
     from ..run import run
 
     experiment = settings.experiment()
     monitor = make_monitor(experiment.max_steps)
     try:
-        outcome = run(experiment, launcher, monitor, known.resume)
+        outcome = run(experiment, launcher, monitor, known.resume, add_nodes)
     finally:
         monitor.close()
     with contextlib.suppress(OSError):

@@ -13,16 +13,17 @@ from .malloc_arenas import use_one_arena
 from .supervisor import Exit
 
 
-def prepare_process(name: str, policy: NodePolicy, log: str, temporary: str) -> None:
+def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: str) -> None:
     """Prepare this process for a node; must be called before TensorFlow touches a device.
 
     Args:
       name: name of the node.
       policy: how the node is treated.
-      log: path of the file that receives all output of the process.
+      log: path of the file that receives all output of the process; None leaves the output where it is.
       temporary: directory for temporary files.  The launcher removes it, because a process that is killed cannot.
     """
-    redirect_output(log)
+    if log is not None:
+        redirect_output(log)
     os.makedirs(temporary, exist_ok=True)
     os.environ["TMPDIR"] = temporary
     tempfile.tempdir = temporary

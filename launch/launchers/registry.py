@@ -16,6 +16,7 @@ LAUNCHERS = {
     "inline": "callboard.launch.launchers.local_launchers:InlineLauncher",
     "threads": "callboard.launch.launchers.local_launchers:ThreadsLauncher",
     "processes": "callboard.launch.launchers.local_launchers:ProcessesLauncher",
+    "launchpad": "callboard.launch.launchers.launchpad:LaunchpadLauncher",
     "hosts": "callboard.launch.launchers.hosts.launcher:HostsLauncher",
     "ray": "callboard.launch.launchers.ray.launcher:RayLauncher",
 }

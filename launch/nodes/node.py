@@ -230,15 +230,16 @@ class ProgramNode(lp.PyClassNode):
     def make_node(self, context: NodeContext) -> Node:
         return self._role(context=context, **self._arguments)
 
-    def run_node(self, context: NodeContext) -> None:
-        """Runs the node to its end, and serves its methods if it has any."""
+    def run_node(self, context: NodeContext, also_served: Sequence[Callable[..., Any]] = ()) -> None:
+        """Runs the node to its end, and serves its methods and `also_served` if there are any."""
         role = self.make_node(context)
-        if not role.served:
+        methods = [*(getattr(role, method) for method in role.served), *also_served]
+        if not methods:
             role.run()
             return
         server = courier.Server(port=context.port)
-        for method in role.served:
-            server.Bind(method, getattr(role, method))
+        for method in methods:
+            server.Bind(method.__name__, method)
         server.Start()
         try:
             role.run()

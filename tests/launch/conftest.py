@@ -25,7 +25,15 @@ ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
 class CommandRun:
     """A `callboard` command in a session of its own, and all processes that it ever had."""
 
-    def __init__(self, arguments, directory, prefix=(), run_dir=None, python_path=ENVIRONMENTS):
+    def __init__(
+        self,
+        arguments,
+        directory,
+        prefix=(),
+        run_dir=None,
+        python_path=ENVIRONMENTS,
+        program=("-m", "callboard"),
+    ):
         self.directory = directory
         self.temporary = directory / "tmp"
         self.temporary.mkdir(exist_ok=True)
@@ -36,7 +44,7 @@ class CommandRun:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": os.pathsep.join(python_paths)}
         with self.output.open("a") as output:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "callboard", *map(str, arguments)],
+                [*prefix, sys.executable, *map(str, [*program, *arguments])],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

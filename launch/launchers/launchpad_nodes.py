@@ -1,0 +1,223 @@
+"""The nodes of the graph as nodes of a genuine Launchpad program: `lp.launch` alone runs them.
+
+Launchpad starts all nodes at once, restarts none, and ends all of them ten seconds after it has requested them to
+stop.  A run needs more: its nodes end in order, so that the last checkpoint contains everything.  Therefore the
+coordinator's process supervises the others, by the same `Supervisor` as under other launchers, without restarts.  Each
+node reports to it (`attendance`), and the coordinator's process stops Launchpad's program once all have ended.
+"""
+
+import atexit
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import os
+import queue
+import sys
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import launchpad as lp
+
+from ..experiment import Run
+from ..nodes.devices import device_names, prepare_devices
+from ..nodes.node import NodeContext, NodePolicy, ProgramNode
+from ..nodes.progress import HeartbeatSender
+from ..nodes.proxy_bypass import bypass_proxies
+from ..run_directory.run_files import begun
+from .attendance import Attendance, Attendant, AttendingWorker
+from .display import LineMonitor
+from .launcher import locked
+from .launchpad import LaunchpadLauncher
+from .node_thread import ThreadWorker
+from .process_setup import exit_by, prepare_process
+from .remote_monitor import MonitorClient
+from .run_outcome import Monitor, Outcome
+from .run_summary import SummaryMonitor, describe_end
+from .supervisor import Event, Exit, Supervised, Supervisor, Worker
+
+_ONE_PROCESS = (lp.LaunchType.LOCAL_MULTI_THREADING, lp.LaunchType.TEST_MULTI_THREADING)
+_WATCH_SECONDS = 0.2
+_STOPPED = Outcome(reason="stopped by Launchpad", exit_code=143)
+
+
+class GraphNode(ProgramNode):
+    """A node of the graph; under Launchpad's own launchers it reports to the coordinator's process."""
+
+    def run(self) -> None:
+        """Runs the node under one of Launchpad's own launchers."""
+        one_process = self._begin()
+        stop = threading.Event()
+        attendant = Attendant(self.name, self._arguments["coordinator"], stop)
+        context = NodeContext(
+            name=self.name,
+            incarnation_id=uuid.uuid4().hex,
+            stop=stop,
+            send=attendant.send,
+            port=self._port(),
+            one_process=one_process,
+        )
+        heartbeats = HeartbeatSender(context.progress, context.send)
+        attendant.start()
+        try:
+            self.run_node(context)
+            how = Exit(clean=True, description="ended")
+        except BaseException as error:
+            how = exit_by(error)
+        # A failed node may have started threads, which must not continue.
+        stop.set()
+        heartbeats.close()
+        attendant.send("exit", how)
+        delivered = attendant.close()
+        # The supervisor ends the run in order; where there is none any more, Launchpad does at once.
+        self._end(f"{self.name} failed: {how.description}" if not (how.clean or delivered) else "")
+
+    def _begin(self) -> bool:
+        """Prepares the process, unless it is shared by all nodes; returns whether it is."""
+        bypass_proxies()
+        one_process = self.launch_context.launch_type in _ONE_PROCESS
+        if not one_process:
+            prepare_process(self.name, self.policy, None, str(self._run.directory.temporary))
+        return one_process
+
+    def _end(self, error: str) -> None:
+        """Ends the process, unless it is shared by all nodes, because threads in C++ may keep it alive.
+
+        Args:
+          error: what has failed; empty if nothing has.
+
+        Raises:
+          RuntimeError: with that error; Launchpad then stops the other nodes.
+        """
+        if self.launch_context.launch_type not in _ONE_PROCESS:
+            _leave(error)
+        if error:
+            raise RuntimeError(error)
+
+    def _port(self) -> int:
+        return lp.get_port_from_address(self.addresses[0].resolve())
+
+    @property
+    def _run(self) -> Run:
+        return self._arguments["run"]
+
+
+class SupervisingNode(GraphNode):
+    """The coordinator; under Launchpad's own launchers its process supervises the other nodes.
+
+    `monitor_address` is the address of a `MonitorServer`, set by a launcher that prepares the run directory itself.
+    Without it, the coordinator's process prints the progress, and Launchpad's process prepares the directory.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any):
+        super().__init__(*arguments, **named)
+        self.monitor_address = ""
+        self._others: dict[str, NodePolicy] = {}
+
+    def supervise(self, nodes: Sequence[ProgramNode]) -> None:
+        """Sets the other nodes of the graph."""
+        self._others = {node.name: node.policy for node in nodes}
+
+    @staticmethod
+    def to_executables(nodes: Sequence["SupervisingNode"], label: str, context: Any) -> Any:
+        """Called by Launchpad in the process that launches, before it starts any node."""
+        for node in nodes:
+            node._prepare_run(context.launch_type)
+        return GraphNode.to_executables(nodes, label, context)
+
+    def run(self) -> None:
+        one_process = self._begin()
+        stop = lp.stop_event()
+        monitor = MonitorClient(self.monitor_address) if self.monitor_address else _TerminalMonitor(self._run)
+        # Not in the main thread: there the supervisor would take over the signals, to which Launchpad reacts.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            outcome = pool.submit(self._supervise, monitor, stop).result()
+        monitor.complete(outcome)
+        failed = f"{outcome.failed_node} failed" if outcome.failed_node is not None else ""
+        # Launchpad ignores errors of a program that it is stopping; where it sees one, it stops the program by itself.
+        if not stop.is_set() and not (failed and one_process):
+            self.launch_context.program_stopper()
+        self._end(failed)
+
+    def _supervise(self, monitor: Monitor, stop: threading.Event) -> Outcome:
+        """Runs the coordinator in a thread, supervises all nodes until the end of the run, and returns how it ended.
+
+        Args:
+          monitor: receives status and messages.
+          stop: set when Launchpad stops the program.
+        """
+        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        workers = {name: AttendingWorker(name, events) for name in self._others}
+        attendance = Attendance(workers)
+        port = self._port()
+
+        def coordinate(context: NodeContext) -> None:
+            self.run_node(context, also_served=[attendance.attend])
+
+        def worker_of(name: str) -> Worker:
+            return workers.get(name) or ThreadWorker(name, coordinate, port, events)
+
+        can_be_killed = self.launch_context.launch_type not in _ONE_PROCESS
+        supervised = [
+            Supervised(
+                name,
+                dataclasses.replace(policy, restarts=0),
+                functools.partial(worker_of, name),
+                can_be_killed and name in workers,
+            )
+            for name, policy in {self.name: self.policy, **self._others}.items()
+        ]
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_WATCH_SECONDS):
+                attendance.check_processes()
+                if stop.is_set():
+                    events.put(Event("", "outcome", _STOPPED))
+
+        threading.Thread(target=watch, name="watch", daemon=True).start()
+        try:
+            return Supervisor(supervised, events, monitor).run()
+        finally:
+            over.set()
+
+    def _prepare_run(self, launch_type: lp.LaunchType) -> None:
+        """Checks the run and opens its directory, until this process ends, unless a launcher has done so."""
+        if self.monitor_address:
+            return
+        launcher = LaunchpadLauncher("local_mt" if launch_type in _ONE_PROCESS else "local_mp")
+        launcher.check(self._run.experiment)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        if launcher.in_this_process:
+            prepare_devices(device_names(self._run.experiment.learner_devices))
+        files = contextlib.ExitStack()
+        # Launchpad waits for the nodes in functions that are called earlier at the exit.
+        atexit.register(files.close)
+        files.enter_context(locked(self._run.directory, self._run.directory.lock(), launcher.name))
+        files.enter_context(begun(self._run))
+
+
+class _TerminalMonitor(SummaryMonitor):
+    """Prints the progress of a run and how it ended, for a program that nothing of ours has launched."""
+
+    def __init__(self, run: Run):
+        super().__init__(run, LineMonitor(run.experiment.max_steps))
+        self._evaluation_episodes = run.experiment.evaluation_episodes
+
+    def complete(self, outcome: Outcome) -> Outcome:
+        super().complete(outcome)
+        if outcome.failed_node is None:
+            self.say(describe_end(outcome, self._evaluation_episodes))
+        else:
+            self.say(f"{outcome.failed_node} failed:\n{(outcome.error or '').rstrip()}")
+        return outcome
+
+
+def _leave(error: str) -> NoReturn:
+    if error:
+        sys.stderr.write(f"{error}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if error else 0)

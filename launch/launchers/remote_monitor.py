@@ -1,0 +1,74 @@
+"""A monitor in another process: the coordinator's process reports to it over Courier."""
+
+import logging
+from typing import Any
+
+import cloudpickle
+import courier
+
+from ..nodes.node import Unreachable
+from .run_outcome import Monitor, Outcome
+
+_CALL_SECONDS = 10.0
+
+
+class MonitorServer:
+    """Serves a monitor, and keeps the outcome that is reported at the end of the run.
+
+    Args:
+      monitor: receives status and messages.
+    """
+
+    def __init__(self, monitor: Monitor):
+        self._monitor = monitor
+        self._server = courier.Server()
+        for method in (self.status, self.say, self.complete):
+            self._server.Bind(method.__name__, method)
+        self._server.Start()
+        self.outcome = Outcome()
+        """How the run ended; not ended if the coordinator has not reported it."""
+
+    @property
+    def address(self) -> str:
+        """The `host:port` for a `MonitorClient` on this machine."""
+        return f"localhost:{self._server.port}"
+
+    def status(self, pickled: bytes) -> None:
+        self._monitor.status(cloudpickle.loads(pickled))
+
+    def say(self, text: str) -> None:
+        self._monitor.say(text)
+
+    def complete(self, pickled: bytes) -> None:
+        self.outcome = cloudpickle.loads(pickled)
+
+    def close(self) -> None:
+        self._server.Stop()
+        self._server.Join()
+
+
+class MonitorClient:
+    """Forwards to the monitor of a `MonitorServer`; what cannot be delivered is dropped.
+
+    Args:
+      address: the server's address.
+    """
+
+    def __init__(self, address: str):
+        self._client = courier.Client(address, call_timeout=_CALL_SECONDS)
+
+    def status(self, status: dict[str, Any]) -> None:
+        self._call("status", cloudpickle.dumps(status))
+
+    def say(self, text: str) -> None:
+        self._call("say", text)
+
+    def complete(self, outcome: Outcome) -> None:
+        """Reports how the run has ended."""
+        self._call("complete", cloudpickle.dumps(outcome))
+
+    def _call(self, method: str, content: Any) -> None:
+        try:
+            getattr(self._client, method)(content)
+        except Unreachable as error:
+            logging.warning("the launcher does not answer: %s", error)

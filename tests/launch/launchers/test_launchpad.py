@@ -1,0 +1,207 @@
+"""The graph as a genuine Launchpad program: stock `lp.launch`, our launchpad launcher, and nodes of the user's own."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import threading
+
+import launchpad as lp
+import pytest
+from launchpad.launch import serialization
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment, Run
+from callboard.launch.launchers.launchpad import LaunchpadLauncher
+from callboard.launch.launchers.remote_monitor import MonitorClient, MonitorServer
+from callboard.launch.launchers.run_outcome import Outcome
+from callboard.launch.program import make_program
+from callboard.launch.run_directory.layout import RunDirectory
+
+ROOT = pathlib.Path(__file__).parents[3]
+STOCK = """\
+import sys
+
+import launchpad as lp
+from absl import flags
+
+from callboard.launch.program import make_program
+from callboard.launch.run import make_run
+from callboard.launch.settings import parse_experiment, read_recipe
+
+if __name__ == "__main__":
+    options = flags.FLAGS(sys.argv, known_only=True)[1:]
+    program = make_program(make_run(parse_experiment(None, read_recipe("impala-cartpole"), options)))
+    lp.launch(program, terminal="current_terminal")
+"""
+LAUNCH_TYPES = ("local_mt", "local_mp")
+EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10)
+
+
+@pytest.fixture
+def launch(command_run, tmp_path):
+    """Starts a script that launches IMPALA on CartPole with Launchpad alone."""
+    runs = []
+
+    def start_script(launch_type, *options):
+        script = tmp_path / "script.py"
+        script.write_text(STOCK)
+        arguments = ["--lp_launch_type", launch_type, "--run-dir", tmp_path / "run", *options]
+        runs.append(command_run(arguments, tmp_path, program=[script]))
+        return runs[-1]
+
+    yield start_script
+    for run in runs:
+        run.end()
+
+
+def program_of(directory):
+    experiment = Experiment(agent=Impala(), env="CartPole-v1")
+    return make_program(Run(experiment, experiment.layout(), RunDirectory(directory)))
+
+
+def test_every_node_can_be_sent_to_a_process_of_its_own(tmp_path):
+    program = program_of(tmp_path)
+    for label, nodes in program.groups.items():
+        for node in nodes:
+            assert isinstance(node, lp.PyClassNode)
+        serialization.check_nodes_are_serializable(label, nodes)
+
+
+@pytest.mark.parametrize(
+    "launch_type, settings, message",
+    [
+        ("local_mt", {"learners": 2}, "the launchpad launcher has one process, and each of 2 learners needs its own"),
+        ("local_mp", {"env": "__main__:Local"}, "'__main__:Local' is defined in the program that was started"),
+        ("local_mt", {"run_dir": "s3://bucket/run"}, "needs a run directory that is a path"),
+    ],
+)
+def test_what_the_launch_type_cannot_run_is_refused(launch_type, settings, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        LaunchpadLauncher(launch_type).check(Experiment(**{"agent": None, "env": "CartPole-v1", **settings}))
+
+
+def test_threads_other_than_the_main_one_are_refused(tmp_path):
+    refused = []
+
+    def start():
+        try:
+            LaunchpadLauncher().run(program_of(tmp_path), None, None)
+        except CallboardError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join(10)
+    assert "possible in the main thread only" in refused[0]
+
+
+def test_a_monitor_in_another_process_receives_everything():
+    class Kept:
+        def __init__(self):
+            self.calls = []
+
+        def status(self, status):
+            self.calls.append(status)
+
+        def say(self, text):
+            self.calls.append(text)
+
+    kept = Kept()
+    server = MonitorServer(kept)
+    client = MonitorClient(server.address)
+    client.status({"environment_steps": 3})
+    client.say("a line")
+    assert kept.calls == [{"environment_steps": 3}, "a line"]
+    assert not server.outcome.ended
+    client.complete(Outcome(reason="over", exit_code=143))
+    assert (server.outcome.reason, server.outcome.exit_code) == ("over", 143)
+    server.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
+def test_launchpad_alone_trains_to_475_and_leaves_nothing(launch, launch_type):
+    run = launch(launch_type)
+    assert run.wait(900) == 0, run.text()
+    (end,) = re.findall(r"The run is over: the return ([\d.]+), .*Score: [\d.]+ ± .*Run directory: run", run.text())
+    assert float(end) >= 475
+    (checkpoint,) = (run.run_dir / "checkpoints").glob("0*")
+    last = run.rows()[-1]
+    assert int(checkpoint.name) == last["learner_steps"]
+    counters = json.loads((checkpoint / "counters.json").read_text())
+    assert sum(counts.get("environment_steps", 0) for counts in counters.values()) == last["environment_steps"]
+    assert not (run.run_dir / "lock").exists() and not (run.run_dir / "tmp").exists()
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
+def test_the_launcher_trains_until_its_limit_and_leaves_nothing(train, launch_type):
+    run = train("--launcher", "launchpad", "--launch-type", launch_type, "--max-steps", 20_000, *EVALUATION)
+    assert run.wait() == 0, run.text()
+    assert re.search(r"^The run is over: 20,\d+ environment steps are done. Score: ", run.text().splitlines()[-1])
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
+@pytest.mark.parametrize("number, target", [(signal.SIGINT, "group"), (signal.SIGTERM, "launcher")])
+def test_a_signal_ends_the_run_with_a_checkpoint(train, launch_type, number, target):
+    run = train("--launcher", "launchpad", "--launch-type", launch_type, "--max-steps", 10_000_000)
+    run.wait_for_steps(3, "learner_steps")
+    run.signal(number, target)
+    assert run.wait() == 128 + number, run.text()
+    assert list((run.run_dir / "checkpoints").glob("0*"))
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+def test_a_node_that_is_killed_ends_the_run_with_a_checkpoint(train, tmp_path, monkeypatch):
+    monkeypatch.setenv("LAUNCHPAD_LOGGING_DIR", str(tmp_path / "logs"))
+    options = ("--launch-type", "local_mp", "--terminal", "output_to_files")
+    run = train("--launcher", "launchpad", *options, "--max-steps", 10_000_000)
+    run.wait_for_steps(3, "learner_steps")
+    run.look()
+    pid = re.findall(r"actor/0 begins, process (\d+)", (tmp_path / "logs" / "actor" / "0").read_text())[0]
+    os.kill(int(pid), signal.SIGKILL)
+    assert run.wait() == 1, run.text()
+    assert "actor/0 failed: its process has ended" in run.text()
+    assert list((run.run_dir / "checkpoints").glob("0*"))
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "launcher",
+    [("launchpad",), ("launchpad", "--launch-type", "local_mp"), ("threads",), ("processes",), ("hosts",), ("ray",)],
+    ids="-".join,
+)
+def test_nodes_of_the_user_s_own_run_under_every_launcher(train, monkeypatch, launcher):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+    options = ("--add-nodes", "examples.own_node:add_nodes", "--launcher", *launcher)
+    run = train("--max-steps", 30_000, *EVALUATION, *options)
+    assert run.wait(400) == 0, run.text()
+    rows = [json.loads(line) for line in (run.run_dir / "played.jsonl").read_text().splitlines()]
+    assert rows[-1]["learner_step"] > rows[0]["learner_step"]
+    assert rows[-1]["environment_steps"] > 20_000
+    assert all(row["return"] >= 1 for row in rows[:-1])
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
+def test_the_example_runs_with_launchpad_alone(command_run, tmp_path, monkeypatch, launch_type):
+    monkeypatch.setenv("LAUNCHPAD_LAUNCH_LOCAL_TERMINAL", "current_terminal")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+    options = ["--lp_launch_type", launch_type, "--run-dir", tmp_path / "run", "--max-steps", 30_000, *EVALUATION]
+    run = command_run(options, tmp_path, program=("-m", "examples.own_node"))
+    try:
+        assert run.wait(400) == 0, run.text()
+        assert "The run is over: 30," in run.text()
+        assert len((run.run_dir / "played.jsonl").read_text().splitlines()) > 3
+        assert run.leftovers() == []
+    finally:
+        run.end()
