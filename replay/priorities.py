@@ -2,13 +2,13 @@
 
 import functools
 import threading
-import time
 from typing import NamedTuple
 
 import numpy as np
 import reverb
 
 from ..data import Priorities
+from ..deadlines import Deadline
 from .daemon_executor import DaemonExecutor
 from .handle import ReplayHandle
 
@@ -56,10 +56,10 @@ class PriorityUpdater:
 
     def wait(self, timeout: float) -> bool:
         """Waits up to `timeout` seconds until all updates are sent or dropped; returns whether they are."""
-        deadline = time.monotonic() + timeout
+        deadline = Deadline(timeout)
         # The distributor may replace connections.
         return self._distributor.wait(timeout) and all(
-            connection.executor.wait(deadline - time.monotonic()) for connection in self._connections
+            connection.executor.wait(deadline.left) for connection in self._connections
         )
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import logging
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -18,6 +17,7 @@ from ...agents.acting import trace_layout
 from ...agents.batched_policy import BatchedPolicy, InferenceRequest, InferenceResult
 from ...agents.weights import WeightClient
 from ...data import Version
+from ...deadlines import Deadline
 from ...replay import Heartbeat
 from ..experiment import Run
 from .actor_session import ActorSession, PendingResult
@@ -183,10 +183,10 @@ class InferenceNode(ReportingNode):
 
     def _action(self, actor: int, session: ActorSession) -> list[np.ndarray] | None:
         """Returns the leaves of the next action; None if it takes too long."""
-        deadline = time.monotonic() + _ANSWER_SECONDS
+        deadline = Deadline(_ANSWER_SECONDS)
         while not session.may_act(self._newest_version()):
             self._batcher.forget(actor)
-            if self.context.cooperative or time.monotonic() > deadline or self.context.stop.wait(POLL_SECONDS):
+            if self.context.cooperative or deadline.has_passed or self.context.stop.wait(POLL_SECONDS):
                 return None
         return session.act(functools.partial(self._infer, actor), _ANSWER_SECONDS)
 

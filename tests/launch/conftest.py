@@ -10,13 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 import yaml
 from host_network import HostNetwork, why_not
 
+from callboard.deadlines import wait_until
 from callboard.launch.settings import read_recipe
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
@@ -68,11 +68,11 @@ class CommandRun:
         return self.process.returncode
 
     def wait_until(self, condition, timeout=300.0):
-        deadline = time.monotonic() + timeout
-        while not condition():
-            assert time.monotonic() < deadline, f"not in time; the output was:\n{self.text()}"
+        def holds():
             self.look()
-            time.sleep(0.1)
+            return condition()
+
+        assert wait_until(holds, timeout), f"not in time; the output was:\n{self.text()}"
 
     def wait_for_steps(self, steps, counter="environment_steps"):
         self.wait_until(lambda: self.process.poll() is not None or self.rows() and self.rows()[-1][counter] >= steps)

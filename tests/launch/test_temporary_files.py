@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
+from callboard.deadlines import wait_until
 from callboard.launch.temporary_files import removed_afterwards, temporary_files_in
 
 CODE = """
@@ -65,7 +65,4 @@ def test_processes_with_files_in_it_end_too_where_the_process_is_killed(tmp_path
 
 
 def assert_removed(directory):
-    deadline = time.monotonic() + 10.0
-    while directory.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not directory.exists()
+    assert wait_until(lambda: not directory.exists(), 10.0, 0.02)

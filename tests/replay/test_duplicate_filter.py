@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import timestep_streams
 import tree
 from reading import read_batches
 
+from callboard.deadlines import wait_until
 from callboard.replay import BatchReader, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
 from callboard.replay.duplicate_filter import item_id
 
@@ -175,9 +175,9 @@ def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(li
     write(5)
     assert writer.ready(30, max_pending=0)
     read += [next(reader) for _ in range(5)]
-    until = time.monotonic() + 30
-    while replay.received.dropped() < 4 and time.monotonic() < until:
-        assert reader.poll(0.1) is None
+    more = []
+    wait_until(lambda: more.append(reader.poll(0.1)) or replay.received.dropped() >= 4, 30.0, 0.0)
+    assert set(more) == {None}
     reader.close()
     # Those that were on their way come in any order.
     begins = sorted(int(sample.record.observation["body"][0, 0, 1]) for sample in read)
@@ -206,9 +206,8 @@ def test_in_a_prioritized_table_an_item_is_never_twice_but_comes_back_if_it_was_
         write(range(6))
         with pytest.raises(reverb.errors.DeadlineExceededError):
             writer.flush(timeout_ms=1000)
-        deadline = time.monotonic() + 60
-        while len(before := there()) < 6:
-            assert time.monotonic() < deadline
+        assert wait_until(lambda: len(there()) == 6, 60.0)
+        before = there()
         server.mutate_priorities("few", deletes=[key for key, number in before.items() if number < 2])
         assert sorted(there().values()) == [2, 3, 4, 5]
         link.loses_answers = False

@@ -14,6 +14,7 @@ import pytest
 import timestep_streams
 
 from callboard.data import Priorities
+from callboard.deadlines import wait_until
 from callboard.replay import (
     BatchReader,
     Heartbeat,
@@ -106,9 +107,7 @@ def test_a_shard_that_is_killed_is_left_out_and_found_again(shards, tmp_path):
 
     shards[1].start()
     shards[1].wait()
-    deadline = time.monotonic() + 60
-    while {0, 1} not in draw(1)[0]:
-        assert time.monotonic() < deadline, "the shard was not found again"
+    assert wait_until(lambda: {0, 1} in draw(1)[0], 60.0, 0.0), "the shard was not found again"
     draw(2)
     assert updater.wait(20)
     dropped = updater.counts().dropped
@@ -138,7 +137,5 @@ def test_a_shard_that_moves_is_found_at_its_new_address(shards):
     begun = time.monotonic()
     assert set(next(reader).info.shard.numpy()) == {0} and time.monotonic() - begun < 10
     addresses[1] = f"localhost:{shards[1].port}"
-    deadline = time.monotonic() + 20
-    while set(next(reader).info.shard.numpy()) != {0, 1}:
-        assert time.monotonic() < deadline
+    assert wait_until(lambda: set(next(reader).info.shard.numpy()) == {0, 1}, 20.0, 0.0)
     reader.close()

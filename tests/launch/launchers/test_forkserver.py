@@ -12,6 +12,7 @@ import forked_functions
 import psutil
 import pytest
 
+from callboard.deadlines import wait_until
 from callboard.launch.launchers.forkserver import CannotFork, ForkServer, wait_for_any
 
 
@@ -31,9 +32,7 @@ def alive(pids, within=0.0):
         except psutil.NoSuchProcess:
             return False
 
-    deadline = time.monotonic() + within
-    while any(map(runs, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: not any(map(runs, pids)), within, 0.02)
     return [pid for pid in pids if runs(pid)]
 
 

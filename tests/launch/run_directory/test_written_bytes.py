@@ -2,6 +2,7 @@
 
 import time
 
+from callboard.deadlines import wait_until
 from callboard.launch.nodes.progress import Progress
 from callboard.launch.run_directory.written_bytes import bytes_in, marked_while_files_grow
 
@@ -11,11 +12,11 @@ def test_progress_is_marked_while_files_grow_and_only_then(tmp_path):
     (tmp_path / "inner").mkdir()
     with marked_while_files_grow(progress, tmp_path, "writing", seconds=0.01):
         marks = [progress.heartbeat().marks]
-        for content in ("a", "aa", "aaa"):
-            (tmp_path / "inner" / "file").write_text(content)
-            deadline = time.monotonic() + 30
-            while progress.heartbeat().marks == marks[-1] and time.monotonic() < deadline:
-                time.sleep(0.01)
+        for _ in range(3):
+            # To write the file anew would be two changes of its size.
+            with (tmp_path / "inner" / "file").open("a") as file:
+                file.write("a")
+            assert wait_until(lambda: progress.heartbeat().marks > marks[-1], 30.0, 0.01)
             marks.append(progress.heartbeat().marks)
         assert marks == sorted(set(marks)) and bytes_in(tmp_path / "inner") == 3
         time.sleep(0.1)

@@ -10,11 +10,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 import yaml
 
+from callboard.deadlines import wait_until
 from callboard.errors import CallboardError
 from callboard.launch.cli.cluster import main as cluster_command
 from callboard.launch.experiment import Run
@@ -275,11 +275,8 @@ def test_the_example_for_ssh_starts_every_host_once_and_ends_the_first(tmp_path,
         return subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=True).stdout
 
     def said_by(host, lines):
-        deadline = time.monotonic() + 20.0
         path = run / f"{host}.out"
-        while not path.exists() or len(path.read_text().splitlines()) < lines:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert wait_until(lambda: path.exists() and len(path.read_text().splitlines()) >= lines, 20.0, 0.01)
         return path.read_text().splitlines()
 
     train = f"train,apex,--env,A B,--launcher,hosts,--cluster,{file},--run-dir,runs/x y,--host"

@@ -47,7 +47,7 @@ class Run:
             assert host.join()
         return hosts
 
-    def beat(self, *hosts, times=1):
+    def heartbeats(self, *hosts, times=1):
         for _ in range(times):
             self.now += 0.5
             for host in hosts:
@@ -168,7 +168,7 @@ def test_a_host_that_starts_after_the_end_does_not_wait(run):
         host.join()
     a, _ = run.hosts("a", "b")
     a.member.ends(ENOUGH)
-    run.beat(a)
+    run.heartbeats(a)
     with pytest.raises(CallboardError, match="the run is ending: enough"):
         Host(run, "c").join()
 
@@ -176,7 +176,7 @@ def test_a_host_that_starts_after_the_end_does_not_wait(run):
 def test_two_hosts_cannot_have_one_name(run):
     a, b = run.hosts("a", "b")
     second = Host(run, "b")
-    second.wait = lambda seconds: run.beat(a, b)
+    second.wait = lambda seconds: run.heartbeats(a, b)
     with pytest.raises(CallboardError, match="another host has the name b, for 60 s"):
         second.join()
     assert b.received("failed") == []
@@ -184,41 +184,41 @@ def test_two_hosts_cannot_have_one_name(run):
 
 def test_a_host_whose_place_was_taken_leaves(run):
     a, b = run.hosts("a", "b")
-    run.beat(a, times=21)
+    run.heartbeats(a, times=21)
     assert Host(run, "b").join()
-    run.beat(b)
+    run.heartbeats(b)
     assert b.received("failed") == [("host b", "another machine has taken its place")]
     assert b.member.may_stop(3)
 
 
 def test_silence_is_reported_once_and_so_is_its_end(run):
     a, b = run.hosts("a", "b")
-    run.beat(a, times=40)
+    run.heartbeats(a, times=40)
     assert received(run.events, "say") == [
         "joined the run, from 10.9.0.2",
         "at 10.9.0.2, has not responded for 10 s",
     ]
-    run.beat(a, b)
+    run.heartbeats(a, b)
     assert received(run.events, "say") == ["responds again"]
 
 
 def test_hosts_that_have_not_joined_are_named_from_time_to_time(run):
     (a,) = run.hosts("a")
-    run.beat(a, times=28)
+    run.heartbeats(a, times=28)
     assert received(run.events, "say") == []
-    run.beat(a, times=240)
+    run.heartbeats(a, times=240)
     assert received(run.events, "say") == ["at 10.9.0.2, has not joined yet; is the command running there?"] * 2
 
 
 def test_the_first_host_is_given_up_after_the_patience(run):
     _, b = run.hosts("a", "b")
     b.error = no_answer("UNAVAILABLE")
-    run.beat(b, times=119)
+    run.heartbeats(b, times=119)
     assert b.received("failed") == [] and not b.member.may_stop(0)
     b.error = None
-    run.beat(b)
+    run.heartbeats(b)
     b.error = no_answer("UNAVAILABLE")
-    run.beat(b, times=121)
+    run.heartbeats(b, times=121)
     failures = b.received("failed")
     assert set(failures) == {("host a", "it did not answer for 60 s")}
     assert b.member.may_stop(3)
@@ -227,16 +227,16 @@ def test_the_first_host_is_given_up_after_the_patience(run):
 def test_the_silence_of_the_first_host_is_reported(run):
     _, b = run.hosts("a", "b")
     b.error = no_answer("UNAVAILABLE")
-    run.beat(b, times=60)
+    run.heartbeats(b, times=60)
     b.error = None
-    run.beat(b)
+    run.heartbeats(b)
     assert b.received("say") == ["does not answer; waiting for up to 60 s", "answers again"]
 
 
 def test_a_first_host_that_has_gone_after_the_end_of_the_run_is_not_waited_for(run):
     _, b = run.hosts("a", "b")
     b.error, b.end_of_run = no_answer("UNAVAILABLE"), "enough"
-    run.beat(b)
+    run.heartbeats(b)
     assert b.received("stop") == ["enough"] and b.member.may_stop(3)
 
 
@@ -244,15 +244,15 @@ def test_nodes_end_in_their_order_on_all_hosts(run):
     a, b = run.hosts("a", "b")
     assert not a.member.may_stop(0) and not b.member.may_stop(0)
     a.member.ends(ENOUGH)
-    run.beat(a, b)
+    run.heartbeats(a, b)
     for host in (a, b):
         assert host.member.may_stop(0) and not host.member.may_stop(1)
     assert b.received("outcome") == [ENOUGH]
     a.member.have_stopped(0)
-    run.beat(a, b, a)
+    run.heartbeats(a, b, a)
     assert not a.member.may_stop(1) and not b.member.may_stop(1)
     b.member.have_stopped(0)
-    run.beat(b, a, b)
+    run.heartbeats(b, a, b)
     assert a.member.may_stop(1) and b.member.may_stop(1) and not a.member.may_stop(2)
     assert b.received("outcome") == []
 
@@ -261,16 +261,16 @@ def test_the_end_does_not_wait_for_a_silent_host(run):
     a, b = run.hosts("a", "b")
     a.member.ends(ENOUGH)
     a.member.have_stopped(0)
-    run.beat(a, times=10)
+    run.heartbeats(a, times=10)
     assert not a.member.may_stop(1)
-    run.beat(a, times=12)
+    run.heartbeats(a, times=12)
     assert a.member.may_stop(1)
 
 
 def test_a_failure_on_another_host_is_reported_to_the_first(run):
     a, b = run.hosts("a", "b")
     b.member.ends(Outcome("actor/0 failed", 1, "actor/0", "its traceback"))
-    run.beat(b)
+    run.heartbeats(b)
     assert received(run.events, "failed") == [("actor/0 on b", "its traceback")]
     assert not b.member.may_stop(0)
 
@@ -278,12 +278,12 @@ def test_a_failure_on_another_host_is_reported_to_the_first(run):
 def test_a_failure_during_the_end_becomes_the_outcome_on_all_hosts(run):
     a, b = run.hosts("a", "b")
     a.member.ends(ENOUGH)
-    run.beat(a, b)
+    run.heartbeats(a, b)
     b.member.ends(Outcome("replay/1 failed", 1, "replay/1", "no space"))
-    run.beat(b)
+    run.heartbeats(b)
     assert received(run.events, "failed") == [("replay/1 on b", "no space")]
     a.member.ends(Outcome("replay/1 on b failed", 1, "replay/1 on b", "no space"))
-    run.beat(a, b)
+    run.heartbeats(a, b)
     ended = Outcome("enough")
     for outcome in b.received("outcome"):
         ended.adopt(outcome)
@@ -294,7 +294,7 @@ def test_a_host_that_was_stopped_leaves_alone_and_may_return_at_once(run):
     a, b = run.hosts("a", "b")
     b.member.ends(Outcome("stopped by SIGTERM", 143))
     assert b.member.may_stop(3)
-    run.beat(a)
+    run.heartbeats(a)
     assert not a.member.may_stop(0)
     b.member.start()
     b.member.close()
@@ -306,9 +306,9 @@ def test_a_host_that_was_stopped_leaves_alone_and_may_return_at_once(run):
 def test_a_host_whose_first_host_was_restarted_during_the_end_does_not_wait(run):
     a, b = run.hosts("a", "b")
     a.member.ends(ENOUGH)
-    run.beat(a, b)
+    run.heartbeats(a, b)
     run.restart_first_host()
-    run.beat(b)
+    run.heartbeats(b)
     assert b.member.may_stop(3)
 
 
@@ -323,17 +323,17 @@ def test_a_host_whose_thread_fails_leaves(run):
 
 def test_a_restart_group_starts_again_once_it_has_ended_on_all_hosts(run):
     a, b = run.hosts("a", "b")
-    run.beat(a, b)
+    run.heartbeats(a, b)
     for host in (a, b):
         assert host.member.may_start("learner") and not host.member.must_restart("learner")
     b.member.group_ended("learner")
     assert not b.member.may_start("learner")
-    run.beat(b, a, b)
+    run.heartbeats(b, a, b)
     assert a.member.must_restart("learner") and not b.member.must_restart("learner")
     assert not a.member.may_start("learner") and not b.member.may_start("learner")
     a.member.group_ended("learner")
     assert not a.member.must_restart("learner")
-    run.beat(a, b)
+    run.heartbeats(a, b)
     for host in (a, b):
         assert host.member.may_start("learner") and not host.member.must_restart("learner")
 
@@ -342,7 +342,7 @@ def test_nodes_that_die_together_are_restarted_once(run):
     a, b = run.hosts("a", "b")
     for host in (a, b):
         host.member.group_ended("learner")
-    run.beat(a, b, a)
+    run.heartbeats(a, b, a)
     for host in (a, b):
         assert host.member.may_start("learner") and not host.member.must_restart("learner")
 
@@ -351,11 +351,11 @@ def test_lost_answers_start_no_other_epoch(run):
     a, b = run.hosts("a", "b")
     b.answer_is_lost = True
     b.member.group_ended("learner")
-    run.beat(b, a, times=4)
+    run.heartbeats(b, a, times=4)
     assert a.member.must_restart("learner") and not b.member.may_start("learner")
     a.member.group_ended("learner")
     b.answer_is_lost = False
-    run.beat(a, b, a)
+    run.heartbeats(a, b, a)
     for host in (a, b):
         assert host.member.may_start("learner") and not host.member.must_restart("learner")
 
@@ -364,37 +364,37 @@ def test_a_silent_host_is_not_waited_for_and_restarts_the_group_when_it_is_back(
     a, b = run.hosts("a", "b")
     b.error = no_answer("UNAVAILABLE")
     a.member.group_ended("learner")
-    run.beat(a, b, times=10)
+    run.heartbeats(a, b, times=10)
     assert not a.member.may_start("learner")
-    run.beat(a, b, times=12)
+    run.heartbeats(a, b, times=12)
     assert a.member.may_start("learner") and not b.member.must_restart("learner")
     b.error = None
-    run.beat(b, a)
+    run.heartbeats(b, a)
     assert b.member.must_restart("learner") and not a.member.must_restart("learner")
     b.member.group_ended("learner")
-    run.beat(b)
+    run.heartbeats(b)
     assert b.member.may_start("learner")
 
 
 def test_a_host_that_returns_restarts_the_group_elsewhere(run):
     a, b = run.hosts("a", "b")
-    run.beat(a, times=21)
+    run.heartbeats(a, times=21)
     again = Host(run, "b")
     assert again.join()
     assert not again.member.may_start("learner")
-    run.beat(again, a)
+    run.heartbeats(again, a)
     assert a.member.must_restart("learner") and not again.member.must_restart("learner")
     a.member.group_ended("learner")
-    run.beat(a, again)
+    run.heartbeats(a, again)
     assert a.member.may_start("learner") and again.member.may_start("learner")
 
 
 def test_a_host_that_joins_late_restarts_nothing(run):
     (a,) = run.hosts("a")
     a.member.group_ended("learner")
-    run.beat(a, times=40)
+    run.heartbeats(a, times=40)
     (b,) = run.hosts("b")
-    run.beat(a, b)
+    run.heartbeats(a, b)
     for host in (a, b):
         assert host.member.may_start("learner") and not host.member.must_restart("learner")
 
@@ -402,14 +402,14 @@ def test_a_host_that_joins_late_restarts_nothing(run):
 def test_a_restarted_first_host_restarts_the_group_elsewhere(run):
     a, b = run.hosts("a", "b")
     b.member.group_ended("learner")
-    run.beat(b)
+    run.heartbeats(b)
     run.restart_first_host()
     (a,) = run.hosts("a")
-    run.beat(b, a)
+    run.heartbeats(b, a)
     assert a.member.must_restart("learner") and b.member.must_restart("learner")
     for host in (a, b):
         host.member.group_ended("learner")
-    run.beat(a, b, a)
+    run.heartbeats(a, b, a)
     for host in (a, b):
         assert host.member.may_start("learner") and not host.member.must_restart("learner")
 
@@ -420,5 +420,5 @@ def test_a_host_without_nodes_of_the_group_does_not_affect_it(run):
     assert other.join()
     b.member.group_ended("learner")
     a.member.group_ended("learner")
-    run.beat(other, a, b, a)
+    run.heartbeats(other, a, b, a)
     assert a.member.may_start("learner") and b.member.may_start("learner")
