@@ -220,7 +220,7 @@ class Apex(Agent):
 
         Args:
           networks: the networks of `make_networks`.
-          sample: windows `[n + 1, B, ...]`, as `replay.read_windows` returns them.
+          sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
 
         Returns:
           The loss, and metrics by name.  Both add up over the replicas, except `priority` `[B]`, the new priorities of

@@ -279,7 +279,7 @@ class R2D2(Agent):
 
         Args:
           networks: the networks of `make_networks`.
-          sample: sequences `[burn_in + trace_length + 1, B, ...]` with an `R2D2State`, as `replay.read_sequences`
+          sample: sequences `[burn_in + trace_length + 1, B, ...]` with an `R2D2State`, as `replay.SequenceFormat.read`
             returns them.
 
         Returns:

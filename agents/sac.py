@@ -297,7 +297,7 @@ class Sac(Agent):
 
         Args:
           networks: policy, critics and temperature.
-          sample: transitions `[2, B, ...]`, as `replay.read_windows` returns them.
+          sample: transitions `[2, B, ...]`, as `replay.WindowFormat.read` returns them.
           seed: int64 `[2]`, seed of the sampled actions.
 
         Returns:

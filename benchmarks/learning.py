@@ -78,7 +78,7 @@ class UnlimitedReplay(TransitionReplay):
                 remover=reverb.selectors.Fifo(),
                 max_size=self.limits.size,
                 rate_limiter=reverb.rate_limiters.MinSize(self.limits.min_size),
-                signature=self.signature(),
+                signature=self.item_format.signature(),
             )
         ]
 

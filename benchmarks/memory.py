@@ -27,10 +27,10 @@ from ..launch.launchers.malloc_arenas import use_one_arena
 from ..replay import (
     ReplayHandle,
     SequenceWriter,
+    WindowFormat,
     WindowWriter,
     sequence_signature,
     start_server,
-    window_signature,
 )
 from .harness import Case
 from .replay_work import ENVS, LENGTH, STEPS, TABLE, Kind
@@ -88,7 +88,7 @@ class BytesPerFrame(Side):
 
     def _make_writer(self, replay: ReplayHandle) -> Any:
         if self._kind == "windows":
-            return WindowWriter(replay, self._layout, TABLE, STEPS, stack=_STACK)
+            return WindowWriter(replay, WindowFormat(self._layout, STEPS, _STACK), TABLE)
         return SequenceWriter(replay, self._layout, TABLE, LENGTH, LENGTH)
 
     def _write(self, writer: Any, numbers: range) -> None:
@@ -125,7 +125,9 @@ def _serve_table(kind: Kind, frames: int) -> tuple[Any, int]:
     use_one_arena()
     layout = layout_of(OBSERVATIONS[_OBSERVATION], ENVS)
     signature = (
-        window_signature(layout, STEPS, _STACK) if kind == "windows" else sequence_signature(layout, LENGTH, ENVS)
+        WindowFormat(layout, STEPS, _STACK).signature()
+        if kind == "windows"
+        else sequence_signature(layout, LENGTH, ENVS)
     )
     table = reverb.Table(
         TABLE,

@@ -26,11 +26,10 @@ from ..replay import (
     Elements,
     ReplayHandle,
     SequenceWriter,
+    WindowFormat,
     WindowWriter,
     queue_dataset,
-    read_windows,
     sampled_dataset,
-    window_signature,
 )
 from .harness import Case
 from .replay_by_hand import ReplayByHand
@@ -46,7 +45,7 @@ class OurReplay(ReplaySide):
         if kind == "sequences":
             writer = SequenceWriter(self._handle(), layout, TABLE, LENGTH, LENGTH)
         else:
-            writer = WindowWriter(self._handle(), layout, TABLE, STEPS, priority=_size_of_reward)
+            writer = WindowWriter(self._handle(), WindowFormat(layout, STEPS), TABLE, _size_of_reward)
 
         def write(timestep: Record) -> None:
             while not writer.ready(0.5):
@@ -66,10 +65,8 @@ class OurReplay(ReplaySide):
             make = functools.partial(
                 sampled_dataset,
                 self._handle(),
-                layout,
+                WindowFormat(layout, STEPS),
                 TABLE,
-                window_signature(layout, STEPS),
-                read=functools.partial(read_windows, layout=layout),
                 replica_batch=BATCH[kind],
                 priority_exponent=PRIORITY_EXPONENT,
             )

@@ -28,7 +28,7 @@ import reverb
 from callboard.benchmarks.streams import OBSERVATIONS, layout_of, timesteps_of
 from callboard.data import Layout
 from callboard.launch.launchers.ray.parts import ReplayServer, replay_handle
-from callboard.replay import SequenceWriter, WindowWriter, sequence_signature, window_signature
+from callboard.replay import SequenceWriter, WindowFormat, WindowWriter, sequence_signature
 
 ENVIRONMENTS = 16
 LENGTH = 20
@@ -52,7 +52,7 @@ class OpenReplay:
 
         sequences = sequence_signature(self.layout, LENGTH, ENVIRONMENTS)
         return [
-            table(WINDOWS, CAPACITY, window_signature(self.layout, 1)),
+            table(WINDOWS, CAPACITY, WindowFormat(self.layout, 1).signature()),
             table(SEQUENCES, CAPACITY // (LENGTH * ENVIRONMENTS), sequences),
         ]
 
@@ -86,7 +86,7 @@ class Writer:
         replay = replay_handle([server])
         writer: Any
         if kind == WINDOWS:
-            writer, each = WindowWriter(replay, self._layout, WINDOWS, 1), 1
+            writer, each = WindowWriter(replay, WindowFormat(self._layout, 1), WINDOWS), 1
         else:
             writer, each = SequenceWriter(replay, self._layout, SEQUENCES, LENGTH, LENGTH), LENGTH * ENVIRONMENTS
         begun, number = time.perf_counter(), 0

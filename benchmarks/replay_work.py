@@ -11,7 +11,7 @@ from typing import Any, Literal
 import reverb
 
 from ..data import Layout, Record
-from ..replay import sequence_signature, start_server, window_signature
+from ..replay import WindowFormat, sequence_signature, start_server
 from .side import ServingProcess, Side
 from .streams import OBSERVATIONS, layout_of, timesteps_of
 
@@ -115,7 +115,7 @@ def _serve_tables(kind: Kind, observation: str, direction: Direction) -> tuple[A
             remover=reverb.selectors.Fifo(),
             max_size=ROOM,
             rate_limiter=reverb.rate_limiters.MinSize(1),
-            signature=window_signature(layout, STEPS),
+            signature=WindowFormat(layout, STEPS).signature(),
         )
     else:
         # Items are read once and in order; without a reader, the oldest are removed.

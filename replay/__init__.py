@@ -8,28 +8,28 @@ from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_chec
 from .elements import Elements, made_again_if_changed
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
+from .item_format import ItemFormat
+from .item_writer import ItemWriter
 from .per_environment_writers import ReplayItem
 from .priorities import PriorityUpdater, UpdateCounts
-from .prioritized_sequences import PrioritizedSequenceWriter, prioritized_sequence_signature, read_sequences
 from .queue_dataset import queue_dataset
 from .replay_protocol import Pace, Replay, ReplayDataset, Writer
 from .sampled_replay import SampledReplay
 from .sequence_queue import SequenceQueue, items_per_batch
-from .sequence_replay import SequenceReplay
+from .sequence_replay import SequenceFormat, SequenceReplay
 from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .server import start_server
 from .sharded_sampling import sampled_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
 from .tables import ReplayLimits, queue_table, replay_table
 from .transition_replay import TransitionReplay
-from .windows import WindowWriter, read_windows, window_signature
+from .windows import WindowFormat, WindowWriter
 
 __all__ = [
     "Elements",
     "BatchReader",
     "Heartbeat",
     "Pace",
-    "PrioritizedSequenceWriter",
     "PriorityUpdater",
     "ReaderStopped",
     "raise_if_stopped",
@@ -40,12 +40,16 @@ __all__ = [
     "ReplayLimits",
     "ReplayNotSaved",
     "SampledReplay",
+    "ItemFormat",
+    "ItemWriter",
+    "SequenceFormat",
     "SequenceItem",
     "SequenceQueue",
     "SequenceReplay",
     "SequenceWriter",
     "TransitionReplay",
     "UpdateCounts",
+    "WindowFormat",
     "WindowWriter",
     "Writer",
     "ShardSaver",
@@ -56,16 +60,12 @@ __all__ = [
     "items_per_batch",
     "latest_checkpoint",
     "made_again_if_changed",
-    "prioritized_sequence_signature",
     "push_frames",
     "queue_dataset",
     "queue_table",
-    "read_sequences",
-    "read_windows",
     "replay_table",
     "sequence_signature",
     "sequence_spec",
     "stacked_spec",
     "start_server",
-    "window_signature",
 ]

@@ -4,20 +4,17 @@ An item holds `length` transitions: a slice of consecutive timesteps that may cr
 `first`, `last` and the discounts mark.  Overlapping items share their timesteps.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 import tree
 
-from ..data import Layout, Nest, Record
+from ..data import Nest, Record
 from .handle import ReplayHandle
-from .packing import Packing
-from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters, ReplayItem
-from .recent_records import RecentRecords, cut, leaf_indices
+from .item_format import ItemFormat
+from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
+from .recent_records import RecentRecords
 from .sequences import check_shapes
-from .stacking import is_frame, stack_rows
 
 Priority = Callable[[Record], np.ndarray]
 """Computes the initial priorities `[W]` of W items.  Takes a `Record` of arrays with the shapes of a `Sample`, but
@@ -26,102 +23,42 @@ without observations, and with extras `[length + 1, W, ...]` that include those 
 _CLOSE_SECONDS = 2.0
 
 
-class Row(NamedTuple):
-    """The data of one timestep in replay."""
-
-    age: Any
-    """int32, timesteps since the start of the episode or of the writer."""
-    record: Record
-    """The record, without extras where only initial priorities need them."""
-
-
-class ItemColumns:
-    """Storage layout of items: one column of bytes for all data of a timestep, and optionally one for the state.
-
-    Args:
-      layout: contains the specs of the record and the recurrent state.
-      keep_extras: whether replay stores the policy's extras; otherwise they only serve to compute initial priorities.
-      keep_state: whether items store the recurrent state of their first timestep.
-    """
-
-    def __init__(self, layout: Layout, keep_extras: bool = False, keep_state: bool = False):
-        self._keep_extras = keep_extras
-        self._observation = layout.record.observation
-        self.rows = Packing(self.row(tf.TensorSpec((), tf.int32), layout.record))
-        self._kept = leaf_indices(layout.record, lambda record: self.row((), record))
-        self.state = Packing(layout.state) if keep_state and tree.flatten(layout.state) else None
-
-    def row(self, age: Any, record: Record) -> Row:
-        return Row(age, record if self._keep_extras else record._replace(extras=()))
-
-    def row_leaves(self, age: np.ndarray, leaves: Sequence[Any]) -> list[Any]:
-        """Returns the leaves of a `Row`, given the leaves of a record."""
-        return [age, *[leaves[index] for index in self._kept]]
-
-    def signature(self, length: int, stack: int) -> ReplayItem:
-        """Returns the `tf.TensorSpec` nest of an item of `length` transitions with stacks of `stack` frames."""
-        return ReplayItem(self.rows.signature(length + stack), self.state.signature() if self.state else ())
-
-    def read(self, item: ReplayItem, stack: int) -> tuple[Record, Nest]:
-        """Returns the timesteps of a batch of items, `[length + 1, B, ...]` with stacked frames, and the states."""
-        age, record = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
-        newest = slice(stack - 1, None)
-        age, rest = age[newest], cut(record._replace(observation=()), newest)
-
-        def stacked(spec: tf.TensorSpec, leaf: tf.Tensor) -> tf.Tensor:
-            return stack_rows(leaf, age, stack) if is_frame(spec) else leaf[newest]
-
-        observation = tree.map_structure(stacked, self._observation, record.observation)
-        return rest._replace(observation=observation), self.state.unpack(item.state) if self.state else ()
-
-
-def without_last(nest: Nest) -> Nest:
-    """Returns a nest without the last row of each leaf."""
-    return cut(nest, slice(None, -1))
-
-
 class ItemWriter:
-    """Writes the timesteps of one actor's environments as items of `length` transitions, one every `period` timesteps.
+    """Writes the timesteps of one actor's environments as items, one every `period` timesteps of an environment.
 
     Args:
       replay: handle of the replay to write to.
-      layout: contains the record's spec; the first `append` raises `ValueError` if a shape or dtype differs.
+      item_format: format of the items; the first `append` raises `ValueError` if a shape or dtype differs.
       table: the table's name.
-      length: transitions in an item.
       period: timesteps between the starts of consecutive items.
-      columns: the items' storage layout.
       priority: computes initial priorities; None sets all of them to 1.
-      stack: number of frames that the network sees.
       shard: index of the replay shard.
     """
 
     def __init__(
         self,
         replay: ReplayHandle,
-        layout: Layout,
+        item_format: ItemFormat,
         table: str,
-        length: int,
-        period: int,
-        columns: ItemColumns,
-        priority: Priority | None,
-        stack: int,
-        shard: int,
+        period: int = 1,
+        priority: Priority | None = None,
+        shard: int = 0,
     ):
-        batch = layout.envs_per_actor
-        self._layout = layout
+        batch, length, stack = item_format.layout.envs_per_actor, item_format.length, item_format.stack
+        self._format = item_format
+        self._batch = batch
         self._table = table
         self._length = length
         self._period = period
-        self._columns = columns
         self._priority = priority
         self._stack = stack
-        self._rows = columns.rows.rows(batch)
+        self._rows = item_format.rows.rows(batch)
         self._row_of_each = list(self._rows.bytes)  # Views.
-        self._states = columns.state.rows(batch) if columns.state else None
+        self._states = item_format.state.rows(batch) if item_format.state else None
         self._writers = PerEnvironmentWriters(
             replay, shard, batch, length + stack, keeps_state=self._states is not None
         )
-        self._recent = RecentRecords(layout.record, batch, length, all_fields=priority is not None)
+        self._recent = RecentRecords(item_format.layout.record, batch, length, all_fields=priority is not None)
         self._all_envs = list(range(batch))
         self._timesteps = 0
         self._since_ready = 0
@@ -135,7 +72,7 @@ class ItemWriter:
         Never blocks; call `ready` before the next timestep.
         """
         if self._timesteps == 0:
-            check_shapes(record, self._layout.record)
+            check_shapes(record, self._format.layout.record)
             # A writer that starts in the middle of an episode does not have the previous frames.
             self._whole_stack_from[~np.asarray(record.first)] = self._stack - 1
         else:
@@ -143,9 +80,9 @@ class ItemWriter:
             self._age[record.first] = 0
         # `tree` is slow, so it is called only once per timestep.
         leaves = tree.flatten(record)
-        self._rows.fill(self._columns.row_leaves(self._age, leaves))
+        self._rows.fill(self._format.row_leaves(self._age, leaves))
         begins = self._timesteps % self._period == 0
-        states = self._states.fill(tree.flatten(state)) if self._states is not None and begins else None
+        states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
         for _ in range(self._stack if self._timesteps == 0 else 1):
             self._writers.append(self._row_of_each, states)
         self._recent.append(leaves)
@@ -161,7 +98,7 @@ class ItemWriter:
         While it returns False the actor must not step, or pending items would accumulate in memory.
         """
         if max_pending is not None:
-            return self._writers.ready(timeout, max_pending // self._layout.envs_per_actor)
+            return self._writers.ready(timeout, max_pending // self._batch)
         # Items are only sent when their chunk is full, so checking all writers more often would waste time.
         if self._since_ready < CHUNK_LENGTH:
             return True

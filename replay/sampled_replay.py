@@ -2,15 +2,14 @@
 
 import abc
 import dataclasses
-from typing import Any
 
 import reverb
 import tensorflow as tf
 
-from ..data import Layout, Nest, Sample
+from ..data import Layout
 from .handle import ReplayHandle
+from .item_format import ItemFormat
 from .item_writer import Priority
-from .per_environment_writers import ReplayItem
 from .replay_protocol import ReplayDataset, Writer
 from .sharded_sampling import sampled_dataset
 from .tables import ReplayLimits, replay_table
@@ -50,36 +49,25 @@ class SampledReplay(abc.ABC):
 
     def tables(self) -> list[reverb.Table]:
         sampled_at_once = self.updates_per_call * self.batch_size
-        return [
-            replay_table(TABLE, self.signature(), self.layout, self.limits, sampled_at_once, self.priority_exponent)
-        ]
+        signature = self.item_format.signature()
+        return [replay_table(TABLE, signature, self.layout, self.limits, sampled_at_once, self.priority_exponent)]
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         dataset = sampled_dataset(
             replay,
-            self.layout,
+            self.item_format,
             TABLE,
-            self.signature(),
-            read=self.read,
             replica_batch=self.batch_size // self.layout.replicas,
             updates_per_call=self.updates_per_call,
             priority_exponent=self.priority_exponent,
         )
         return ReplayDataset(dataset, TABLE, self.updates_per_call * self.batch_size)
 
+    @property
     @abc.abstractmethod
-    def signature(self) -> ReplayItem:
-        """Returns the `tf.TensorSpec` nest of one item."""
-
-    @abc.abstractmethod
-    def read(self, item: ReplayItem) -> Sample:
-        """Converts a batch of items `[B, ...]` to a time-major `Sample`."""
+    def item_format(self) -> ItemFormat:
+        """The storage format of items."""
 
     @abc.abstractmethod
     def writer(self, replay: ReplayHandle, actor: int) -> Writer:
         """Creates the writer of the actor with index `actor`."""
-
-
-def unchanged(state: Nest) -> Any:
-    """Returns the recurrent state unchanged."""
-    return state

@@ -1,5 +1,6 @@
 """Sampling from one replay shard, by priority or uniformly."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import reverb
@@ -11,6 +12,23 @@ from .handle import ReplayHandle
 from .per_environment_writers import ReplayItem
 
 
+@dataclasses.dataclass(frozen=True)
+class SampledTable:
+    """A table that all shards of a replay have, and how its items are sampled.
+
+    Attributes:
+      replay: handle of the replay.
+      name: the table's name.
+      signature: `tf.TensorSpec` nest of one item.
+      priority_exponent: the table's exponent, see `tables.replay_table`.
+    """
+
+    replay: ReplayHandle
+    name: str
+    signature: ReplayItem
+    priority_exponent: float = 0.0
+
+
 class SampledItems(NamedTuple):
     """Items as sampled from replay.  Leaves are `[B, ...]`."""
 
@@ -20,34 +38,26 @@ class SampledItems(NamedTuple):
     """float64, priority mass of the item's shard when it was sampled: the sum of priority^alpha over its items."""
 
 
-def shard_dataset(
-    replay: ReplayHandle,
-    table: str,
-    signature: ReplayItem,
-    shard: int,
-    block: int,
-    priority_exponent: float,
-    blocks: int = 1,
-) -> tf.data.Dataset:
+def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) -> tf.data.Dataset:
     """Returns a dataset of `SampledItems` of one shard, `blocks` concatenated blocks of `block` items per element.
 
     Probabilities and numbers of items are relative to the shard.
     """
     items = reverb.TrajectoryDataset(
-        server_address=replay.address(shard),
-        table=table,
-        dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
-        shapes=tree.map_structure(lambda spec: spec.shape, signature),
+        server_address=table.replay.address(shard),
+        table=table.name,
+        dtypes=tree.map_structure(lambda spec: spec.dtype, table.signature),
+        shapes=tree.map_structure(lambda spec: spec.shape, table.signature),
         # Kept small: prefetched samples do not reflect the newest priority updates.
-        max_in_flight_samples_per_worker=replay.samples_in_flight(2 * block),
+        max_in_flight_samples_per_worker=table.replay.samples_in_flight(2 * block),
         num_workers_per_iterator=1,
     )
 
     @tf.autograph.experimental.do_not_convert
     def describe(sample: Any) -> SampledItems:
         info = sample.info
-        if priority_exponent:
-            mass = tf.pow(info.priority, tf.constant(priority_exponent, tf.float64)) / info.probability
+        if table.priority_exponent:
+            mass = tf.pow(info.priority, tf.constant(table.priority_exponent, tf.float64)) / info.probability
         else:
             mass = tf.cast(info.table_size, tf.float64)
         return SampledItems(

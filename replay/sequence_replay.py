@@ -1,13 +1,42 @@
-"""Replay of overlapping sequences, each with its initial recurrent state (R2D2)."""
+"""Replay of overlapping sequences, each with its priority and its initial recurrent state (R2D2)."""
 
 import dataclasses
 from collections.abc import Callable
 
-from ..data import Layout, Nest, Record, Sample
+from ..data import Nest, Sample
 from .handle import ReplayHandle
+from .item_format import ItemFormat, without_last
+from .item_writer import ItemWriter
 from .per_environment_writers import ReplayItem
-from .prioritized_sequences import PrioritizedSequenceWriter, prioritized_sequence_signature, read_sequences
-from .sampled_replay import TABLE, SampledReplay, unchanged
+from .sampled_replay import TABLE, SampledReplay
+
+
+def unchanged(state: Nest) -> Nest:
+    """Returns the recurrent state unchanged."""
+    return state
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceFormat(ItemFormat):
+    """Format of sequences of `length` transitions, with their initial recurrent state."""
+
+    stored_state: Callable[[Nest], Nest] | None = unchanged
+
+    def read(self, item: ReplayItem) -> Sample:
+        """Converts a batch of items `[B, length + 1, ...]` to time-major sequences.
+
+        Returns:
+          A `Sample` of `length` transitions.  A sequence may cross the end of an episode.
+        """
+        rows, state = self.unpack(item)
+        record = rows._replace(
+            action=without_last(rows.action),
+            reward=rows.reward[:-1],
+            discount=rows.discount[:-1],
+            extras=without_last(rows.extras),
+            version=rows.version[:-1],
+        )
+        return Sample(record=record, state=state)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,37 +57,10 @@ class SequenceReplay(SampledReplay):
     keep_extras: bool = False
     stored_state: Callable[[Nest], Nest] = unchanged
 
-    def signature(self) -> ReplayItem:
-        return prioritized_sequence_signature(self._stored_layout, self.length, self.stack, self.keep_extras)
-
-    def read(self, item: ReplayItem) -> Sample:
-        return read_sequences(item, self._stored_layout, self.stack, self.keep_extras)
-
-    def writer(self, replay: ReplayHandle, actor: int) -> "_StoredStateWriter":
-        return _StoredStateWriter(
-            self.stored_state,
-            replay,
-            self._stored_layout,
-            TABLE,
-            self.length,
-            self.period,
-            priority=self.first_priority,
-            stack=self.stack,
-            keep_extras=self.keep_extras,
-            shard=self.layout.shard_of(actor),
-        )
-
     @property
-    def _stored_layout(self) -> Layout:
-        return self.layout._replace(state=self.stored_state(self.layout.state))
+    def item_format(self) -> SequenceFormat:
+        return SequenceFormat(self.layout, self.length, self.stack, self.keep_extras, self.stored_state)
 
-
-class _StoredStateWriter(PrioritizedSequenceWriter):
-    """A sequence writer that stores only a part of the recurrent state."""
-
-    def __init__(self, stored_state: Callable[[Nest], Nest], *arguments: object, **options: object):
-        super().__init__(*arguments, **options)  # type: ignore[arg-type]
-        self._stored_state = stored_state
-
-    def append(self, record: Record, state: Nest = ()) -> None:
-        super().append(record, self._stored_state(state))
+    def writer(self, replay: ReplayHandle, actor: int) -> ItemWriter:
+        shard = self.layout.shard_of(actor)
+        return ItemWriter(replay, self.item_format, TABLE, self.period, self.first_priority, shard)

@@ -3,19 +3,18 @@
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import Layout, Sample
-from ..deadlines import Deadline
+from ..data import Sample
 from .batch_reader import BatchReader
 from .elements import Elements, made_again_if_changed
 from .handle import ReplayHandle
-from .per_environment_writers import ReplayItem
-from .sampling import SampledItems, sampled_items_spec, shard_dataset
+from .item_format import ItemFormat
+from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -23,10 +22,8 @@ _POLL_SECONDS = 0.05
 
 def sampled_dataset(
     replay: ReplayHandle,
-    layout: Layout,
+    item_format: ItemFormat,
     table: str,
-    signature: ReplayItem,
-    read: Callable[[ReplayItem], Sample],
     replica_batch: int,
     priority_exponent: float = 0.0,
     updates_per_call: int = 1,
@@ -38,37 +35,27 @@ def sampled_dataset(
 
     Args:
       replay: handle of the replay to read from.
-      layout: contains the number of shards.
+      item_format: format of the items.
       table: the table's name.
-      signature: `tf.TensorSpec` nest of one item.
-      read: converts a batch of items to a `Sample`.
       replica_batch: items in a replica's share of a batch.
       priority_exponent: the table's exponent, see `tables.replay_table`.
       updates_per_call: batches that are learned from in a call.
     """
-    if layout.shards == 1:
-        sampled = shard_dataset(replay, table, signature, 0, replica_batch, priority_exponent, updates_per_call)
+    sampled_table = SampledTable(replay, table, item_format.signature(), priority_exponent)
+    shards = item_format.layout.shards
+    if shards == 1:
+        sampled = shard_dataset(sampled_table, 0, replica_batch, updates_per_call)
     else:
-        sampled = sharded_dataset(
-            replay, layout.shards, table, signature, replica_batch, priority_exponent, updates_per_call
-        )
+        sampled = sharded_dataset(sampled_table, shards, replica_batch, updates_per_call)
 
     @tf.autograph.experimental.do_not_convert
-    def sample(batch: SampledItems) -> Sample:
-        return read(batch.item)._replace(info=batch.info)
+    def read(batch: SampledItems) -> Sample:
+        return item_format.read(batch.item)._replace(info=batch.info)
 
-    return sampled.map(sample).prefetch(1)
+    return sampled.map(read).prefetch(1)
 
 
-def sharded_dataset(
-    replay: ReplayHandle,
-    shards: int,
-    table: str,
-    signature: ReplayItem,
-    batch: int,
-    priority_exponent: float,
-    updates_per_call: int = 1,
-) -> tf.data.Dataset:
+def sharded_dataset(table: SampledTable, shards: int, batch: int, updates_per_call: int = 1) -> tf.data.Dataset:
     """Returns a dataset of `SampledItems` from all shards, `updates_per_call` batches of `batch` items per element.
 
     Probabilities and numbers of items are relative to all shards.  Each batch of an element is sampled separately.
@@ -78,21 +65,20 @@ def sharded_dataset(
     def reader(shard: int) -> BatchReader:
         return BatchReader(
             made_again_if_changed(
-                lambda: Elements(shard_dataset(replay, table, signature, shard, block, priority_exponent)),
-                key=lambda: replay.address(shard),
+                lambda: Elements(shard_dataset(table, shard, block)), key=lambda: table.replay.address(shard)
             ),
             stopped=lambda: False,
-            incarnation=lambda: replay.incarnation(shard),
+            incarnation=lambda: table.replay.incarnation(shard),
         )
 
     def generate() -> Iterator[SampledItems]:
-        draws = ShardedSampler([reader(shard) for shard in range(shards)], batch)
-        with contextlib.closing(draws):
+        sampler = ShardedSampler([reader(shard) for shard in range(shards)], batch)
+        with contextlib.closing(sampler):
             while True:
-                yield concatenated([draws.draw() for _ in range(updates_per_call)])
+                yield concatenated([sampler.sample() for _ in range(updates_per_call)])
 
     return tf.data.Dataset.from_generator(
-        generate, output_signature=sampled_items_spec(signature, updates_per_call * batch)
+        generate, output_signature=sampled_items_spec(table.signature, updates_per_call * batch)
     )
 
 
@@ -116,12 +102,12 @@ class ShardedSampler:
         self._begun = False
         self._rng = np.random.default_rng()
 
-    def draw(self) -> SampledItems:
+    def sample(self) -> SampledItems:
         """Returns the next batch, with arrays `[B, ...]` as leaves; waits until at least one shard delivers."""
         if not self._begun:
-            deadline = Deadline(self._patience)
+            deadline = time.monotonic() + self._patience
             for shard in self._shards:
-                shard.fill(1, deadline)
+                shard.buffer(1, deadline - time.monotonic())
             self._begun = True
         while True:
             for shard in self._shards:
@@ -135,31 +121,32 @@ class ShardedSampler:
             if not masses.sum() > 0:
                 masses = np.ones(len(present))
             parts = split_batch(self._batch, masses, self._rng.random())
-            deadline = Deadline(self._patience)
+            deadline = time.monotonic() + self._patience
             for shard, part in zip(present, parts, strict=True):
-                shard.present = shard.fill(part, deadline)
+                shard.present = shard.buffer(part, deadline - time.monotonic())
             if all(shard.present for shard in present):
-                return self._take(present, parts, masses / masses.sum())
+                return self._assemble(present, parts, masses / masses.sum())
 
     def close(self) -> None:
         for shard in self._shards:
             shard.reader.close()
 
-    def _take(self, shards: list["_Shard"], parts: np.ndarray, shares: np.ndarray) -> SampledItems:
-        taken: list[SampledItems] = []
+    def _assemble(self, shards: list["_Shard"], parts: np.ndarray, shares: np.ndarray) -> SampledItems:
+        """Returns a batch of buffered items, with probabilities and numbers relative to all given shards."""
+        blocks: list[SampledItems] = []
         items = sum(shard.items for shard in shards)
         for shard, part, share in zip(shards, parts, shares, strict=True):
-            for sampled in shard.take(part):
-                info = sampled.info._replace(
-                    probability=share * sampled.info.probability, items=np.full_like(sampled.info.items, items)
+            for block in shard.remove(part):
+                info = block.info._replace(
+                    probability=share * block.info.probability, items=np.full_like(block.info.items, items)
                 )
-                taken.append(sampled._replace(info=info))
-        return concatenated(taken)
+                blocks.append(block._replace(info=info))
+        return concatenated(blocks)
 
 
-def concatenated(sampled: Sequence[SampledItems]) -> SampledItems:
+def concatenated(blocks: Sequence[SampledItems]) -> SampledItems:
     """Concatenates items, as arrays."""
-    return sampled[0] if len(sampled) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *sampled)
+    return blocks[0] if len(blocks) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *blocks)
 
 
 def split_batch(batch: int, masses: np.ndarray, offset: float) -> np.ndarray:
@@ -182,10 +169,11 @@ class _Shard:
         self._blocks: collections.deque[SampledItems] = collections.deque()
         self._count = 0
 
-    def fill(self, count: int, deadline: Deadline) -> bool:
-        """Waits until `count` items are buffered; returns False if they are not by the deadline."""
+    def buffer(self, count: int, timeout: float) -> bool:
+        """Waits up to `timeout` seconds until `count` items are buffered; returns whether they are."""
+        deadline = time.monotonic() + timeout
         while self._count < count:
-            if not self.receive(deadline.left) and deadline.has_passed:
+            if not self.receive(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
                 return False
         return True
 
@@ -202,7 +190,7 @@ class _Shard:
         self.present = True
         return True
 
-    def take(self, count: int) -> Iterator[SampledItems]:
+    def remove(self, count: int) -> Iterator[SampledItems]:
         """Removes the next `count` items from the buffer and yields them, in blocks."""
         while count:
             block = self._blocks.popleft()

@@ -2,11 +2,9 @@
 
 import dataclasses
 
-from ..data import Sample
 from .handle import ReplayHandle
-from .per_environment_writers import ReplayItem
 from .sampled_replay import TABLE, SampledReplay
-from .windows import WindowWriter, read_windows, window_signature
+from .windows import WindowFormat, WindowWriter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,19 +17,9 @@ class TransitionReplay(SampledReplay):
 
     n_step: int = 1
 
-    def signature(self) -> ReplayItem:
-        return window_signature(self.layout, self.n_step, self.stack)
-
-    def read(self, item: ReplayItem) -> Sample:
-        return read_windows(item, self.layout, self.stack)
+    @property
+    def item_format(self) -> WindowFormat:
+        return WindowFormat(self.layout, self.n_step, self.stack)
 
     def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter:
-        return WindowWriter(
-            replay,
-            self.layout,
-            TABLE,
-            self.n_step,
-            priority=self.first_priority,
-            stack=self.stack,
-            shard=self.layout.shard_of(actor),
-        )
+        return WindowWriter(replay, self.item_format, TABLE, self.first_priority, self.layout.shard_of(actor))

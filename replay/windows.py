@@ -5,78 +5,64 @@ is closed.  In replay it is always a slice of n + 1 consecutive timesteps; times
 read.
 """
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
-from ..data import Layout, Nest, Record, Sample
+from ..data import Nest, Record, Sample
 from .handle import ReplayHandle
-from .item_writer import ItemColumns, ItemWriter, Priority, without_last
+from .item_format import ItemFormat, without_last
+from .item_writer import ItemWriter, Priority
 from .per_environment_writers import ReplayItem
 
 
-def window_signature(layout: Layout, steps: int, stack: int = 1, keep_extras: bool = False) -> ReplayItem:
-    """Returns the `tf.TensorSpec` nest of a window of `steps` transitions with stacks of `stack` frames."""
-    return ItemColumns(layout, keep_extras).signature(steps, stack)
+@dataclasses.dataclass(frozen=True)
+class WindowFormat(ItemFormat):
+    """Format of windows of up to `length` transitions (n)."""
 
+    def read(self, item: ReplayItem) -> Sample:
+        """Converts a batch of items `[B, n + 1, ...]` to time-major windows.
 
-def read_windows(item: ReplayItem, layout: Layout, stack: int = 1, keep_extras: bool = False) -> Sample:
-    """Converts a batch of items `[B, n + 1, ...]` to time-major windows.
-
-    Returns:
-      A `Sample` of n transitions.  Those past the end of a short window are not valid (`losses.transitions.counts`):
-      `last` is True, rewards are 0 and discounts 1.  The observation after the last valid transition is the one to
-      bootstrap from; after a termination it is meaningless.
-    """
-    rows, _ = ItemColumns(layout, keep_extras).read(item, stack)
-    reached = tf.stack(_reached(rows.first, rows.last, rows.discount))
-    record = rows._replace(
-        first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
-        last=tf.concat([~reached, rows.last[-1:]], axis=0),
-        action=without_last(rows.action),
-        reward=tf.where(reached, rows.reward[:-1], 0.0),
-        discount=tf.where(reached, rows.discount[:-1], 1.0),
-        extras=without_last(rows.extras),
-        version=rows.version[:-1],
-    )
-    return Sample(record=record, state=())
+        Returns:
+          A `Sample` of n transitions.  Those past the end of a short window are not valid: `last` is True, rewards are
+          0 and discounts 1.  The observation after the last valid transition is the one to bootstrap from; after a
+          termination it is meaningless.
+        """
+        rows, _ = self.unpack(item)
+        reached = tf.stack(_reached(rows.first, rows.last, rows.discount))
+        record = rows._replace(
+            first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
+            last=tf.concat([~reached, rows.last[-1:]], axis=0),
+            action=without_last(rows.action),
+            reward=tf.where(reached, rows.reward[:-1], 0.0),
+            discount=tf.where(reached, rows.discount[:-1], 1.0),
+            extras=without_last(rows.extras),
+            version=rows.version[:-1],
+        )
+        return Sample(record=record, state=())
 
 
 class WindowWriter(ItemWriter):
-    """Writes the timesteps of one actor's environments as windows of up to `steps` transitions.
+    """Writes the timesteps of one actor's environments as windows of up to n transitions.
 
     Args:
       replay: handle of the replay to write to.
-      layout: contains the record's spec; the first `append` raises `ValueError` if a shape or dtype differs.
+      item_format: format of the windows; the first `append` raises `ValueError` if a shape or dtype differs.
       table: the table's name.
-      steps: maximum number of transitions in a window (n).
       priority: computes initial priorities; None sets all of them to 1.
-      stack: number of frames that the network sees.
-      keep_extras: whether replay stores the policy's extras.
       shard: index of the replay shard.
     """
 
     def __init__(
         self,
         replay: ReplayHandle,
-        layout: Layout,
+        item_format: WindowFormat,
         table: str,
-        steps: int,
         priority: Priority | None = None,
-        stack: int = 1,
-        keep_extras: bool = False,
         shard: int = 0,
     ):
-        super().__init__(
-            replay,
-            layout,
-            table,
-            length=steps,
-            period=1,
-            columns=ItemColumns(layout, keep_extras),
-            priority=priority,
-            stack=stack,
-            shard=shard,
-        )
+        super().__init__(replay, item_format, table, priority=priority, shard=shard)
         self._newest: Record | None = None
         self._timesteps_within = 0
 

@@ -14,7 +14,7 @@ def main():
     import timestep_streams
 
     from callboard.launch.launchers.malloc_arenas import use_one_arena
-    from callboard.replay import start_server, window_signature
+    from callboard.replay import WindowFormat, start_server
 
     # As in the process of a replay node.
     use_one_arena()
@@ -31,9 +31,9 @@ def main():
 
     if sys.argv[3:] == ["frames"]:
         layout = timestep_streams.frames_layout()
-        tables = [table("replay", window_signature(layout, steps=3, stack=4)), table("once", None)]
+        tables = [table("replay", WindowFormat(layout, length=3, stack=4).signature()), table("once", None)]
     else:
-        tables = [table("replay", window_signature(timestep_streams.layout(), 1))]
+        tables = [table("replay", WindowFormat(timestep_streams.layout(), length=1).signature())]
     server = start_server(tables, int(sys.argv[1]), pathlib.Path(sys.argv[2]))
     print("serving", flush=True)
     server.wait()

@@ -17,14 +17,14 @@ from callboard.replay import (
     ReplayLimits,
     ReplayNotSaved,
     ShardSaver,
+    WindowFormat,
     WindowWriter,
     latest_checkpoint,
     queue_table,
     replay_table,
     start_server,
-    window_signature,
 )
-from callboard.replay.sampling import shard_dataset
+from callboard.replay.sampling import SampledTable, shard_dataset
 
 ENVS, BATCH = 4, 8
 LAYOUT = timestep_streams.layout(ENVS)
@@ -33,7 +33,7 @@ LIMITS = ReplayLimits(size=500, min_size=20, samples_per_insert=2.0, error_buffe
 
 
 def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, say=print):
-    tables = [replay_table("replay", window_signature(layout, steps), layout, limits, BATCH, 0.6)]
+    tables = [replay_table("replay", WindowFormat(layout, steps).signature(), layout, limits, BATCH, 0.6)]
     server = start_server(tables, None, directory, restore, say)
     return server, ReplayHandle(lambda: [f"localhost:{server.port}"]), tables[0]
 
@@ -55,7 +55,7 @@ def error_of(replay):
 
 
 def write(replay, timesteps=100):
-    writer = WindowWriter(replay, LAYOUT, "replay", 2, priority=lambda record: 1 + np.abs(record.reward[0]))
+    writer = WindowWriter(replay, WindowFormat(LAYOUT, 2), "replay", lambda record: 1 + np.abs(record.reward[0]))
     for record in timestep_streams.stream(ENVS, timesteps):
         writer.append(record)
         writer.ready(0.05)
@@ -100,18 +100,18 @@ def test_learning_continues_after_a_restore_without_new_inserts(tmp_path):
     server, replay, _ = start(tmp_path)
     error, lowest, highest = error_of(replay)
     assert error == pytest.approx((lowest + highest) / 2, abs=1)
-    dataset = shard_dataset(replay, "replay", window_signature(LAYOUT, 2), 0, BATCH, 0.6)
+    dataset = shard_dataset(SampledTable(replay, "replay", WindowFormat(LAYOUT, 2).signature(), 0.6), 0, BATCH)
     assert len(read_batches(dataset, 1)[0].mass) == BATCH
     server.stop()
 
 
 def test_a_queue_comes_back_as_it_was(tmp_path):
     """What it has given out is gone, so its counts must not be touched."""
-    signature = window_signature(LAYOUT, 2)
+    signature = WindowFormat(LAYOUT, 2).signature()
     server = start_server([queue_table("replay", signature, 20)], None, tmp_path)
     replay = ReplayHandle(lambda: [f"localhost:{server.port}"])
     write(replay, timesteps=6)
-    read_batches(shard_dataset(replay, "replay", signature, 0, 1, 0.0), 3)
+    read_batches(shard_dataset(SampledTable(replay, "replay", signature), 0, 1), 3)
     # The reader may take some more meanwhile.
     before = info_of(replay).rate_limiter_info
     assert ShardSaver(replay, tmp_path).save()

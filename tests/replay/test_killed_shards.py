@@ -1,6 +1,5 @@
 """Two shards, one of them killed and started again: the reader does not wait for it, and finds it again."""
 
-import functools
 import signal
 import socket
 import subprocess
@@ -21,13 +20,12 @@ from callboard.replay import (
     PriorityUpdater,
     ReplayHandle,
     ShardSaver,
+    WindowFormat,
     WindowWriter,
-    read_windows,
     sampled_dataset,
-    window_signature,
 )
 
-LAYOUT = timestep_streams.layout(envs=3, actors=2, shards=2)
+FORMAT = WindowFormat(timestep_streams.layout(envs=3, actors=2, shards=2), length=1)
 BATCH = 16
 
 
@@ -62,7 +60,7 @@ def shards(tmp_path):
 
 
 def write(replay, shard, timesteps=30):
-    writer = WindowWriter(replay, LAYOUT, "replay", 1, shard=shard)
+    writer = WindowWriter(replay, FORMAT, "replay", shard=shard)
     for record in timestep_streams.stream(3, timesteps, seed=shard):
         writer.append(record)
         assert writer.ready(10)
@@ -78,10 +76,7 @@ def test_a_shard_that_is_killed_is_left_out_and_found_again(shards, tmp_path):
     Heartbeat(replay, stop)
     for number in range(2):
         write(replay, number)
-    read = functools.partial(read_windows, layout=LAYOUT)
-    reader = BatchReader(
-        lambda: sampled_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), stop.is_set
-    )
+    reader = BatchReader(lambda: sampled_dataset(replay, FORMAT, "replay", BATCH, 0.6), stop.is_set)
     updater = PriorityUpdater(replay, "replay")
 
     def draw(seconds):
@@ -130,10 +125,7 @@ def test_a_shard_that_moves_is_found_at_its_new_address(shards):
     replay = ReplayHandle(lambda: addresses)
     write(ReplayHandle(lambda: [f"localhost:{shard.port}" for shard in shards]), 1)
     write(replay, 0)
-    read = functools.partial(read_windows, layout=LAYOUT)
-    reader = BatchReader(
-        lambda: sampled_dataset(replay, LAYOUT, "replay", window_signature(LAYOUT, 1), read, BATCH, 0.6), lambda: False
-    )
+    reader = BatchReader(lambda: sampled_dataset(replay, FORMAT, "replay", BATCH, 0.6), lambda: False)
     begun = time.monotonic()
     assert set(next(reader).info.shard.numpy()) == {0} and time.monotonic() - begun < 10
     addresses[1] = f"localhost:{shards[1].port}"

@@ -13,7 +13,7 @@ from reading import read_batches
 
 from callboard.agents.losses.prioritization import importance_weights
 from callboard.data import ItemInfo, Priorities
-from callboard.replay import PriorityUpdater, WindowWriter, read_windows, sampled_dataset, window_signature
+from callboard.replay import PriorityUpdater, WindowFormat, WindowWriter, sampled_dataset
 from callboard.replay.sharded_sampling import ShardedSampler, split_batch
 
 ALPHA = 0.6
@@ -26,13 +26,13 @@ def table(layout, exponent=ALPHA, size=10_000):
         reverb.selectors.Fifo(),
         size,
         reverb.rate_limiters.MinSize(1),
-        signature=window_signature(layout, 1),
+        signature=WindowFormat(layout, 1).signature(),
     )
 
 
 def fill(replay, layout, timesteps, priority, shard=0, seed=0):
     """One window to every timestep of one long episode in each environment."""
-    writer = WindowWriter(replay, layout, "replay", 1, priority=priority, shard=shard)
+    writer = WindowWriter(replay, WindowFormat(layout, 1), "replay", priority, shard)
     for record in timestep_streams.stream(layout.envs_per_actor, timesteps, seed=seed, longest=timesteps * 10):
         # Episodes without end, so that every timestep but the newest begins a window.
         never = np.zeros_like(record.first)
@@ -43,8 +43,7 @@ def fill(replay, layout, timesteps, priority, shard=0, seed=0):
 
 
 def dataset(replay, layout, batch, exponent=ALPHA):
-    read = functools.partial(read_windows, layout=layout)
-    return sampled_dataset(replay, layout, "replay", window_signature(layout, 1), read, batch, exponent)
+    return sampled_dataset(replay, WindowFormat(layout, 1), "replay", batch, exponent)
 
 
 def test_items_are_sampled_in_proportion_to_their_updated_priorities(serve):
@@ -162,22 +161,22 @@ class ScriptedReader:
 
 def test_a_silent_shard_is_left_out_until_it_delivers_again():
     readers = [ScriptedReader(0, 1.0), ScriptedReader(1, 3.0)]
-    draws = ShardedSampler(readers, 8, patience=0.1)
-    both = draws.draw()
+    sampler = ShardedSampler(readers, 8, patience=0.1)
+    both = sampler.sample()
     assert np.bincount(both.info.shard).tolist() == [2, 6]
     np.testing.assert_allclose(both.info.probability, 0.5 * np.array([0.25, 0.75])[both.info.shard])
     assert (both.info.items == 20).all()
     readers[1].silent = True
-    alone = [draws.draw() for _ in range(3)][-1]
+    alone = [sampler.sample() for _ in range(3)][-1]
     assert (alone.info.shard == 0).all() and (alone.info.items == 10).all()
     np.testing.assert_allclose(alone.info.probability, 0.5)
     readers[1].silent = False
-    assert np.bincount(draws.draw().info.shard).tolist() == [2, 6]
+    assert np.bincount(sampler.sample().info.shard).tolist() == [2, 6]
 
 
 def test_no_item_of_a_block_is_lost_or_given_twice():
-    draws = ShardedSampler([ScriptedReader(0, 1.0), ScriptedReader(1, 2.0)], 7, patience=0.1)
-    batches = [draws.draw() for _ in range(50)]
+    sampler = ShardedSampler([ScriptedReader(0, 1.0), ScriptedReader(1, 2.0)], 7, patience=0.1)
+    batches = [sampler.sample() for _ in range(50)]
     for shard in range(2):
         keys = np.concatenate([batch.info.key[batch.info.shard == shard] for batch in batches])
         np.testing.assert_array_equal(keys, np.arange(len(keys)))

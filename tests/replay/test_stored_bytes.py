@@ -12,7 +12,7 @@ import pytest
 import timestep_streams
 
 from callboard.data import Record
-from callboard.replay import ReplayHandle, WindowWriter
+from callboard.replay import ReplayHandle, WindowFormat, WindowWriter
 from callboard.replay.per_environment_writers import CHUNK_LENGTH
 
 FRAMES, ENVS = 200_000, 8
@@ -40,9 +40,9 @@ def bytes_of_server(directory, write):
 
 def write_windows(replay):
     """3-step windows of 4-stacked frames, one to every timestep."""
-    layout = timestep_streams.frames_layout(ENVS)
+    window_format = WindowFormat(timestep_streams.frames_layout(ENVS), length=3, stack=4)
     rng = np.random.default_rng(0)
-    writer = WindowWriter(replay, layout, "replay", steps=3, stack=4)
+    writer = WindowWriter(replay, window_format, "replay")
     begun = time.monotonic()
     for timestep in range(FRAMES // ENVS):
         writer.append(

@@ -5,7 +5,7 @@ import reverb
 import timestep_streams
 
 from callboard.errors import CallboardError
-from callboard.replay import ReplayLimits, replay_table, window_signature
+from callboard.replay import ReplayLimits, WindowFormat, replay_table
 
 LAYOUT = timestep_streams.layout(envs=4, actors=2)
 GOOD = dict(size=1000, min_size=100, samples_per_insert=4.0)
@@ -47,7 +47,7 @@ def test_a_learner_and_its_actors_never_wait_for_each_other(samples_per_insert, 
     except CallboardError:
         assert error_buffer is not None and samples_per_insert == 300
         return
-    table = replay_table("replay", window_signature(layout, 1), layout, limits, 64)
+    table = replay_table("replay", WindowFormat(layout, 1).signature(), layout, limits, 64)
     info = table.info.rate_limiter_info
     inserts, samples = 0, 0
 
@@ -70,8 +70,8 @@ def test_a_shard_has_its_part_of_everything():
     layout = LAYOUT._replace(shards=2)
     limits = ReplayLimits(**GOOD)
     limits.check(layout, 64)
-    table = replay_table("replay", window_signature(layout, 1), layout, limits, 64, priority_exponent=0.6)
+    table = replay_table("replay", WindowFormat(layout, 1).signature(), layout, limits, 64, priority_exponent=0.6)
     assert table.info.max_size == 500 and table.info.rate_limiter_info.min_size_to_sample == 50
     assert table.info.sampler_options.prioritized.priority_exponent == 0.6
-    even = replay_table("replay", window_signature(layout, 1), layout, limits, 64)
+    even = replay_table("replay", WindowFormat(layout, 1).signature(), layout, limits, 64)
     assert even.info.sampler_options.uniform and isinstance(even, reverb.Table)

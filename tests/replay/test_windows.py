@@ -9,17 +9,18 @@ from reading import read_all
 
 from callboard.data import Record
 from callboard.errors import CallboardError
-from callboard.replay import WindowWriter, read_windows, window_signature
+from callboard.replay import WindowFormat, WindowWriter
 
 ENVS, TIMESTEPS, STEPS = 3, 120, 3
+ONE_STEP = WindowFormat(timestep_streams.layout(ENVS), length=1)
 
 
 def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options):
     """All windows of a stream, read back in batches of one."""
-    layout = timestep_streams.layout(ENVS)
-    signature = window_signature(layout, steps, stack, keep_extras=True)
+    window_format = WindowFormat(timestep_streams.layout(ENVS), steps, stack, keep_extras=True)
+    signature = window_format.signature()
     replay = serve([reverb.Table.queue("windows", 100_000, signature=signature)])
-    writer = WindowWriter(replay, layout, "windows", steps, stack=stack, keep_extras=True, **options)
+    writer = WindowWriter(replay, window_format, "windows", **options)
     for record in records:
         writer.append(record, ())
         assert writer.ready(10)
@@ -30,7 +31,7 @@ def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options)
     assert replay.client().server_info()["windows"].current_size == writer.items_written
     items, info = read_all(replay, "windows", signature)
     assert len(info.key) == writer.items_written
-    sample = tree.map_structure(lambda leaf: leaf.numpy(), read_windows(items, layout, stack, keep_extras=True))
+    sample = tree.map_structure(lambda leaf: leaf.numpy(), window_format.read(items))
     return [tree.map_structure(lambda leaf: leaf[:, item], sample) for item in range(len(info.key))]  # noqa: B023
 
 
@@ -115,16 +116,15 @@ def test_first_priorities_come_from_what_the_window_holds(serve):
         return np.abs(record.reward.sum(axis=0)) + 10 * np.abs(bootstrap)
 
     records = timestep_streams.stream(ENVS, 60, ("time limit",), seed=4)
-    layout = timestep_streams.layout(ENVS)
-    table = reverb.Table.queue("windows", 10_000, signature=window_signature(layout, STEPS))
-    replay = serve([table])
-    writer = WindowWriter(replay, layout, "windows", STEPS, priority=priority)
+    window_format = WindowFormat(timestep_streams.layout(ENVS), STEPS)
+    replay = serve([reverb.Table.queue("windows", 10_000, signature=window_format.signature())])
+    writer = WindowWriter(replay, window_format, "windows", priority)
     for record in records:
         writer.append(record)
     writer.close()
     found = {}
-    items, info = read_all(replay, "windows", window_signature(layout, STEPS))
-    body = read_windows(items, layout).record.observation["body"].numpy()
+    items, info = read_all(replay, "windows", window_format.signature())
+    body = window_format.read(items).record.observation["body"].numpy()
     for start, value in zip(body[0].astype(int), info.priority.numpy(), strict=True):
         found[tuple(start)] = value
     for env in range(ENVS):
@@ -153,9 +153,9 @@ def test_first_priorities_see_each_episode_end_in_every_row(serve):
             seen[tuple(row)] = tree.map_structure(lambda leaf: leaf[:, item].copy(), record)  # noqa: B023
         return np.ones(record.first.shape[1])
 
-    layout = timestep_streams.layout(ENVS)
-    replay = serve([reverb.Table.queue("windows", 10_000, signature=window_signature(layout, STEPS))])
-    writer = WindowWriter(replay, layout, "windows", STEPS, priority=priority)
+    window_format = WindowFormat(timestep_streams.layout(ENVS), STEPS)
+    replay = serve([reverb.Table.queue("windows", 10_000, signature=window_format.signature())])
+    writer = WindowWriter(replay, window_format, "windows", priority)
     for record in records:
         writer.append(record)
         assert writer.ready(10)
@@ -177,18 +177,16 @@ def test_first_priorities_see_each_episode_end_in_every_row(serve):
 
 
 def test_a_priority_that_is_no_number_is_refused(serve):
-    layout = timestep_streams.layout(ENVS)
-    replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
-    writer = WindowWriter(replay, layout, "windows", 1, priority=lambda record: record.reward[0] * np.nan)
+    replay = serve([reverb.Table.queue("windows", 100, signature=ONE_STEP.signature())])
+    writer = WindowWriter(replay, ONE_STEP, "windows", priority=lambda record: record.reward[0] * np.nan)
     with pytest.raises(CallboardError, match="the first priority of an item is nan"):
         for record in timestep_streams.stream(ENVS, 5):
             writer.append(record)
 
 
 def test_wrong_shapes_are_refused_by_name(serve):
-    layout = timestep_streams.layout(ENVS)
-    replay = serve([reverb.Table.queue("windows", 100, signature=window_signature(layout, 1))])
-    writer = WindowWriter(replay, layout, "windows", 1)
+    replay = serve([reverb.Table.queue("windows", 100, signature=ONE_STEP.signature())])
+    writer = WindowWriter(replay, ONE_STEP, "windows")
     (record,) = timestep_streams.stream(ENVS, 1)
     record.observation["body"] = np.zeros((ENVS, 7), np.float32)
     with pytest.raises(ValueError, match=r"observation\.body.*\(7,\).*\(2,\)"):
@@ -197,17 +195,16 @@ def test_wrong_shapes_are_refused_by_name(serve):
 
 def test_close_gives_up_on_a_server_that_is_away(serve):
     """Bounded, or a node could not be stopped during an outage."""
-    layout = timestep_streams.layout(ENVS)
     table = reverb.Table(
         "windows",
         reverb.selectors.Uniform(),
         reverb.selectors.Fifo(),
         100,
         reverb.rate_limiters.SampleToInsertRatio(1.0, 1, (0.0, 4.0)),
-        signature=window_signature(layout, 1),
+        signature=ONE_STEP.signature(),
     )
     replay = serve([table])
-    writer = WindowWriter(replay, layout, "windows", 1)
+    writer = WindowWriter(replay, ONE_STEP, "windows")
     records = iter(timestep_streams.stream(ENVS, 500, longest=600))
     # Only four items fit before somebody samples.
     for record in records:

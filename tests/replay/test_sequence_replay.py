@@ -8,38 +8,30 @@ import timestep_streams
 import tree
 from reading import read_all
 
-from callboard.replay import (
-    PrioritizedSequenceWriter,
-    ShardSaver,
-    latest_checkpoint,
-    prioritized_sequence_signature,
-    read_sequences,
-)
+from callboard.replay import ItemWriter, SequenceFormat, ShardSaver, latest_checkpoint
 
 ENVS, LENGTH, TIMESTEPS = 3, 8, 70
 LAYOUT = timestep_streams.layout(ENVS)._replace(state={"core": (tf.TensorSpec((2,), tf.float32),)})
 
 
 def write(serve, records, period, stack=1, priority=None):
-    signature = prioritized_sequence_signature(LAYOUT, LENGTH, stack, keep_extras=True)
-    replay = serve([reverb.Table.queue("sequences", 10_000, signature=signature)])
-    writer = PrioritizedSequenceWriter(
-        replay, LAYOUT, "sequences", LENGTH, period, priority=priority, stack=stack, keep_extras=True
-    )
+    sequence_format = SequenceFormat(LAYOUT, LENGTH, stack, keep_extras=True)
+    replay = serve([reverb.Table.queue("sequences", 10_000, signature=sequence_format.signature())])
+    writer = ItemWriter(replay, sequence_format, "sequences", period, priority)
     for timestep, record in enumerate(records):
         state = np.stack([100 * timestep + np.arange(ENVS), np.zeros(ENVS)], axis=1).astype(np.float32)
         writer.append(record, {"core": (state,)})
         assert writer.ready(10)
     writer.close()
-    return replay, signature, writer.items_written
+    return replay, sequence_format, writer.items_written
 
 
 @pytest.mark.parametrize(("period", "stack"), [(LENGTH, 1), (LENGTH // 2, 4), (3, 2)])
 def test_sequences_hold_their_timesteps_stacks_and_the_state_they_began_with(serve, period, stack):
     records = timestep_streams.stream(ENVS, TIMESTEPS)
-    replay, signature, written = write(serve, records, period, stack)
-    items, _ = read_all(replay, "sequences", signature)
-    sample = tree.map_structure(lambda leaf: leaf.numpy(), read_sequences(items, LAYOUT, stack, keep_extras=True))
+    replay, sequence_format, written = write(serve, records, period, stack)
+    items, _ = read_all(replay, "sequences", sequence_format.signature())
+    sample = tree.map_structure(lambda leaf: leaf.numpy(), sequence_format.read(items))
     starts = {tuple(start) for start in sample.record.observation["body"][0].astype(int)}
     assert starts == {(env, start) for env in range(ENVS) for start in range(0, TIMESTEPS - LENGTH, period)}
     assert written == len(starts) == sample.record.first.shape[1]
@@ -68,9 +60,9 @@ def test_first_priorities_come_from_the_whole_sequence(serve):
         assert record.extras["q"].shape[:2] == (LENGTH + 1, ENVS) and record.reward.shape == (LENGTH, ENVS)
         return np.abs(record.reward).sum(axis=0) + np.abs(record.extras["q"][-1, :, 0])
 
-    replay, signature, _ = write(serve, records, 4, priority=priority)
-    items, info = read_all(replay, "sequences", signature)
-    body = read_sequences(items, LAYOUT, keep_extras=True).record.observation["body"][0].numpy().astype(int)
+    replay, sequence_format, _ = write(serve, records, 4, priority=priority)
+    items, info = read_all(replay, "sequences", sequence_format.signature())
+    body = sequence_format.read(items).record.observation["body"][0].numpy().astype(int)
     for (env, start), found in zip(body, info.priority.numpy(), strict=True):
         rewards = sum(abs(records[timestep].reward[env]) for timestep in range(start, start + LENGTH))
         expected = rewards + abs(records[start + LENGTH].extras["q"][env, 0])
