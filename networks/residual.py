@@ -72,7 +72,9 @@ class _Block(tf.keras.layers.Layer):
         self._convolutions = [_convolution(channels) for _ in range(2)]
 
     def call(self, hidden: tf.Tensor) -> tf.Tensor:
-        residual = hidden
+        # Without an operation between the sum and its ReLU, TensorFlow 2.12 fuses them although the sum is used twice,
+        # then finds that out, logs `remapper failed`, and drops all fusions of the graph.
+        residual = tf.ensure_shape(hidden, hidden.shape)
         for convolution in self._convolutions:
             residual = convolution(tf.nn.relu(residual))
         return hidden + residual
