@@ -94,6 +94,8 @@ class Player:
                 environment_steps = self._coordinator.status()["environment_steps"]
             except Unreachable:
                 continue
+            if stop.is_set():
+                return
             row = {"environment_steps": environment_steps, "learner_step": step, "return": episode_return}
             with self._path.open("a") as file:
                 file.write(json.dumps(row) + "\n")
