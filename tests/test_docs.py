@@ -9,6 +9,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
+PACKAGES = "agents|benchmarks|docs|environments|examples|launch|networks|replay|tests"
+PATH = re.compile(rf"`((?:{PACKAGES})/(?:[\w./-]*[./]\w*)?)`")
 IN_ROOT = {"index.md", "contributing.md", "changelog.md"}
 
 
@@ -25,6 +27,13 @@ def test_links_lead_somewhere(page):
         assert target.exists(), path
         if anchor:
             assert anchor in anchors(target), f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page):
+    if page.name != "CHANGELOG.md":
+        missing = [path for path in PATH.findall(page.read_text()) if not (ROOT / path).exists()]
+        assert not missing
 
 
 def test_the_navigation_shows_every_page():
