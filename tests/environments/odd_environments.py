@@ -1,4 +1,4 @@
-"""Environments whose authors got the interface wrong, each in one way."""
+"""Environments that implement the interface incorrectly, each in one way."""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ class DmScript(dm_env.Environment):
 
 
 class GymScript(gymnasium.Env):
-    """Gives the same array, written anew, as observation of every step."""
+    """Returns the same array, overwritten, as the observation of every step."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = gymnasium.spaces.Discrete(3)
@@ -88,7 +88,7 @@ class GymScript(gymnasium.Env):
 
 
 class FreshGymScript(GymScript):
-    """Gives a new array as observation of every step."""
+    """Returns a new array as the observation of every step."""
 
     def reset(self, *, seed=None, options=None):
         observation, info = super().reset(seed=seed, options=options)
@@ -100,7 +100,7 @@ class FreshGymScript(GymScript):
 
 
 class SameStepScript(VectorEnv):
-    """Resets in the same step, gives final observations as a batch, and cannot reset single environments."""
+    """Resets in the same step, returns final observations as a batch, and cannot reset single environments."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
     single_observation_space = GymScript.observation_space
@@ -131,11 +131,11 @@ class SameStepScript(VectorEnv):
 
 
 class OwnVectorScript(VectorEnv):
-    """Resets on the next step, gives its own buffers, and says nonsense about the reward and end of a reset step."""
+    """Resets on the next step, returns its own buffers, and reports arbitrary rewards and ends for a reset step."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": ["rgb_array"]}
     render_mode = "rgb_array"
-    # Of the dtype that agents see: nothing need be cast, and a missing copy would show.
+    # The dtype that agents receive: nothing is cast, so that a missing copy would be noticed.
     single_observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     single_action_space = GymScript.action_space
 
@@ -216,7 +216,7 @@ def batched_itself(batch_size):
 
 
 class Seeded(dm_env.Environment):
-    """Shows random numbers of its own generator."""
+    """Observations are random numbers of its own generator."""
 
     def __init__(self, seed, scale=1.0):
         self._rng = np.random.RandomState(seed)

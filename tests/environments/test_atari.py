@@ -1,4 +1,4 @@
-"""Atari games: what the preprocessing makes of the emulator's frames, and how games begin and end."""
+"""Atari games: preprocessing of the emulator's frames, and how games begin and end."""
 
 import ale_py
 import numpy as np
@@ -13,7 +13,7 @@ BREAKOUT = "ALE/Breakout-v5"
 
 
 def play(options, seeds, actions, name=BREAKOUT):
-    """The timesteps of a batch under a row of actions, the same ones in every game."""
+    """The timesteps of a batch for a sequence of actions, the same in every game."""
     environment = environments.make(name, len(seeds), seeds, options)
     timesteps = [environment.reset(), *(environment.step(np.full(len(seeds), action)) for action in actions)]
     environment.close()
@@ -68,7 +68,7 @@ def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two
             break
         np.testing.assert_allclose(timestep.observation[0, ..., 0], shrunk(np.maximum(*frames[-2:])), atol=0.51)
     if game == "space_invaders":
-        assert max(scores) >= 5  # An alien's worth, not clipped to 1.
+        assert max(scores) >= 5  # The reward of an alien, not clipped to 1.
 
 
 def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
@@ -107,7 +107,7 @@ def test_a_later_reset_continues_from_the_seed():
 
 
 def test_sticky_actions():
-    # Without them a game is the same under every seed; with them it is not; always stuck, it never moves.
+    # Without sticky actions, a game is the same for every seed; with them it is not; with probability 1 it never moves.
     plain = observations(play(PLAIN, [0, 1], ACTIONS))
     np.testing.assert_array_equal(plain[:, 0], plain[:, 1])
     sticky = observations(play({**PLAIN, "repeat_action_probability": 0.25}, [0, 1], ACTIONS))
@@ -118,7 +118,7 @@ def test_sticky_actions():
 
 
 def test_noop_starts():
-    # Freeway's cars move by themselves: which frame an episode begins with can be read off the picture.
+    # Freeway's cars move by themselves, so the image shows with which frame an episode begins.
     ale = emulator("freeway")
     frames = [np.round(shrunk(ale.getScreenGrayscale()))]
     for _ in range(8):

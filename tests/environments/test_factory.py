@@ -1,4 +1,4 @@
-"""Environments by name: what users write, what they get, and what they are told."""
+"""Environments by name: names, the environments made from them, and messages about mistakes."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ SEEDS = [11, 5, 70]
 
 
 def trajectory(name, seeds, options=None, steps=30):
-    """The observations `[steps + 1, B, ...]` under a fixed row of actions, the same ones in every environment."""
+    """The observations `[steps + 1, B, ...]` for a fixed sequence of actions, the same in every environment."""
     environment = environments.make(name, len(seeds), seeds, options)
     rng = np.random.default_rng(0)
     action = environment.spec.action
@@ -75,7 +75,7 @@ def test_auto_takes_the_vector_form_where_it_is_the_same_environment():
     assert kind("CartPole-v1", {}) is environments.GymnasiumVectorBatch
     assert kind("CartPole-v1", {"vectorized": False}) is environments.GymnasiumBatch
     assert kind("CartPole-v1", {"vectorized": "auto", "sutton_barto_reward": True}) is environments.GymnasiumVectorBatch
-    # The vector form does not know this one, the single form does.
+    # An option of the single form only, not of the vector form.
     assert kind("CartPole-v1", {"disable_env_checker": True}) is environments.GymnasiumBatch
     assert kind("Pendulum-v1", {}) is environments.GymnasiumBatch
 

@@ -1,4 +1,4 @@
-"""Games by name: what users are told about their mistakes, and what they are not told."""
+"""Games by name: messages about mistakes, with useful suggestions only."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The memory task tells what is right once, and pays for it at the end."""
+"""The memory task shows the right action once, and rewards it at the end."""
 
 import json
 import pathlib
@@ -22,11 +22,11 @@ def test_the_last_action_pays_where_it_is_what_the_first_observation_told(delay)
     told = timestep.observation[:, 0]
     assert set(told.tolist()) == {-1.0, 1.0}
     right = (told > 0).astype(np.int32)
-    # Environments 0 to 3 give the right answer in the end, the others the wrong one; before that it does not matter.
+    # Environments 0 to 3 get the right action at the end, the others the wrong one; earlier actions have no effect.
     answers = np.where(np.arange(8) < 4, right, 1 - right)
     for time in range(1, delay + 1):
         timestep = batch.step(np.full(8, time % 2, np.int32))
-        # Nothing that is seen now tells one from the other.
+        # The last observation is the same for both cues.
         np.testing.assert_array_equal(timestep.observation, np.tile(np.float32([0, time / delay]), (8, 1)))
         assert not timestep.last.any() and not timestep.reward.any() and timestep.discount.all()
     timestep = batch.step(answers)
@@ -53,7 +53,7 @@ def test_a_delay_of_nothing_is_refused():
 
 
 def train(recipe, seed, run_dir):
-    """Trains by the command, and gives the mean returns of its evaluations."""
+    """Trains with the command, and returns the mean returns of its evaluations."""
     options = ["--recipe", recipe, "--seed", str(seed), "--run-dir", str(run_dir)]
     command = [sys.executable, "-m", "callboard.launch.cli.command", "train", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)

@@ -1,4 +1,4 @@
-"""MinAtar: the games as the package itself plays them, as timesteps."""
+"""MinAtar: the same games as in the package itself, as timesteps."""
 
 import sys
 
@@ -80,13 +80,13 @@ def test_timesteps_have_the_dtypes_and_shapes_of_the_interface():
 @pytest.mark.parametrize("sticky", [0.0, 0.3])
 def test_an_action_sticks_as_often_as_is_asked_for(sticky):
     environment = environments.make("MinAtar/Breakout-v1", 4, range(4), {"sticky_action_prob": sticky})
-    # The paddle is told to go right and left in turn, and its column `[T, B]` shows what it does.
+    # The actions move the paddle right and left alternately; its column `[T, B]` shows its movement.
     timesteps = [environment.reset()] + [environment.step(np.full(4, 2 - time % 2)) for time in range(4000)]
     columns = np.stack([timestep.observation[:, 9, :, 0].argmax(-1) for timestep in timesteps])
     moves = np.diff(columns, axis=0)
     told = np.where(np.arange(len(moves)) % 2, -1, 1)[:, None]
     counted = (moves != 0) & ~np.stack([timestep.first for timestep in timesteps[1:]])
-    # An action is the wrong one if it sticks to one that was right: w = s (1 - w).
+    # An action is wrong if it repeats one that was right: w = s (1 - w).
     wrong = (moves == -told)[counted].mean()
     assert wrong == 0 if sticky == 0 else abs(wrong - sticky / (1 + sticky)) < 0.02
 
@@ -103,7 +103,7 @@ def test_a_lost_ball_terminates_and_the_next_timestep_is_first():
 
 
 def test_time_limits_are_truncations():
-    # Only its clock ends Freeway.
+    # Freeway ends only by its clock.
     environment = environments.make("MinAtar/Freeway-v1", 1, [0])
     timesteps = [environment.reset()] + [environment.step(np.array([1])) for _ in range(2502)]
     assert [index for index, timestep in enumerate(timesteps) if timestep.last[0]] == [2501] and timesteps[2502].first[

@@ -64,7 +64,7 @@ def test_an_episode_that_ends_is_first_with_its_reward_and_discount_0():
 
 @pytest.mark.parametrize("game, limit", [("maze", 500), ("leaper", 500), ("climber", 1000), ("coinrun", 1000)])
 def test_time_limits_are_truncations(game, limit):
-    # Who stands still outside of harm's way never ends an episode otherwise.
+    # An agent that does not move ends an episode only in this way.
     environment = make(game, 8, num_levels=1, distribution_mode="easy")
     timesteps = run(environment, [STAND_STILL] * (limit + 1))
     first = np.stack([timestep.first for timestep in timesteps])
@@ -111,7 +111,7 @@ def test_threads_do_not_change_what_happens():
 
 
 def begun(environment, episodes=12):
-    """The first pictures of some episodes of every game of the batch, as a set."""
+    """The set of the first images of some episodes of every game in the batch."""
     return {picture.tobytes() for _ in range(episodes) for picture in environment.reset().observation}
 
 

@@ -1,4 +1,4 @@
-"""What agents see of an environment's spaces, and what the environment gets of their actions."""
+"""Spaces of an environment as specs for agents, and actions of agents as the environment receives them."""
 
 import functools
 
@@ -17,7 +17,7 @@ from callboard.specs import MultiDiscreteArray
 
 
 class Mirror(gymnasium.Env):
-    """Shows values that it draws from its space, and keeps what it is given."""
+    """Observations are samples of its space; records the actions that it receives."""
 
     def __init__(self, observation_space, action_space):
         self.observation_space = observation_space
@@ -96,7 +96,7 @@ def test_nested_actions():
         assert acted["gear"] == specs.DiscreteArray(3, dtype=np.int32)
         assert acted["wheel"].dtype == np.float32
         batch.reset()
-        # The largest and the smallest action that the spec allows: the environment checks that they are its own.
+        # The largest and the smallest action of the spec: the environment checks that they are in its space.
         highest = tree.map_structure(lambda leaf: np.broadcast_to(leaf.maximum, leaf.shape), acted)
         lowest = tree.map_structure(lambda leaf: np.broadcast_to(leaf.minimum, leaf.shape), acted)
         batch.step(tree.map_structure(lambda low, high: np.stack([low, high]), lowest, highest))
@@ -159,7 +159,7 @@ def test_images_with_their_channels_first_are_turned(caplog):
                 )
     dm_batch = DmEnvBatch([DmMirror(specs.BoundedArray((3, 12, 16), np.uint8, 0, 255), specs.DiscreteArray(2))])
     assert dm_batch.reset().observation.shape == (1, *dm_batch.spec.observation.shape) == (1, 12, 16, 3)
-    # One line for each shape.
+    # One line per shape.
     assert sorted(record.args for record in caplog.records) == [
         ((3, 12, 16), (12, 16, 3)),
         ((4, 20, 20), (20, 20, 4)),

@@ -113,7 +113,7 @@ def rows(timesteps):
 @pytest.mark.parametrize("factory", NEXT_STEP)
 def test_final_observation_is_shown_and_the_next_timestep_is_first(factory):
     environment = make(factory)
-    # All timesteps are compared in the end: a timestep that shares memory with a later one would have changed by then.
+    # Timesteps are compared at the end: one that shares memory with a later one would have changed by then.
     timesteps = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
     assert rows(timesteps) == FINAL_SHOWN
 
@@ -167,7 +167,7 @@ def test_reset_in_the_middle_begins_episodes_everywhere(factory):
     timestep = environment.reset()
     assert timestep.first.all() and not timestep.last.any()
     assert (timestep.reward == 0).all() and (timestep.discount == 1).all()
-    # What was over before the reset is not begun a second time.
+    # Episodes that had ended before the reset are not begun a second time.
     timestep = environment.step(np.array([0, 0]))
     assert not timestep.first.any() and (timestep.observation[:, 1] == 1).all() and (timestep.reward == 1).all()
 

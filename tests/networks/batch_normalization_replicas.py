@@ -26,7 +26,7 @@ def make_torso(spec):
 
 
 def learn(strategy):
-    """All variables after two steps on the same batches, which the replicas divide."""
+    """All variables after two steps on the same batches, which are split over the replicas."""
     observation = np.random.default_rng(0).integers(0, 256, (2, STEPS, BATCH, 8, 8, 3)).astype(np.uint8)
     # The halves differ, so that statistics of one half alone are far from those of both.
     observation[:, :, BATCH // 2 :] //= 8

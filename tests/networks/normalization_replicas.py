@@ -17,7 +17,7 @@ def batches():
         nearly_constant = 1000 + 0.01 * generator.normal(size=(5, 8, 1))
         by_replica = 1e6 + np.repeat([0.0, 1.0], 4)[:, np.newaxis] + np.zeros((5, 1, 1))
         observation = np.concatenate([constant, nearly_constant, by_replica], axis=-1).astype(np.float32)
-        # Nothing of the second half is taken in.
+        # The second half is ignored.
         yield observation, (generator.random((5, 8)) < 0.5) & (np.arange(8) < 4)
 
 

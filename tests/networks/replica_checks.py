@@ -1,4 +1,4 @@
-"""What weights and batches look like from two replicas."""
+"""Weights and batches as seen from two replicas."""
 
 import numpy as np
 import tensorflow as tf
@@ -72,7 +72,7 @@ def check_target_updates(strategy):
 
 
 def check_batches(strategy):
-    """The global batch of six, as two replicas see it and as one does."""
+    """The global batch of six, as seen by two replicas and by one."""
     probability = np.array([0.5, 0.25, 0.125, 0.5, 0.0625, 0.25])
     replicas = strategy.num_replicas_in_sync
     share = 6 // replicas

@@ -45,7 +45,7 @@ def test_corners_middle_and_back(name):
 
 
 def test_rounding_never_leaves_the_bounds():
-    """float32 bounds of thirds: the environment itself says that every action is one of its own."""
+    """float32 bounds of thirds: the environment itself checks that every action is within them."""
     space = gymnasium.spaces.Box(np.float32(-1 / 3), np.float32(0.7), (1000,))
     bounds = ActionBounds(specs.BoundedArray(space.shape, space.dtype, space.low, space.high))
     for number in (-1.0, 1.0, -1.0 - 1e-7, 1.0 + 1e-7):
@@ -70,7 +70,7 @@ def test_density_in_the_units_of_the_environment():
     distribution = SquashedGaussian(tf.fill((number, 1), np.float64(0.4)), tf.fill((number, 1), np.float64(-0.5)))
     log_prob = distribution.log_prob(bounds.from_environment(action, tf.float64)) - bounds.log_volume
     np.testing.assert_allclose(np.exp(log_prob).sum() * 10 / number, 1, atol=1e-5)
-    # A component that cannot move has no density.
+    # A component whose bounds are equal has no density.
     np.testing.assert_allclose(ActionBounds(BOUNDS["matrix"]).log_volume, np.log([1, 5, 0.5, 5, 1e-3]).sum())
 
 

@@ -1,4 +1,4 @@
-"""The networks of continuous control: what depends on what, and what is whose."""
+"""Networks for continuous control: their inputs, outputs and variables."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_every_kind_of_observation(name):
     assert networks.bounds.to_environment(action).shape == (3, 2, 3)
     for one, other in zip(networks.target_critic(observation, action), (q1, q2), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
-    # Both the observation and the action matter to both critics, and the action not only through a constant.
+    # Both critics depend on the observation and on the action, and the action's effect depends on the observation.
     shifted = tree.map_structure(lambda leaf: leaf[::-1].copy(), observation)
     for others in (networks.critic(observation, -action), networks.critic(shifted, action)):
         assert np.abs(others.q1 - q1).max() > 1e-5 and np.abs(others.q2 - q2).max() > 1e-5

@@ -67,7 +67,7 @@ def test_actions_ruled_out():
 
 
 def test_it_is_a_nest():
-    """Distributions may cross the border of a `tf.function`."""
+    """Distributions can be arguments and results of a `tf.function`."""
     doubled = tf.function(lambda categorical: Categorical(categorical.logits * 2))(Categorical(tf.ones((2, 3))))
     assert isinstance(doubled, Categorical)
     np.testing.assert_allclose(doubled.logits, np.full((2, 3), 2.0))

@@ -1,4 +1,4 @@
-"""Which network an environment gets, and what is said to a wrong name."""
+"""The network for an environment, and messages about wrong names."""
 
 import sys
 
@@ -53,7 +53,7 @@ def test_every_kind_of_observation(name, core):
     assert outputs.logits.shape == (3, 2, 6) and outputs.value.shape == (3, 2)
     assert outputs.logits.dtype == tf.float32
     assert len(network.trainable_variables) == variables
-    # Every part of the observation matters.
+    # The output depends on every part of the observation.
     for index in range(len(tree.flatten(observation))):
         leaves = tree.flatten(observation)
         leaves[index] = tree.flatten(random_observation(spec.observation, (3, 2), seed=1))[index]
@@ -80,7 +80,7 @@ def test_choice_of_torso():
     + [("nature", np.int32, 255), ("nature", np.float32, 255)],
 )
 def test_images_are_scaled_by_their_bounds(torso, dtype, high):
-    """Pixels between the bounds of their spec and the same picture in floats from 0 to 1 are one picture."""
+    """Pixels scaled by the bounds of their spec, and the same image in floats from 0 to 1, give the same output."""
     image = np.random.default_rng(0).integers(0, high + 1, (2, 40, 40, 3)).astype(dtype)
     layers = [
         make_torso(spec_of(spec), torso)
@@ -138,7 +138,7 @@ def test_width_and_residual_blocks():
     wide(np.zeros((1, 64, 64, 3), np.uint8))
     assert wide.trainable_variables[0].shape == (3, 3, 3, 32)
 
-    # Blocks that add nothing leave the network as it is without them.
+    # With blocks that add zero, the output is that without blocks.
     image = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
     with_blocks, without = ImpalaResNet(blocks=1), ImpalaResNet(blocks=0)
     _ = with_blocks(image), without(image)

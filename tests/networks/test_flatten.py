@@ -24,7 +24,7 @@ INT32, INT64 = np.iinfo(np.int32), np.iinfo(np.int64)
         (specs.BoundedArray((), np.int64, 10**9, 10**9 + 4), [10**9 + 1, 10**9 + 4], [0.25, 1]),
         (specs.BoundedArray((2,), np.int32, [0, 3], [10, 3]), [[10, 3], [5, 3]], [[1, 0], [0.5, 0]]),
         (specs.BoundedArray((), np.uint16, 0, 65535), [13107, 65535], [0.2, 1]),
-        # Limits of a type that stand in for infinity.
+        # Limits of a type that mean infinity.
         (specs.BoundedArray((), np.int32, INT32.min, INT32.max), [-7, 300], [-7, 300]),
         (specs.BoundedArray((), np.int64, 0, INT64.max), [0, 300], [0, 300]),
         (specs.BoundedArray((2,), np.int32, 0, [100, INT32.max]), [[50, 50]], [[0.5, 50]]),

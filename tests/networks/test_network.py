@@ -101,7 +101,7 @@ def test_gradients_of_an_unroll_equal_those_of_steps():
 
 
 def test_unroll_with_unknown_batch_in_a_graph():
-    """A dataset may leave the batch open."""
+    """The batch size may be unknown when a dataset is traced."""
     network = make("lstm")
     state_spec = add_leading(network.state_spec, None)
     signature = (tf.TensorSpec((T, None, 3)), state_spec, tf.TensorSpec((T, None), tf.bool))
@@ -111,7 +111,7 @@ def test_unroll_with_unknown_batch_in_a_graph():
 
 
 def test_lstm_is_that_of_keras():
-    """The same weights in Keras's own layer give the same numbers."""
+    """Keras's own layer gives the same numbers with the same weights."""
     core = LSTMCore(6)
     core.build(8)
     weights = {variable.name.split("/")[-1]: variable for variable in core.trainable_variables}
@@ -125,7 +125,7 @@ def test_lstm_is_that_of_keras():
 
 @pytest.mark.usefixtures("float64")
 def test_state_is_reset_before_the_first_observation():
-    """What came before an episode leaves no trace in it, and the state after it does."""
+    """Outputs do not depend on timesteps before the episode, but do depend on earlier ones of the episode."""
     network = make("lstm", previous_inputs=True)
     inputs, first = random_inputs(previous_inputs=True), np.zeros((T, B), bool)
     first[3] = True

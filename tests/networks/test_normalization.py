@@ -1,4 +1,4 @@
-"""Running statistics against NumPy over everything that was seen."""
+"""Running statistics compared with NumPy over all observations."""
 
 import pathlib
 
@@ -42,7 +42,7 @@ def test_what_is_masked_is_not_taken_in():
         normalizer.update((tf.constant(vector), tf.constant(number)), mask=tf.constant(mask))
         chosen.append((vector[mask], number[mask]))
         if share == 0.0 and len(chosen) == 1:
-            # Nothing at all has been seen.
+            # Before the first observation.
             np.testing.assert_allclose(normalizer((vector, number))[0], vector)
     result = normalizer((vector, number))
     for index in range(2):

@@ -1,4 +1,4 @@
-"""Heads of action values, and the network that agents put them in."""
+"""Heads for action values, and the network that contains them."""
 
 import contextlib
 
@@ -50,7 +50,7 @@ def test_dueling_equals_the_formula(stream_size):
 
 
 def list_of(module):
-    """A list whose `in` is by identity: variables compare element by element."""
+    """A list whose `in` compares identity: variables compare element by element."""
 
     class ByIdentity(list):
         def __contains__(self, item):
@@ -116,7 +116,7 @@ def test_all_variables_exist_after_the_constructor():
 
 
 def test_values_begin_small_and_different():
-    """No action is preferred by more than its features tell, and none is dead."""
+    """No action is preferred because of the initial weights, and every action's value depends on the features."""
     q, _ = q_network(SPEC).step(
         Inputs(np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)), (), [False] * 50
     )

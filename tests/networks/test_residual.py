@@ -73,10 +73,10 @@ def test_l2_is_half_the_decay_times_the_squares_of_kernels_alone():
 
 
 def convolve(hidden, kernel, stride):
-    """A convolution of 3 x 3 with zeros around, pixel by pixel, in float64."""
+    """A 3 x 3 convolution with zero padding, pixel by pixel, in float64."""
     batch, height, width, _ = hidden.shape
     out_height, out_width = -(-height // stride), -(-width // stride)
-    # What TensorFlow calls SAME: where the stride is 2 and the length is even, the padding is at the end alone.
+    # TensorFlow's SAME: with stride 2 and an even length, there is padding only at the end.
     before = [1 if stride == 1 or length % 2 else 0 for length in (height, width)]
     padded = np.zeros((batch, height + 3, width + 3, hidden.shape[3]))
     padded[:, before[0] : before[0] + height, before[1] : before[1] + width] = hidden
@@ -150,7 +150,7 @@ def test_against_loops(depth, size, training):
 
 
 def network_that_has_learned():
-    """A network whose moving averages are no longer those it began with."""
+    """A network whose moving averages have been updated."""
     network = policy_value_network(SPEC, "resnet8")
     network.unroll(Inputs(images(6).reshape((3, 2, 8, 8, 3))), (), np.zeros((3, 2), bool), training=True)
     # The policy head begins almost flat.
@@ -212,7 +212,7 @@ def test_names_that_are_not_there(torso):
 
 
 def test_tensorflow_optimizes_the_impala_network_without_an_error(capfd):
-    """`remapper failed` is harmless, but looks like a fault in the output of a run."""
+    """`remapper failed` is harmless, but looks like an error in the output of a run."""
     network = ImpalaResNet((4,), features=8)
     network(images(1))
 

@@ -61,7 +61,7 @@ def test_samples_and_log_probs_of_several_components():
             mean, log_std, z = distribution.mean[row][d], distribution.log_std[row][d], noise[row][d]
             u = mean + np.exp(log_std) * z
             np.testing.assert_allclose(action[row][d], np.tanh(u))
-            # The formula of appendix C, as it stands.
+            # The formula of appendix C, unchanged.
             gaussian = -((u - mean) ** 2) / (2 * np.exp(log_std) ** 2) - log_std - 0.5 * np.log(2 * np.pi)
             total += gaussian - np.log(1 - np.tanh(u) ** 2)
         np.testing.assert_allclose(log_prob[row], total, atol=1e-8)
@@ -72,7 +72,7 @@ def test_samples_and_log_probs_of_several_components():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_far_out(dtype):
-    """Where tanh is 1 to all digits, the density and its gradients are still finite, and right."""
+    """Where tanh rounds to 1, the density and its gradients are still finite and correct."""
     mean = tf.Variable(np.array([[30.0], [-30.0], [400.0], [-400.0]], dtype))
     log_std = tf.Variable(np.zeros((4, 1), dtype))
     with tf.GradientTape(persistent=True) as tape:

@@ -36,7 +36,7 @@ def test_a_row_depends_only_on_its_index(draw, dtype):
     assert rows.shape == (5, 2, 3) and rows.dtype == dtype
     for b, one in enumerate(index):
         np.testing.assert_array_equal(draw(SEED, [one], (2, 3), dtype)[0], rows[b])
-    assert len(np.unique(rows)) == 4 * 6  # Index 7 twice, all else different.
+    assert len(np.unique(rows)) == 4 * 6  # Index 7 twice, all others different.
     compiled = tf.function(
         lambda seed, index: draw(seed, index, (2, 3), dtype),
         input_signature=[tf.TensorSpec((2,), tf.int32), tf.TensorSpec((None,), tf.int32)],
@@ -78,13 +78,13 @@ def test_uniform_numbers():
 
 
 def test_one_is_never_sampled():
-    """The double of this index is closer to 1 than float32 can tell from 1."""
+    """The double of this index rounds to 1 in float32."""
     assert uniform((0, 0), [8382911], dtype=tf.float64) > 1 - 2**-25
     assert uniform((0, 0), [8382911], dtype=tf.float32) < 1
 
 
 def test_successive_seeds_are_unrelated():
-    """A run counts one word of the seed up by one at every step."""
+    """A run increments one word of the seed at every step."""
     x = np.stack([standard_normal((9, step), np.arange(2000)) for step in range(10)])
     assert np.abs(np.corrcoef(x) - np.eye(10)).max() < 4.5 / np.sqrt(2000)
 
