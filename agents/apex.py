@@ -12,6 +12,7 @@ from ..data import Layout, Nest, Record, Sample, Timestep
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
+from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import make_optimizer
 from .losses.exploration import epsilon_greedy, epsilon_ladder
@@ -19,7 +20,6 @@ from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
-from .losses.transitions import counts
 from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
 from .ranges import check_ranges
 
@@ -227,7 +227,7 @@ class Apex(Agent):
           the replica's windows.
         """
         record, info = sample.record, sample.info
-        valid_t = counts(record.first, record.last, record.discount)
+        valid_t = valid_transitions(record.first, record.last, record.discount)
         steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
@@ -239,7 +239,7 @@ class Apex(Agent):
         # Keras discards the losses that layers add when they are called again.
         regularization = networks.online.regularization_loss()
         target = double_q_target(steps, values(networks.online, x_n), values(networks.target, x_n))
-        delta = td_error(q_0, record.action[0], target, steps.counts)
+        delta = td_error(q_0, record.action[0], target, steps.valid)
         weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
         # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size

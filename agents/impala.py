@@ -14,10 +14,10 @@ from ..networks.distributions import Categorical
 from ..networks.factory import check_torso, policy_value_network
 from ..networks.network import Inputs, Network
 from ..replay import SequenceQueue
+from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner, make_optimizer
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
-from .losses.transitions import counts
 from .losses.vtrace import vtrace
 from .ranges import check_ranges
 
@@ -199,7 +199,7 @@ class Impala(Agent):
         reward_t = tf.cast(record.reward, dtype)
         if self.reward_clip is not None:
             reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
-        valid_t = counts(record.first, record.last, record.discount)
+        valid_t = valid_transitions(record.first, record.last, record.discount)
         log_prob_t = target_policy.log_prob(record.action)
         log_rho_t = log_prob_t - tf.cast(behavior_policy.log_prob(record.action), dtype)
         targets = vtrace(

@@ -17,13 +17,13 @@ from ..networks.factory import check_torso, gaussian_value_network, policy_value
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
 from ..replay import SequenceQueue, raise_if_stopped
+from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import FINITE, GradientLearner
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
 from .losses.replicas import sum_over_replicas
-from .losses.transitions import counts
 from .ppo_policy import PpoNetworks, PpoPolicy
 from .ranges import check_ranges
 
@@ -45,8 +45,8 @@ class Rollout(NamedTuple):
     """`[T, B]` if discrete, else `[T, B, D]` before scaling and clipping."""
     log_prob: tf.Tensor
     """`[T, B]`, log-probability of the action under the behavior policy."""
-    counts: tf.Tensor
-    """bool `[T, B]`, the valid transitions, as returned by `transitions.counts`."""
+    valid: tf.Tensor
+    """bool `[T, B]`, the valid transitions."""
     value: tf.Tensor
     """`[T, B]`, value estimates before the iteration."""
     advantage: tf.Tensor
@@ -277,7 +277,7 @@ class Ppo(Agent):
         record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
         state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
         value = tf.concat(values, axis=1)
-        valid_t = counts(record.first, record.last, record.discount)
+        valid_t = valid_transitions(record.first, record.last, record.discount)
         estimates = gae(
             values=value,
             r_t=self._normalized_reward(networks, record, state.reset),
@@ -293,7 +293,7 @@ class Ppo(Agent):
             first=record.first[:-1],
             action=record.action if networks.bounds is None else record.extras.gaussian,
             log_prob=record.extras.log_prob,
-            counts=valid_t,
+            valid=valid_t,
             value=value[:-1],
             advantage=advantages,
             target=estimates.targets,
@@ -319,8 +319,8 @@ class Ppo(Agent):
           The loss, and metrics by name; both add up over the replicas.
         """
         rollout, minibatch = part
-        columns = rollout.counts.shape[1] // self.minibatches
-        order = tf.random.experimental.stateless_shuffle(tf.range(rollout.counts.shape[1]), minibatch.seed)
+        columns = rollout.valid.shape[1] // self.minibatches
+        order = tf.random.experimental.stateless_shuffle(tf.range(rollout.valid.shape[1]), minibatch.seed)
         chosen = order[minibatch.number * columns :][:columns]
         if self.minibatches > 1:
             sequences, state = rollout._replace(state=()), rollout.state
@@ -329,7 +329,7 @@ class Ppo(Agent):
 
         network = networks.network
         outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
-        policy, valid_t, dtype = networks.policy(outputs), rollout.counts, outputs.value.dtype
+        policy, valid_t, dtype = networks.policy(outputs), rollout.valid, outputs.value.dtype
         log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, valid_t)
         # Dividing by the size of the global minibatch, not by this replica's valid transitions, makes the sum over the
         # replicas the loss of the whole minibatch.

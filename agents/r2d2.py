@@ -13,13 +13,13 @@ from ..errors import CallboardError
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, SequenceReplay, check_stack, initial_frames, push_frames, stacked_spec
+from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import make_optimizer
 from .losses.exploration import epsilon_greedy, epsilon_ladder
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
-from .losses.transitions import counts
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
 from .ranges import check_ranges
@@ -331,7 +331,7 @@ class R2D2(Agent):
 
     def _td_errors(self, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns TD errors and the mask of valid transitions, `[trace_length, B]`."""
-        valid_t = counts(trace.first, trace.last, trace.discount)
+        valid_t = valid_transitions(trace.first, trace.last, trace.discount)
         reward_t = tf.convert_to_tensor(trace.reward)
         if self.reward_clip is not None:
             reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)

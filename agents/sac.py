@@ -22,11 +22,11 @@ from ..networks.factory import check_torso
 from ..networks.network import Inputs
 from ..networks.target_update import move_weights
 from ..replay import ReplayLimits, TransitionReplay
+from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import make_optimizer
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
-from .losses.transitions import counts
 from .multi_update import MultiUpdate
 from .ranges import check_ranges
 
@@ -305,7 +305,7 @@ class Sac(Agent):
         """
         record, bounds = sample.record, networks.bounds
         dtype = networks.log_alpha.dtype
-        valid_t = counts(record.first, record.last, record.discount)[0]
+        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
         policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
         normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (2, bounds.size), dtype)
         actions, log_probs = policies.sample_and_log_prob(tf.transpose(normal, (1, 0, 2)))

@@ -18,13 +18,13 @@ from callboard.agents import Agent, Mode
 from callboard.agents.gradient_learner import GradientLearner, make_optimizer
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
-from callboard.agents.losses.transitions import counts
 from callboard.data import Layout, Nest, Sample, Timestep
 from callboard.errors import CallboardError
 from callboard.networks.distributions import Categorical
 from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs, Network
 from callboard.replay import SequenceQueue
+from callboard.transitions import valid_transitions
 
 
 class ReinforcePolicy(tf.Module):
@@ -95,7 +95,7 @@ class Reinforce(Agent):
         record = sample.record
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
         policy, value = Categorical(outputs.logits[:-1]), outputs.value
-        valid_t = counts(record.first, record.last, record.discount)
+        valid_t = valid_transitions(record.first, record.last, record.discount)
         return_t = returns(value, record.reward, self.discount * record.discount, valid_t)
 
         parts = {

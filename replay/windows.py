@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import Nest, Record, Sample
+from ..transitions import reached_transitions, valid_transitions
 from .handle import ReplayHandle
 from .item_format import ItemFormat, without_last
 from .item_writer import ItemWriter, Priority
@@ -30,13 +31,15 @@ class WindowFormat(ItemFormat):
           termination it is meaningless.
         """
         rows, _ = self.unpack(item)
-        reached = tf.stack(_reached(rows.first, rows.last, rows.discount))
+        discount = rows.discount[:-1]
+        valid = valid_transitions(rows.first, rows.last, discount)
+        reached = tf.stack(reached_transitions(tf.unstack(valid), tf.unstack(discount)))
         record = rows._replace(
             first=tf.concat([rows.first[:1], tf.zeros_like(rows.first[1:])], axis=0),
             last=tf.concat([~reached, rows.last[-1:]], axis=0),
             action=without_last(rows.action),
             reward=tf.where(reached, rows.reward[:-1], 0.0),
-            discount=tf.where(reached, rows.discount[:-1], 1.0),
+            discount=tf.where(reached, discount, 1.0),
             extras=without_last(rows.extras),
             version=rows.version[:-1],
         )
@@ -91,14 +94,13 @@ class WindowWriter(ItemWriter):
         """Selects the windows whose first transition is valid."""
         if self._all_reached():
             return None
-        return ~record.last[0] & ((record.discount[0] == 0) | ~record.first[1])
+        return valid_transitions(record.first[:2], record.last[:2], record.discount[:1])[0]
 
     def as_sampled(self, record: Record) -> Record:
         if self._all_reached():
             return record
-        reached = ~record.last[:-1] & ((record.discount == 0) | ~record.first[1:])
-        reached[1:] &= record.discount[:-1] != 0
-        np.logical_and.accumulate(reached, out=reached)
+        valid = valid_transitions(record.first, record.last, record.discount)
+        reached = np.stack(reached_transitions(valid, record.discount))
         first, last = np.zeros_like(record.first), record.last.copy()
         first[0] = record.first[0]
         last[:-1] = ~reached
@@ -122,12 +124,3 @@ class WindowWriter(ItemWriter):
         other work outside of Reverb.
         """
         return self._timesteps_within > self._length
-
-
-def _reached(first: tf.Tensor, last: tf.Tensor, discount: tf.Tensor) -> list[tf.Tensor]:
-    """Returns whether each of n transitions belongs to the window: n tensors bool `[B]`, from tensors `[n + 1, B]`."""
-    reached: list[tf.Tensor] = []
-    for t in range(first.shape[0] - 1):
-        counts = ~last[t] & ((discount[t] == 0) | ~first[t + 1])
-        reached.append(counts if not reached else reached[-1] & (discount[t - 1] != 0) & counts)
-    return reached

@@ -32,7 +32,7 @@ def gae(values: Any, r_t: Any, discount_t: Any, valid_t: Any, lambda_: float) ->
       values: `[T+1, B]`, V(x_0) .. V(x_T).
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
-      valid_t: bool `[T, B]`, from `transitions.counts`.
+      valid_t: bool `[T, B]`, from `valid_transitions`.
       lambda_: 0 for one-step TD errors, 1 for full returns.
 
     Returns:

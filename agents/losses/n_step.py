@@ -3,7 +3,7 @@
 The return from observation t adds up the rewards of up to n transitions.  The sum ends early
 
 - after a transition whose discount is 0: the episode terminated, and nothing is bootstrapped;
-- before a transition that is not valid (`transitions.counts`): a time limit, or a lost final observation;
+- before a transition that is not valid (`valid_transitions`): a time limit, or a lost final observation;
 - at the last observation of the window or sequence,
 
 and bootstraps from the last observation that it reaches.
@@ -16,6 +16,7 @@ import tensorflow as tf
 import tree
 
 from ...data import Nest
+from ...transitions import reached_transitions
 from .shapes import check_ranks, check_same_shape
 
 
@@ -29,7 +30,7 @@ class NStep(NamedTuple):
     index: Any
     """int32 `[...]`, position in the window or sequence of the observation to bootstrap from.  Where `discount` is 0
     it is in range but has no meaning."""
-    counts: Any
+    valid: Any
     """bool `[...]`, whether the sum contains any transition.  If not, nothing is learned from it."""
 
 
@@ -39,7 +40,7 @@ def n_step_window(r_t: Any, discount_t: Any, valid_t: Any) -> NStep:
     Args:
       r_t: `[n, B]`, the rewards that followed the actions; n must be known.
       discount_t: `[n, B]`, gamma times the environment's discounts that followed.
-      valid_t: bool `[n, B]`, from `transitions.counts` over the window's n + 1 observations.
+      valid_t: bool `[n, B]`, from `valid_transitions` over the window's n + 1 observations.
 
     Returns:
       `NStep` over `[B]`, in the dtype of `r_t`, with `index` in 0..n.
@@ -58,7 +59,7 @@ def n_step_sequence(r_t: Any, discount_t: Any, valid_t: Any, n: int) -> NStep:
     Args:
       r_t: `[T, B]`, the rewards that followed the actions; T must be known.
       discount_t: `[T, B]`, gamma times the environment's discounts that followed.
-      valid_t: bool `[T, B]`, from `transitions.counts` over the T + 1 observations.
+      valid_t: bool `[T, B]`, from `valid_transitions` over the T + 1 observations.
       n: the largest number of steps, at least 1.
 
     Returns:
@@ -93,19 +94,16 @@ def take_along_time(x: Nest, index: Any) -> Nest:
     return tree.map_structure(lambda leaf: tf.gather_nd(leaf, where), x)
 
 
-def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], counting: Sequence[Any]) -> tuple[tf.Tensor, NStep]:
+def _add_up(rewards: Sequence[Any], discounts: Sequence[Any], valid: Sequence[Any]) -> tuple[tf.Tensor, NStep]:
     """Adds up consecutive transitions; returns the number of steps in each sum, and `NStep` without its index."""
     zeros = tf.zeros_like(rewards[0])
     returns, product, lengths = zeros, tf.ones_like(zeros), tf.zeros_like(zeros, tf.int32)
-    goes_on = tf.ones_like(counting[0])
-    for reward, discount, counts in zip(rewards, discounts, counting, strict=True):
-        reached = goes_on & counts
+    for reward, discount, reached in zip(rewards, discounts, reached_transitions(valid, discounts), strict=True):
         # Select instead of multiplying by 0: transitions past the end may hold arbitrary values.
         returns += tf.where(reached, product * reward, zeros)
         product = tf.where(reached, product * discount, product)
         lengths += tf.cast(reached, tf.int32)
-        goes_on = reached & tf.not_equal(discount, 0)
-    return lengths, NStep(returns, product, lengths, counting[0])
+    return lengths, NStep(returns, product, lengths, valid[0])
 
 
 def _shifted(x_t: tf.Tensor, shift: int) -> tf.Tensor:

@@ -17,7 +17,7 @@ def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, valid_t: Any) -> tf.
     Args:
       log_prob_t: `[T, B]`, log pi(a_t|x_t) of the current policy.
       advantage_t: `[T, B]`, through which no gradients flow.
-      valid_t: bool `[T, B]`, from `transitions.counts`.
+      valid_t: bool `[T, B]`, from `valid_transitions`.
 
     Returns:
       `[T, B]`.

@@ -77,7 +77,7 @@ def sequence_double_q_targets(
       q_target: `[T+1, B, A]`.
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
-      valid_t: bool `[T, B]`, from `transitions.counts`.
+      valid_t: bool `[T, B]`, from `valid_transitions`.
       n: the largest number of steps.
       epsilon: parameter of value rescaling (`value_rescaling.EPSILON` in R2D2); None for no rescaling.
 
@@ -95,22 +95,22 @@ def sequence_double_q_targets(
     return double_q_target(steps, q_online_n, q_target_n, epsilon)
 
 
-def td_error(q: Any, action: Any, target: Any, counts: Any) -> tf.Tensor:
+def td_error(q: Any, action: Any, target: Any, valid: Any) -> tf.Tensor:
     """Computes delta = target - Q(x, a), and 0 where the target is not valid.
 
     Args:
       q: `[..., A]`, through which gradients flow.
       action: integers `[...]`.
       target: `[...]`, through which no gradients flow.
-      counts: bool `[...]`, whether the target is valid; for windows `NStep.counts`.
+      valid: bool `[...]`, whether the target is valid; for windows `NStep.valid`.
 
     Returns:
       `[...]` in the dtype of `q`.
     """
     chosen = action_value(q, action)
-    target, counts = tf.cast(target, chosen.dtype), tf.convert_to_tensor(counts)
-    check_same_shape(q=chosen, target=target, counts=counts)
-    return tf.where(counts, tf.stop_gradient(target) - chosen, tf.zeros_like(chosen))
+    target, valid = tf.cast(target, chosen.dtype), tf.convert_to_tensor(valid)
+    check_same_shape(q=chosen, target=target, valid=valid)
+    return tf.where(valid, tf.stop_gradient(target) - chosen, tf.zeros_like(chosen))
 
 
 def td_loss(delta: Any, weight: Any = None, huber: float | None = None) -> tf.Tensor:

@@ -43,7 +43,7 @@ def vtrace(
       r_t: `[T, B]`, the reward that followed the action at t.
       discount_t: `[T, B]`, gamma times the environment's discount that followed.
       log_rho_t: `[T, B]`, log pi(a_t|x_t) - log mu(a_t|x_t), not clipped.
-      valid_t: bool `[T, B]`, from `transitions.counts`.
+      valid_t: bool `[T, B]`, from `valid_transitions`.
       clip_rho: rho-bar of the targets; None for no clipping.
       clip_c: c-bar; None for no clipping.
       clip_policy_gradient_rho: clipping of the ratio that weights the advantages; None for no clipping.

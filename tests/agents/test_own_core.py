@@ -76,7 +76,7 @@ def test_the_network_says_whether_there_is_a_memory():
     sample = Sample(record, tree.map_structure(lambda spec: random(spec, BATCH), traced.state))
     rollout = agent.rollout(networks, [sample], [agent.values(networks, sample)])
     # Whole sequences, each with its state, and no single transitions.
-    assert rollout.counts.shape == (STEPS, BATCH) and rollout.state["sum"].shape == (BATCH, 4)
+    assert rollout.valid.shape == (STEPS, BATCH) and rollout.state["sum"].shape == (BATCH, 4)
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     metrics = learner.step(iter([sample])).metrics
     assert all(np.isfinite(float(value)) for value in metrics.values())

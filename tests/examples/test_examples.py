@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from callboard import environments
 from callboard.agents import agent_class
-from callboard.agents.losses.transitions import counts
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.settings import read_experiment
+from callboard.transitions import valid_transitions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REINFORCE = "examples.reinforce:Reinforce"
@@ -78,7 +78,7 @@ def test_reinforce_returns_end_where_experience_ends():
     # Column 3 is cut off in its second step: the observation that ended it is lost.
     first[2, 3] = True
     reward = np.array([[1.0, 2.0, 4.0]]).T.repeat(4, axis=1)
-    valid_t = counts(first, last, discount)
+    valid_t = valid_transitions(first, last, discount)
     found = returns(tf.constant(value), tf.constant(reward), tf.constant(0.5 * discount), valid_t)
     expected = np.array(
         [

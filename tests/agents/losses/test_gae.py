@@ -6,7 +6,7 @@ import tensorflow as tf
 from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.gae import gae, standardized
-from callboard.agents.losses.transitions import counts
+from callboard.transitions import valid_transitions
 
 GAMMA = 0.9
 
@@ -18,7 +18,7 @@ def random_sequences(seed, steps=12, batch=24):
         values=rng.normal(size=(steps + 1, batch)),
         r_t=rng.normal(size=(steps, batch)),
         discount_t=GAMMA * discount,
-        valid_t=counts(first, last, discount).numpy(),
+        valid_t=valid_transitions(first, last, discount),
     )
     return sequences, (first, last, discount)
 
@@ -45,13 +45,13 @@ def advantage_sum(sequences, timesteps, lambda_, s, b):
 def test_equals_the_sum_of_the_paper(seed, lambda_):
     sequences, timesteps = random_sequences(seed)
     _, last, discount = timesteps
-    does_count = sequences["valid_t"]
+    is_valid = sequences["valid_t"]
     # There are ignored actions, terminations, time limits, and episodes cut off without their final observation.
-    assert last[:-1].any() and (does_count & (discount == 0)).any() and (last[1:] & (discount == 1)).any()
-    assert (~does_count & ~last[:-1]).any()
+    assert last[:-1].any() and (is_valid & (discount == 0)).any() and (last[1:] & (discount == 1)).any()
+    assert (~is_valid & ~last[:-1]).any()
 
     result = gae(**sequences, lambda_=lambda_)
-    steps, batch = does_count.shape
+    steps, batch = is_valid.shape
     expected = np.array(
         [[advantage_sum(sequences, timesteps, lambda_, s, b) for b in range(batch)] for s in range(steps)]
     )
@@ -104,11 +104,11 @@ def test_wrong_shapes_are_named():
 def test_standardized_over_what_counts():
     rng = np.random.default_rng(0)
     advantages = 5 + 3 * rng.normal(size=(7, 9))
-    does_count = rng.random((7, 9)) < 0.6
-    result = standardized(np.where(does_count, advantages, 1000.0), does_count).numpy()
-    chosen = advantages[does_count]
-    np.testing.assert_allclose(result[does_count], (chosen - chosen.mean()) / chosen.std(), rtol=1e-7)
-    np.testing.assert_array_equal(result[~does_count], 0)
+    is_valid = rng.random((7, 9)) < 0.6
+    result = standardized(np.where(is_valid, advantages, 1000.0), is_valid).numpy()
+    chosen = advantages[is_valid]
+    np.testing.assert_allclose(result[is_valid], (chosen - chosen.mean()) / chosen.std(), rtol=1e-7)
+    np.testing.assert_array_equal(result[~is_valid], 0)
 
 
 def test_standardized_of_nothing_and_of_equals():

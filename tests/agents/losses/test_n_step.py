@@ -6,7 +6,7 @@ import tensorflow as tf
 from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.n_step import n_step_sequence, n_step_window, take_along_time
-from callboard.agents.losses.transitions import counts
+from callboard.transitions import valid_transitions
 
 GAMMA = 0.9
 STEPS, BATCH = 12, 40
@@ -32,7 +32,7 @@ def walk(reward, timesteps, t, b, n):
 
 
 def arguments(reward, timesteps):
-    return dict(r_t=reward, discount_t=GAMMA * timesteps[2], valid_t=counts(*timesteps))
+    return dict(r_t=reward, discount_t=GAMMA * timesteps[2], valid_t=valid_transitions(*timesteps))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -47,7 +47,7 @@ def test_sequences_equal_the_walk(seed, n):
             total, product, index, steps = walk(reward, timesteps, t, b, n)
             np.testing.assert_allclose(result.returns[t, b], total, atol=1e-12)
             np.testing.assert_allclose(result.discount[t, b], product, atol=1e-12)
-            assert result.index[t, b] == index and result.counts[t, b] == (steps > 0)
+            assert result.index[t, b] == index and result.valid[t, b] == (steps > 0)
             lengths.add(steps)
     assert lengths >= set(range(min(n, 5) + 1)), "The sequences must hold ends at every distance."
 
@@ -62,7 +62,7 @@ def test_windows_equal_the_walk(seed, n):
         total, product, index, steps = walk(reward, timesteps, 0, b, n)
         np.testing.assert_allclose(result.returns[b], total, atol=1e-12)
         np.testing.assert_allclose(result.discount[b], product, atol=1e-12)
-        assert result.index[b] == index == steps and result.counts[b] == (steps > 0)
+        assert result.index[b] == index == steps and result.valid[b] == (steps > 0)
 
 
 def test_by_hand():
@@ -76,9 +76,9 @@ def test_by_hand():
         ([0.0, 0.5, 0.5], [1, 1, 1], 1, 0.0, 1, True),
         ([0.5, 0.5, 0.5], [0, 1, 1], 0, 1.0, 0, False),  # nothing at all
     ]
-    discount, does_count, *expected = zip(*cases, strict=True)
+    discount, is_valid, *expected = zip(*cases, strict=True)
     result = n_step_window(
-        np.repeat([[1.0], [2.0], [4.0]], len(cases), axis=1), np.array(discount).T, np.array(does_count, bool).T
+        np.repeat([[1.0], [2.0], [4.0]], len(cases), axis=1), np.array(discount).T, np.array(is_valid, bool).T
     )
     for field, column in zip(result, expected, strict=True):
         np.testing.assert_array_equal(field, column)
@@ -86,10 +86,10 @@ def test_by_hand():
 
 def test_what_is_not_reached_cannot_spoil_the_rest():
     reward, timesteps = random_sequences(5)
-    does_count = counts(*timesteps).numpy()
-    expected = n_step_sequence(reward, GAMMA * timesteps[2], does_count, 4)
+    is_valid = valid_transitions(*timesteps)
+    expected = n_step_sequence(reward, GAMMA * timesteps[2], is_valid, 4)
     spoilt = n_step_sequence(
-        np.where(does_count, reward, np.nan), np.where(does_count, GAMMA * timesteps[2], np.nan), does_count, 4
+        np.where(is_valid, reward, np.nan), np.where(is_valid, GAMMA * timesteps[2], np.nan), is_valid, 4
     )
     for one, other in zip(expected, spoilt, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -114,18 +114,23 @@ def test_float32_and_graphs_of_unknown_batch():
         input_signature=(spec, spec, tf.TensorSpec((STEPS, None), tf.bool)),
         autograph=False,
     )
-    result = in_graph(reward.astype(np.float32), (GAMMA * timesteps[2]).astype(np.float32), counts(*timesteps))
+    result = in_graph(
+        reward.astype(np.float32), (GAMMA * timesteps[2]).astype(np.float32), valid_transitions(*timesteps)
+    )
     assert result.returns.dtype == tf.float32
     np.testing.assert_allclose(result.returns, n_step_sequence(**arguments(reward, timesteps), n=3).returns, atol=1e-5)
     # The environment's discounts may come in another dtype than the rewards.
-    assert n_step_window(reward, timesteps[2].astype(np.float32), counts(*timesteps)).discount.dtype == tf.float64
+    assert (
+        n_step_window(reward, timesteps[2].astype(np.float32), valid_transitions(*timesteps)).discount.dtype
+        == tf.float64
+    )
 
 
 def test_wrong_arguments_are_named():
     reward, timesteps = random_sequences(0)
     with pytest.raises(ValueError, match="r_t .*discount_t"):
-        n_step_window(reward[:-1], timesteps[2], counts(*timesteps))
+        n_step_window(reward[:-1], timesteps[2], valid_transitions(*timesteps))
     with pytest.raises(ValueError, match="r_t has shape"):
-        n_step_window(reward[0], timesteps[2], counts(*timesteps))
+        n_step_window(reward[0], timesteps[2], valid_transitions(*timesteps))
     with pytest.raises(ValueError, match="at least 1, not 0"):
         n_step_sequence(**arguments(reward, timesteps), n=0)

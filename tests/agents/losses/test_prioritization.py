@@ -8,7 +8,7 @@ import tensorflow as tf
 from episodes import is_experience, random_timesteps
 
 from callboard.agents.losses.prioritization import importance_weights, mixed_priority
-from callboard.agents.losses.transitions import counts
+from callboard.transitions import valid_transitions
 
 STEPS, BATCH = 8, 30
 
@@ -19,9 +19,9 @@ def test_mixed_priority(eta):
     timesteps = random_timesteps(rng, STEPS, BATCH)
     delta = rng.normal(size=(STEPS, BATCH))
     # What does not count has the largest error, or none at all.
-    does_count = counts(*timesteps).numpy()
-    delta[~does_count] = np.where(rng.random((~does_count).sum()) < 0.5, 100.0, np.nan)
-    result = mixed_priority(delta, does_count, eta)
+    is_valid = valid_transitions(*timesteps)
+    delta[~is_valid] = np.where(rng.random((~is_valid).sum()) < 0.5, 100.0, np.nan)
+    result = mixed_priority(delta, is_valid, eta)
     assert result.dtype == tf.float64
     for b in range(BATCH):
         sizes = [abs(delta[t, b]) for t in range(STEPS) if is_experience(*timesteps, t, b)]
@@ -30,8 +30,8 @@ def test_mixed_priority(eta):
 
 def test_mixed_priority_by_hand():
     delta = np.array([[1.0, -4.0, 3.0], [-3.0, 2.0, 5.0]], np.float32)
-    does_count = np.array([[True, True, False], [True, False, False]])
-    result = mixed_priority(delta, does_count)
+    is_valid = np.array([[True, True, False], [True, False, False]])
+    result = mixed_priority(delta, is_valid)
     assert result.dtype == tf.float32
     np.testing.assert_allclose(result, [0.9 * 3 + 0.1 * 2, 4.0, 0.0], rtol=1e-6)
 

@@ -16,7 +16,7 @@ from callboard.agents.losses.q_learning import (
     td_error,
     td_loss,
 )
-from callboard.agents.losses.transitions import counts
+from callboard.transitions import valid_transitions
 
 GAMMA = 0.9
 STEPS, BATCH, ACTIONS = 11, 30, 4
@@ -57,15 +57,13 @@ def target_by_the_paper(q_online, q_target, reward, timesteps, t, b, n, epsilon=
 @pytest.mark.parametrize("epsilon", [None, 1e-3])
 def test_sequences(seed, n, epsilon):
     q_online, q_target, reward, timesteps = random_sequences(seed)
-    does_count = counts(*timesteps).numpy()
-    assert (~does_count).any() and (does_count & (timesteps[2] == 0)).any(), (
-        "The sequences must hold both kinds of ends."
-    )
-    result = sequence_double_q_targets(q_online, q_target, reward, GAMMA * timesteps[2], does_count, n, epsilon).numpy()
+    is_valid = valid_transitions(*timesteps)
+    assert (~is_valid).any() and (is_valid & (timesteps[2] == 0)).any(), "The sequences must hold both kinds of ends."
+    result = sequence_double_q_targets(q_online, q_target, reward, GAMMA * timesteps[2], is_valid, n, epsilon).numpy()
     assert result.dtype == np.float64
     for t in range(STEPS):
         for b in range(BATCH):
-            if does_count[t, b]:
+            if is_valid[t, b]:
                 expected = target_by_the_paper(q_online, q_target, reward, timesteps, t, b, n, epsilon)
                 np.testing.assert_allclose(result[t, b], expected, atol=1e-5, rtol=1e-9)
 
@@ -74,10 +72,10 @@ def test_sequences(seed, n, epsilon):
 def test_windows(n):
     """As an agent does it: the networks see only the first observation and the one to bootstrap from."""
     q_online, q_target, reward, timesteps = random_sequences(3, steps=n)
-    steps = n_step_window(reward, GAMMA * timesteps[2], counts(*timesteps))
+    steps = n_step_window(reward, GAMMA * timesteps[2], valid_transitions(*timesteps))
     online_n, target_n = take_along_time((q_online, q_target), steps.index)
     action = np.random.default_rng(0).integers(ACTIONS, size=BATCH)
-    delta = td_error(q_online[0], action, double_q_target(steps, online_n, target_n), steps.counts).numpy()
+    delta = td_error(q_online[0], action, double_q_target(steps, online_n, target_n), steps.valid).numpy()
     for b in range(BATCH):
         expected = 0.0
         if is_experience(*timesteps, 0, b):
@@ -110,9 +108,9 @@ def test_gradients():
     """Only Q(x, a) of what counts is moved: by -delta times the weight, clipped at the Huber border."""
     q = tf.Variable(np.zeros((2, 2, 3)))
     action, target = np.array([[0, 1], [2, 2]]), tf.Variable([[0.5, 3.0], [-4.0, 7.0]], dtype=tf.float64)
-    does_count, weight = np.array([[True, True], [True, False]]), tf.Variable([2.0, 0.5], dtype=tf.float64)
+    is_valid, weight = np.array([[True, True], [True, False]]), tf.Variable([2.0, 0.5], dtype=tf.float64)
     with tf.GradientTape(persistent=True) as tape:
-        delta = td_error(q, action, target, does_count)
+        delta = td_error(q, action, target, is_valid)
         squared, huber = td_loss(delta, weight), td_loss(delta, weight, huber=1.0)
     np.testing.assert_allclose(delta, [[0.5, 3.0], [-4.0, 0.0]])
     np.testing.assert_allclose(squared, [[2 * 0.125, 0.5 * 4.5], [2 * 8.0, 0.0]])
@@ -135,7 +133,7 @@ def test_no_gradients_flow_through_targets():
     with tf.GradientTape() as tape:
         tape.watch([q_online, q_target])
         targets = sequence_double_q_targets(
-            q_online, q_target, reward, GAMMA * timesteps[2], counts(*timesteps), 3, 1e-3
+            q_online, q_target, reward, GAMMA * timesteps[2], valid_transitions(*timesteps), 3, 1e-3
         )
     assert tape.gradient(targets, [q_online, q_target]) == [None, None]
 
@@ -163,18 +161,20 @@ def test_in_graphs():
     rescaled = functools.partial(sequence_double_q_targets, n=5, epsilon=1e-3)
     compiled = tf.function(lambda *tensors: rescaled(*tensors), input_signature=spec, autograph=False)
     floats = [array.astype(np.float32) for array in (q_online, q_target, reward, GAMMA * timesteps[2])]
-    expected = sequence_double_q_targets(q_online, q_target, reward, GAMMA * timesteps[2], counts(*timesteps), 5, 1e-3)
-    np.testing.assert_allclose(compiled(*floats, counts(*timesteps)), expected, atol=1e-3)
+    expected = sequence_double_q_targets(
+        q_online, q_target, reward, GAMMA * timesteps[2], valid_transitions(*timesteps), 5, 1e-3
+    )
+    np.testing.assert_allclose(compiled(*floats, valid_transitions(*timesteps)), expected, atol=1e-3)
 
 
 def test_wrong_shapes_are_named():
     q_online, q_target, reward, timesteps = random_sequences(0)
     with pytest.raises(ValueError, match="q_tm1"):
-        sequence_double_q_targets(q_online[:-1], q_target[:-1], reward, timesteps[2], counts(*timesteps), 3)
+        sequence_double_q_targets(q_online[:-1], q_target[:-1], reward, timesteps[2], valid_transitions(*timesteps), 3)
     with pytest.raises(ValueError, match="q_online .*q_target"):
         double_q_value(q_online, q_target[..., :2])
     with pytest.raises(ValueError, match="action"):
-        td_error(q_online, np.zeros((2, 2), np.int32), reward, counts(*timesteps))
+        td_error(q_online, np.zeros((2, 2), np.int32), reward, valid_transitions(*timesteps))
     with pytest.raises(ValueError, match="weight"):
         td_loss(reward, weight=np.ones(STEPS))
     with pytest.raises(ValueError, match="weight has shape"):

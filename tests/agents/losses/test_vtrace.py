@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from callboard.agents.losses.recurrence import backward_sum
-from callboard.agents.losses.transitions import counts
 from callboard.agents.losses.vtrace import vtrace
+from callboard.transitions import valid_transitions
 
 GAMMA = 0.9
 
@@ -38,7 +38,7 @@ def random_sequences(seed, steps=9, batch=24):
         r_t=rng.normal(size=(steps, batch)),
         log_rho_t=rng.normal(size=(steps, batch)),
         discount_t=GAMMA * discount,
-        valid_t=counts(first, last, discount).numpy(),
+        valid_t=valid_transitions(first, last, discount),
     )
 
 
@@ -73,8 +73,8 @@ def vtrace_sums(values, r_t, log_rho_t, discount_t, valid_t, bars, lambda_):
 )
 def test_equals_the_double_sum(seed, rho_bar, c_bar, pg_rho_bar, lambda_):
     sequences = random_sequences(seed)
-    discount, does_count = sequences["discount_t"], sequences["valid_t"]
-    assert (~does_count).any() and (does_count & (discount == 0)).any(), "The sequences must hold both kinds of ends."
+    discount, is_valid = sequences["discount_t"], sequences["valid_t"]
+    assert (~is_valid).any() and (is_valid & (discount == 0)).any(), "The sequences must hold both kinds of ends."
 
     result = vtrace(**sequences, clip_rho=rho_bar, clip_c=c_bar, clip_policy_gradient_rho=pg_rho_bar, lambda_=lambda_)
     bars = [np.inf if bar is None else bar for bar in (rho_bar, c_bar, pg_rho_bar)]
