@@ -14,13 +14,13 @@ from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import make_optimizer
-from .losses.exploration import epsilon_greedy, epsilon_ladder
+from .gradient_learner import GradientLearner, make_optimizer
+from .gradient_step import LossOutput
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
-from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
+from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
 from .ranges import check_ranges
 
 
@@ -33,19 +33,8 @@ class ApexExtras(NamedTuple):
     """`[B]`, the largest Q(x, .)."""
 
 
-class ApexPolicy(tf.Module):
-    """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation.
-
-    Its recurrent state consists of the stacked frames.
-    """
-
-    def __init__(self, networks: QNetworks, agent: "Apex", mode: Mode):
-        super().__init__()
-        self.network = networks.online
-        self._spec = networks.spec
-        self._slots = networks.slots
-        self._agent = agent
-        self._mode = mode
+class ApexPolicy(QPolicy):
+    """Acts on stacked frames, which are its recurrent state."""
 
     def initial_state(self, batch_size: int) -> Nest:
         return initial_frames(self._spec, self._agent.frame_stack, batch_size)
@@ -53,11 +42,7 @@ class ApexPolicy(tf.Module):
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         observation, state = push_frames(timestep, state, self._agent.frame_stack)
         q, _ = self.network.step(Inputs(observation), (), timestep.first)
-        if self._mode == "train":
-            epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
-        else:
-            epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
-        action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
+        action = self.choose(q, slot, seed)
         return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
 
 
@@ -178,22 +163,23 @@ class Apex(Agent):
             n_step=self.n_step,
         )
 
-    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
+    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = int(layout.max_steps * self.samples_per_insert / self.batch_size)
-        return QLearner(
+        optimizer = make_optimizer(
+            self.optimizer,
+            self.learning_rate,
+            steps if self.learning_rate_decay else None,
+            self.rmsprop_decay,
+            self.optimizer_epsilon,
+        )
+        return make_q_learner(
             networks,
+            functools.partial(self.loss, networks),
+            optimizer,
+            strategy,
             self.target_update_period,
-            loss=functools.partial(self.loss, networks),
-            optimizer=make_optimizer(
-                self.optimizer,
-                self.learning_rate,
-                steps if self.learning_rate_decay else None,
-                self.rmsprop_decay,
-                self.optimizer_epsilon,
-            ),
-            strategy=strategy,
-            max_gradient_norm=self.max_gradient_norm,
-            updates_per_call=self.updates_per_call,
+            self.max_gradient_norm,
+            self.updates_per_call,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -215,16 +201,12 @@ class Apex(Agent):
         target += discount * record.extras.best[length, np.arange(len(length))]
         return np.abs(target - record.extras.value[0]) + SMALLEST_PRIORITY
 
-    def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns a replica's part of a batch's loss (section 3.1) and metrics.
+    def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
+        """Returns a replica's part of a batch's loss (section 3.1), with the new priorities of its windows.
 
         Args:
           networks: the networks of `make_networks`.
           sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
-
-        Returns:
-          The loss, and metrics by name.  Both add up over the replicas, except `priority` `[B]`, the new priorities of
-          the replica's windows.
         """
         record, info = sample.record, sample.info
         valid_t = valid_transitions(record.first, record.last, record.discount)
@@ -252,10 +234,8 @@ class Apex(Agent):
             "td_error": mean(tf.abs(delta)),
             "value": mean(tf.reduce_max(q_0, axis=-1)),
             "importance_weight": mean(weight),
-            "behavior_step": mean(record.version[0, :, 1]),
-            "priority": tf.abs(delta) + SMALLEST_PRIORITY,
         }
-        return loss, metrics
+        return LossOutput(loss, metrics, priorities=tf.abs(delta) + SMALLEST_PRIORITY)
 
     def _clipped(self, reward: Any) -> Any:
         if self.reward_clip is None:

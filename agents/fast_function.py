@@ -64,6 +64,25 @@ class CompiledFunction:
         return rebuilt(self.outputs, iter(outputs))
 
 
+class CompiledOnFirstCall:
+    """A function that is traced in its first call, for arguments of any type, also distributed over replicas.
+
+    A `tf.function` looks its trace up by all leaves of the arguments in every call, which takes 0.25 ms for a batch.
+
+    Args:
+      function: the structure, shapes and dtypes of its arguments must be the same in all calls.
+    """
+
+    def __init__(self, function: Callable[..., Nest]):
+        self._function = tf.function(function, autograph=False)
+        self._concrete: Any = None
+
+    def __call__(self, *arguments: Any) -> Nest:
+        if self._concrete is None:
+            self._concrete = self._function.get_concrete_function(*arguments)
+        return self._concrete(*arguments)
+
+
 def as_arrays(nest: Nest) -> Nest:
     """Returns the nest with its tensors converted to NumPy arrays."""
     return rebuilt(nest, (leaf.numpy() for leaf in tree.flatten(nest)))

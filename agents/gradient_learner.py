@@ -1,80 +1,97 @@
-"""Learning by gradient descent; the update does not depend on the number of replicas."""
+"""A learner that applies gradients of one or several losses, with one or several updates per call."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
+import tree
 
-from ..data import Update
-from .multi_update import MultiUpdate
+from ..data import Priorities, Sample, Update
+from .fast_function import CompiledOnFirstCall
+from .gradient_step import GradientStep, LossOutput, Objective
 
-Loss = Callable[[Any], tuple[tf.Tensor, Mapping[str, tf.Tensor]]]
-
-FINITE = ("loss", "gradient_norm")
-"""Metrics of a `GradientLearner` that must be finite."""
+Loss = Callable[..., LossOutput]
 
 
 class GradientLearner(tf.Module):
-    """A learner whose step applies one gradient of one batch.
+    """A learner whose update is one gradient step on one batch.
 
-    An update does not depend on the number of replicas: the loss of a replica is a *sum* over its share of the batch,
-    divided by the size of the *global* batch or not at all; gradients are summed over the replicas and then clipped.
+    An update does not depend on the number of replicas, see `LossOutput` and `GradientStep`.
+
+    Every call into TensorFlow has an overhead of some tenths of a millisecond of Python, as long as an update of a
+    small network takes.  To amortize it, one call of `step` can make several updates, one after the other.
 
     Args:
-      loss: takes one replica's share of a batch and returns its part of the loss and of the metrics.  Both add up over
-        the replicas to those of the global batch.
-      variables: the variables to train.
-      optimizer: applies the gradients.
-      strategy: the strategy in whose scope the networks and the optimizer were created.
-      max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
-      updates_per_call: batches that `step` learns from in one call, see `MultiUpdate`.
+      loss: takes one replica's share of a batch, a `Sample`, and with `seed` also an int64 `[2]`.
+      objectives: the losses, and what they train.
+      strategy: the strategy in whose scope the networks and the optimizers were created.
+      max_gradient_norm: global norm to which the gradient of each loss is clipped; None for no clipping.
+      updates_per_call: updates that `step` makes.  If more than one, an element of the dataset holds as many batches,
+        stacked along a new first axis.
+      after_update: called after every update with the number of updates made so far, int64; for target networks.
+      seed: the run's seed, for losses that sample: the loss then also gets a seed that differs at every update.
     """
 
     def __init__(
         self,
         loss: Loss,
-        variables: Sequence[tf.Variable],
-        optimizer: tf.keras.optimizers.Optimizer,
+        objectives: Sequence[Objective],
         strategy: tf.distribute.Strategy,
         max_gradient_norm: float | None = None,
         updates_per_call: int = 1,
+        after_update: Callable[[tf.Tensor], None] | None = None,
+        seed: int | None = None,
     ):
         super().__init__()
         self._loss = loss
-        self._trained = list(variables)
-        self.optimizer = optimizer
         self._strategy = strategy
-        self._max_gradient_norm = max_gradient_norm
-        optimizer.build(self._trained)
-        self._compiled = MultiUpdate(self._update, strategy, updates_per_call, finite=FINITE)
+        self._updates_per_call = updates_per_call
+        self._after_update = after_update
+        self._seed = seed
+        # Attributes, so that they are saved in checkpoints.
+        self.optimizers = [objective.optimizer for objective in objectives]
+        self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
+        self._gradient_step = GradientStep(objectives, strategy, max_gradient_norm)
+        self._compiled = CompiledOnFirstCall(self._update if updates_per_call == 1 else self._updates)
 
     def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next element of `iterator`, which holds `updates_per_call` batches."""
-        return self._compiled(next(iterator))
+        """Learns from the next element of `iterator`.
 
-    def _update(self, batch: Any) -> dict[str, tf.Tensor]:
-        metrics = self._strategy.run(self._update_replica, args=(batch,))
-        summed = {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
-            for name, value in metrics.items()
-            if name != "gradient_norm"
-        }
-        # The same in every replica: the norm of the summed gradient.
-        summed["gradient_norm"] = self._strategy.experimental_local_results(metrics["gradient_norm"])[0]
-        return summed
+        Returns:
+          The metrics of the last update, and the priorities of all, in order.
+        """
+        metrics, priorities = self._compiled(next(iterator))
+        return Update(metrics, priorities or None, self._updates_per_call, self._gradient_step.finite)
 
-    def _update_replica(self, batch: Any) -> dict[str, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            loss, metrics = self._loss(batch)
-        gradients = tape.gradient(loss, self._trained)
-        context = tf.distribute.get_replica_context()
-        if context.num_replicas_in_sync > 1:
-            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        norm = tf.linalg.global_norm(gradients)
-        if self._max_gradient_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._max_gradient_norm, use_norm=norm)
-        self.optimizer.apply_gradients(zip(gradients, self._trained, strict=True), skip_gradients_aggregation=True)
-        return {**metrics, "loss": loss, "gradient_norm": norm}
+    def _updates(self, batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
+        # Traced once for all batches.
+        update = tf.function(self._update, autograph=False)
+        each = [update(batches, tf.constant(number)) for number in range(self._updates_per_call)]
+        metrics, _ = each[-1]
+        return metrics, tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(made for _, made in each))
+
+    def _update(self, batches: Any, number: tf.Tensor | None = None) -> tuple[dict[str, tf.Tensor], Any]:
+        """Makes one update; `number` is the index of its batch if there are several."""
+        steps = self.steps.read_value()
+        metrics, priorities = self._gradient_step(self._replica_loss, batches, number, steps)
+        self.steps.assign_add(1)
+        if self._after_update is not None:
+            # Only after all replicas have used the target network: on two devices, one was seen to move its target too
+            # early.
+            with tf.control_dependencies(tree.flatten((metrics, priorities))):
+                self._after_update(steps + 1)
+        return metrics, priorities
+
+    def _replica_loss(self, batches: Sample, number: tf.Tensor | None, steps: tf.Tensor) -> LossOutput:
+        sample = batches if number is None else tree.map_structure(lambda leaf: leaf[number], batches)
+        seed = () if self._seed is None else (tf.stack([tf.constant(self._seed, tf.int64), steps]),)
+        output = self._loss(sample, *seed)
+        age = tf.maximum(steps - tf.cast(sample.record.version[..., 1], tf.int64), 0)
+        lag = tf.reduce_mean(tf.cast(age, tf.keras.backend.floatx())) / self._strategy.num_replicas_in_sync
+        priorities = output.priorities
+        if priorities is not None:
+            priorities = Priorities(sample.info.key, sample.info.shard, priorities)
+        return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
 
 
 class RMSProp(tf.keras.optimizers.RMSprop):

@@ -17,6 +17,7 @@ from ..replay import SequenceQueue
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner, make_optimizer
+from .gradient_step import LossOutput, Objective
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.vtrace import vtrace
 from .ranges import check_ranges
@@ -172,22 +173,18 @@ class Impala(Agent):
         )
         return GradientLearner(
             functools.partial(self.loss, networks),
-            networks.trainable_variables,
-            optimizer,
+            [Objective("loss", networks.trainable_variables, optimizer)],
             strategy,
             self.max_gradient_norm,
             self.updates_per_call,
         )
 
-    def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def loss(self, network: Network, sample: Sample) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 4.2) and metrics.
 
         Args:
           network: computes logits and values.
           sample: sequences of T transitions, time-major as described in `Sample`.
-
-        Returns:
-          The loss, and metrics by name; both add up over the replicas.
         """
         record = sample.record
         if network.normalizer is not None:
@@ -237,6 +234,5 @@ class Impala(Agent):
             "importance_weight": mean(tf.where(valid_t, tf.exp(log_rho_t), 0.0)),
             "value": mean(outputs.value[:-1]),
             "valid_transitions": mean(valid_t),
-            "behavior_step": mean(record.version[..., 1]),
         }
-        return loss, metrics
+        return LossOutput(loss, metrics)

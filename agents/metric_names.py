@@ -17,13 +17,17 @@ class Metric(NamedTuple):
 
 
 LEARNER_METRICS = (
-    Metric("loss", "total loss of a learner step"),
-    Metric("gradient_norm", "global norm of the gradient, before clipping"),
+    Metric("loss", "total loss of a learner step", agents=("impala", "ppo", "apex", "r2d2")),
+    Metric("gradient_norm", "global norm of the gradient, before clipping", agents=("impala", "ppo", "apex", "r2d2")),
     Metric("policy_loss", "policy-gradient loss (PPO: the clipped one)", agents=("impala", "ppo")),
     Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala",)),
     Metric("value_loss", "squared error of the values to the returns", agents=("ppo",)),
     Metric("critic_loss", "squared errors of both critics", agents=("sac",)),
     Metric("actor_loss", "entropy-regularized loss of the policy", agents=("sac",)),
+    Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac",)),
+    Metric("critic_gradient_norm", "global norm of the gradient of the critics' loss", agents=("sac",)),
+    Metric("actor_gradient_norm", "global norm of the gradient of the policy's loss", agents=("sac",)),
+    Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac",)),
     Metric("temperature", "weight of the entropy, which is learned", agents=("sac",)),
     Metric(
         "entropy", "mean entropy of the policy (SAC: estimated from sampled actions)", "nats", ("impala", "ppo", "sac")

@@ -2,72 +2,28 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
-import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Nest, Record, Sample, Update
+from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
 from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
-from ..replay import SequenceQueue, raise_if_stopped
-from ..transitions import valid_transitions
+from ..replay import SequenceQueue
 from .agent import Agent, Mode
-from .gradient_learner import FINITE, GradientLearner
-from .losses.gae import gae, standardized
+from .gradient_step import LossOutput
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
-from .losses.replicas import sum_over_replicas
+from .ppo_learner import PpoLearner, Rates
 from .ppo_policy import PpoNetworks, PpoPolicy
+from .ppo_rollout import Rollout, make_rollout
 from .ranges import check_ranges
-
-_REWARD_CLIP = 10.0
-"""Standard deviations of the return beyond which normalized rewards are clipped."""
-
-
-class Rollout(NamedTuple):
-    """A replica's share of an iteration's data: B sequences of T transitions.
-
-    For a network without memory every transition is a separate sequence, so T is 1.
-    """
-
-    observation: Nest
-    """`[T, B, ...]`."""
-    first: tf.Tensor
-    """bool `[T, B]`."""
-    action: tf.Tensor
-    """`[T, B]` if discrete, else `[T, B, D]` before scaling and clipping."""
-    log_prob: tf.Tensor
-    """`[T, B]`, log-probability of the action under the behavior policy."""
-    valid: tf.Tensor
-    """bool `[T, B]`, the valid transitions."""
-    value: tf.Tensor
-    """`[T, B]`, value estimates before the iteration."""
-    advantage: tf.Tensor
-    """`[T, B]`, standardized over the global batch."""
-    target: tf.Tensor
-    """`[T, B]`, targets of the value."""
-    behavior_step: tf.Tensor
-    """`[T, B]`, learner step of the behavior policy's weights."""
-    state: Nest
-    """`[B, ...]`, the network's recurrent state at the first observation."""
-
-
-class Minibatch(NamedTuple):
-    """Selects the part of a rollout for one gradient step."""
-
-    seed: tf.Tensor
-    """int64 `[2]`, seed of the epoch's order of sequences."""
-    number: tf.Tensor
-    """int32 scalar, index of the minibatch in its epoch."""
-    clip: tf.Tensor
-    """float32 scalar, epsilon of the probability ratio."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,79 +210,43 @@ class Ppo(Agent):
             max_policy_lag=self.max_policy_lag,
         )
 
-    def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> "PpoLearner":
+    def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
         self._check_minibatches(layout, networks.has_memory)
         return PpoLearner(
-            self, networks, strategy, layout, self.batch_size // layout.replicas // self.make_replay(layout).part_size
+            networks,
+            functools.partial(self.loss, networks),
+            functools.partial(self.rollout, networks),
+            tf.keras.optimizers.Adam(self.learning_rate, epsilon=self.optimizer_epsilon, jit_compile=False),
+            strategy,
+            rates=functools.partial(self._rates, max(1, layout.max_steps // (self.unroll_length * self.batch_size))),
+            parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,
+            epochs=self.epochs,
+            minibatches=self.minibatches,
+            max_policy_lag=self.max_policy_lag,
+            target_kl=self.target_kl,
+            max_gradient_norm=self.max_gradient_norm,
+            seed=layout.seed,
         )
 
-    def values(self, networks: PpoNetworks, sample: Sample) -> tf.Tensor:
-        """Returns the values `[T + 1, B]` of a sample's observations."""
-        record = sample.record
-        outputs, _ = networks.network.unroll(Inputs(record.observation), sample.state.network, record.first)
-        return outputs.value
+    def _rates(self, iterations: int, step: int) -> Rates:
+        left = max(0.0, 1.0 - step / iterations)
+        return Rates(
+            learning_rate=self.learning_rate * (left if self.learning_rate_decay else 1.0),
+            clip=self.clip * (left if self.clip_decay else 1.0),
+        )
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
-        """Returns a replica's share of an iteration's data, and updates the statistics of returns.
+        """Returns a replica's share of an iteration's data, see `make_rollout`."""
+        return make_rollout(networks, samples, values, self.discount, self.gae_lambda, self.normalize_advantages)
 
-        Args:
-          networks: the networks to train.
-          samples: a replica's share of a batch, in parts.
-          values: the values of each part, `[T + 1, B]`.
-        """
-        record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
-        state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
-        value = tf.concat(values, axis=1)
-        valid_t = valid_transitions(record.first, record.last, record.discount)
-        estimates = gae(
-            values=value,
-            r_t=self._normalized_reward(networks, record, state.reset),
-            discount_t=self.discount * tf.cast(record.discount, value.dtype),
-            valid_t=valid_t,
-            lambda_=self.gae_lambda,
-        )
-        advantages = estimates.advantages
-        if self.normalize_advantages:
-            advantages = standardized(advantages, valid_t, sum_over_replicas)
-        rollout = Rollout(
-            observation=tree.map_structure(lambda leaf: leaf[:-1], record.observation),
-            first=record.first[:-1],
-            action=record.action if networks.bounds is None else record.extras.gaussian,
-            log_prob=record.extras.log_prob,
-            valid=valid_t,
-            value=value[:-1],
-            advantage=advantages,
-            target=estimates.targets,
-            behavior_step=tf.cast(record.version[..., 1], value.dtype),
-            state=state.network,
-        )
-        if networks.has_memory:
-            return rollout
-
-        def as_sequences(leaf: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(leaf, (1, leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]))
-
-        return tree.map_structure(as_sequences, rollout)
-
-    def loss(self, networks: PpoNetworks, part: tuple[Rollout, Minibatch]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def loss(self, networks: PpoNetworks, rollout: Rollout, clip: tf.Tensor) -> LossOutput:
         """Returns a replica's part of a minibatch's loss (equation (9)) and metrics.
 
         Args:
           networks: the networks to train.
-          part: a rollout, and the selection of the minibatch from it.
-
-        Returns:
-          The loss, and metrics by name; both add up over the replicas.
+          rollout: a replica's share of the minibatch.
+          clip: ε of the probability ratio, a scalar.
         """
-        rollout, minibatch = part
-        columns = rollout.valid.shape[1] // self.minibatches
-        order = tf.random.experimental.stateless_shuffle(tf.range(rollout.valid.shape[1]), minibatch.seed)
-        chosen = order[minibatch.number * columns :][:columns]
-        if self.minibatches > 1:
-            sequences, state = rollout._replace(state=()), rollout.state
-            rollout = tree.map_structure(lambda leaf: tf.gather(leaf, chosen, axis=1), sequences)
-            rollout = rollout._replace(state=tree.map_structure(lambda leaf: tf.gather(leaf, chosen), state))
-
         network = networks.network
         outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
         policy, valid_t, dtype = networks.policy(outputs), rollout.valid, outputs.value.dtype
@@ -338,9 +258,9 @@ class Ppo(Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
-        policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, minibatch.clip))
+        policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip))
         if self.clip_value:
-            of_value = clipped_value_loss(outputs.value, rollout.value, rollout.target, valid_t, minibatch.clip)
+            of_value = clipped_value_loss(outputs.value, rollout.value, rollout.target, valid_t, clip)
         else:
             of_value = value_loss(outputs.value, rollout.target, valid_t)
         value_part = mean(of_value)
@@ -352,101 +272,11 @@ class Ppo(Agent):
             "value_loss": value_part,
             "entropy": -entropy_part,
             "kl": mean(approximate_kl(log_ratio_t)),
-            "clipped": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(minibatch.clip, dtype)),
+            "clipped": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip, dtype)),
             "value": mean(outputs.value),
             "valid_transitions": mean(valid_t),
-            "behavior_step": mean(rollout.behavior_step),
         }
-        return loss, metrics
-
-    def _normalized_reward(self, networks: PpoNetworks, record: Record, reset: tf.Tensor) -> tf.Tensor:
-        if networks.returns is None:
-            return record.reward
-        # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
-        resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
-        networks.returns.update(record.extras.discounted_return, mask=~resets)
-        return tf.clip_by_value(networks.returns.divide_by_deviation(record.reward), -_REWARD_CLIP, _REWARD_CLIP)
-
-
-class PpoLearner(GradientLearner):
-    """A learner whose step is a whole iteration: advantages of a batch, then epochs of minibatches (algorithm 1).
-
-    Data older than `max_policy_lag` is dropped.  It occurs when actors restart, or write additional sequences because
-    another actor is slow: then more data may arrive than fits into the iteration that it was meant for.
-
-    Args:
-      agent: the agent.
-      networks: the networks to train.
-      strategy: the strategy in whose scope the networks were created.
-      layout: the run's layout.
-      parts: number of dataset elements per replica that make up a batch.
-    """
-
-    def __init__(self, agent: Ppo, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout, parts: int):
-        super().__init__(
-            functools.partial(agent.loss, networks),
-            networks.network.trainable_variables,
-            tf.keras.optimizers.Adam(agent.learning_rate, epsilon=agent.optimizer_epsilon, jit_compile=False),
-            strategy,
-            agent.max_gradient_norm,
-        )
-        self._agent = agent
-        self._seed = layout.seed
-        self._parts = parts
-        self._iterations = max(1, layout.max_steps // (agent.unroll_length * agent.batch_size))
-        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
-
-        def in_replicas(function: Any) -> Any:
-            return tf.function(lambda *arguments: strategy.run(function, args=arguments), autograph=False)
-
-        self._values = in_replicas(functools.partial(agent.values, networks))
-        self._rollout = in_replicas(functools.partial(agent.rollout, networks))
-        normalizer = networks.network.normalizer
-        self._normalizer_update = None if normalizer is None else in_replicas(normalizer.update)
-
-    def step(self, iterator: Iterator[Any]) -> Update:
-        """Takes a batch from `iterator` and makes one iteration."""
-        agent, step = self._agent, int(self._steps.numpy())
-        samples, stale = self._take_batch(iterator, step)
-        rollout = self._rollout(samples, [self._values(sample) for sample in samples])
-        left = max(0.0, 1.0 - step / self._iterations)
-        rate = agent.learning_rate * (left if agent.learning_rate_decay else 1.0)
-        clip = agent.clip * (left if agent.clip_decay else 1.0)
-        self.optimizer.learning_rate = rate
-        for epoch in range(agent.epochs):
-            seed = tf.constant([self._seed, step * agent.epochs + epoch], tf.int64)
-            of_minibatches = []
-            for number in range(agent.minibatches):
-                raise_if_stopped(iterator)
-                minibatch = Minibatch(seed, tf.constant(number), tf.constant(clip))
-                of_minibatches.append(self._compiled((rollout, minibatch)).metrics)
-            metrics = {
-                name: sum(each[name] for each in of_minibatches) / agent.minibatches for name in of_minibatches[0]
-            }
-            # The KL divergence is summed over all replicas, so all make the same decision.
-            if agent.target_kl is not None and float(metrics["kl"]) > agent.target_kl:
-                break
-        if self._normalizer_update is not None:
-            # Not earlier, since the first epoch must start from the network that acted.
-            self._normalizer_update(rollout.observation)
-        self._steps.assign_add(1)
-        metrics = {**metrics, "epochs": epoch + 1, "learning_rate": rate, "clip": clip, "stale": stale}
-        return Update(metrics, finite=FINITE)
-
-    def _take_batch(self, iterator: Iterator[Any], step: int) -> tuple[list[Sample], int]:
-        """Returns the parts of the next batch, and the number of parts dropped because their weights are too old."""
-        samples: list[Sample] = []
-        stale = 0
-        while len(samples) < self._parts:
-            sample = next(iterator)
-            steps = [version[..., 1] for version in self._strategy.experimental_local_results(sample.record.version)]
-            oldest, newest = min(map(np.min, steps)), max(map(np.max, steps))
-            # Newer steps come from before the learner was restored from an older checkpoint.
-            if step - self._agent.max_policy_lag <= oldest and newest <= step:
-                samples.append(sample)
-            else:
-                stale += 1
-        return samples, stale
+        return LossOutput(loss, metrics)
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

@@ -1,4 +1,4 @@
-"""Shared parts of agents that learn action values from prioritized replay: networks, learner and checks."""
+"""Shared parts of agents that learn action values from prioritized replay: networks, policy, learner and checks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,10 @@ from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
+from .agent import Mode
 from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput, Objective
+from .losses.exploration import epsilon_greedy, epsilon_ladder
 
 SMALLEST_PRIORITY = 1e-6
 """Added to every priority so that items with zero TD error can still be sampled."""
@@ -29,39 +32,59 @@ class QNetworks(tf.Module):
         """Number of environments of all actors, each with its own exploration rate."""
 
 
-class QLearner(GradientLearner):
-    """A gradient learner that returns new priorities and periodically copies the online to the target network.
+class QPolicy(tf.Module):
+    """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation.
 
     Args:
-      networks: the online network is trained; the target network is initialized as a copy of it.
-      target_update_period: learner steps between updates of the target network.
-      **gradient: arguments of `GradientLearner` except `variables`.  The loss must also return a metric `priority`
-        `[B]`, the new priorities of the replica's items, which is not summed over the replicas.
+      networks: the online network acts.
+      agent: has the exploration rates `epsilon`, `epsilon_alpha` and `evaluation_epsilon`.
+      mode: train or evaluate.
     """
 
-    def __init__(self, networks: QNetworks, target_update_period: int, **gradient: Any):
-        super().__init__(variables=networks.online.trainable_variables, **gradient)
-        self._networks = networks
-        self._target_update_period = target_update_period
-        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
-        copy_weights(networks.online, networks.target)
+    def __init__(self, networks: QNetworks, agent: Any, mode: Mode):
+        super().__init__()
+        self.network = networks.online
+        self._spec = networks.spec
+        self._slots = networks.slots
+        self._agent = agent
+        self._mode = mode
 
-    def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
-        metrics = dict(self._strategy.run(self._update_replica, args=(batch,)))
-        priority = tf.concat(self._strategy.experimental_local_results(metrics.pop("priority")), axis=0)
-        norm = metrics.pop("gradient_norm")
-        summed = {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
-        }
-        # The same in every replica: the norm of the summed gradient.
-        summed["gradient_norm"] = self._strategy.experimental_local_results(norm)[0]
-        self._steps.assign_add(1)
-        # Only after all replicas have used the target network.
-        with tf.control_dependencies([*summed.values(), priority]):
-            copy_weights_every(
-                self._target_update_period, self._steps.read_value(), self._networks.online, self._networks.target
-            )
-        return {**summed, "priority": priority}
+    def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns actions `[B]` for action values `[B, A]`."""
+        if self._mode == "train":
+            epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
+        else:
+            epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
+        return epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
+
+
+def make_q_learner(
+    networks: QNetworks,
+    loss: Callable[[Sample], LossOutput],
+    optimizer: tf.keras.optimizers.Optimizer,
+    strategy: tf.distribute.Strategy,
+    target_update_period: int,
+    max_gradient_norm: float,
+    updates_per_call: int,
+) -> GradientLearner:
+    """Creates a learner that trains the online network and periodically copies it to the target network.
+
+    Args:
+      networks: the target network is initialized as a copy of the online network.
+      loss: see `GradientLearner`, as for the arguments below.
+      optimizer: applies the gradients.
+      strategy: runs the replicas.
+      target_update_period: learner steps between updates of the target network.
+      max_gradient_norm: global norm to which gradients are clipped.
+      updates_per_call: updates that one call makes.
+    """
+    copy_weights(networks.online, networks.target)
+
+    def update_target(steps: tf.Tensor) -> None:
+        copy_weights_every(target_update_period, steps, networks.online, networks.target)
+
+    objective = Objective("loss", networks.online.trainable_variables, optimizer)
+    return GradientLearner(loss, [objective], strategy, max_gradient_norm, updates_per_call, after_update=update_target)
 
 
 def check_action(name: str, layout: Layout) -> None:

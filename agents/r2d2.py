@@ -15,13 +15,13 @@ from ..networks.network import Inputs, Network
 from ..replay import ReplayLimits, SequenceReplay, check_stack, initial_frames, push_frames, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import make_optimizer
-from .losses.exploration import epsilon_greedy, epsilon_ladder
+from .gradient_learner import GradientLearner, make_optimizer
+from .gradient_step import LossOutput
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.value_rescaling import EPSILON, inverse_rescale
-from .q_learning import SMALLEST_PRIORITY, QLearner, QNetworks, check_action
+from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
 from .ranges import check_ranges
 
 
@@ -45,16 +45,8 @@ class R2D2Extras(NamedTuple):
     """`[B]`, the reward that came with the observation; a sequence holds only the rewards that followed."""
 
 
-class R2D2Policy(tf.Module):
-    """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation."""
-
-    def __init__(self, networks: QNetworks, agent: "R2D2", mode: Mode):
-        super().__init__()
-        self.network = networks.online
-        self._spec = networks.spec
-        self._slots = networks.slots
-        self._agent = agent
-        self._mode = mode
+class R2D2Policy(QPolicy):
+    """Acts on stacked frames, the previous action and the previous reward, with a recurrent core."""
 
     def initial_state(self, batch_size: int) -> R2D2State:
         return R2D2State(
@@ -70,11 +62,7 @@ class R2D2Policy(tf.Module):
         q, core = self.network.step(
             Inputs(observation, state.previous_action, timestep.reward), state.core, timestep.first
         )
-        if self._mode == "train":
-            epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
-        else:
-            epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
-        action = epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
+        action = self.choose(q, slot, seed)
         return action, R2D2Extras(q, timestep.reward), R2D2State(core, action, frames)
 
 
@@ -247,18 +235,17 @@ class R2D2(Agent):
             stored_state=_without_frames,
         )
 
-    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> QLearner:
+    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = int(layout.max_steps / self.period * self.samples_per_insert / self.batch_size)
-        return QLearner(
+        decay_steps = steps if self.learning_rate_decay else None
+        return make_q_learner(
             networks,
+            functools.partial(self.loss, networks),
+            make_optimizer("adam", self.learning_rate, decay_steps, 0.0, self.optimizer_epsilon),
+            strategy,
             self.target_update_period,
-            loss=functools.partial(self.loss, networks),
-            optimizer=make_optimizer(
-                "adam", self.learning_rate, steps if self.learning_rate_decay else None, 0.0, self.optimizer_epsilon
-            ),
-            strategy=strategy,
-            max_gradient_norm=self.max_gradient_norm,
-            updates_per_call=self.updates_per_call,
+            self.max_gradient_norm,
+            self.updates_per_call,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -274,17 +261,13 @@ class R2D2(Agent):
         delta_t, valid_t = self._td_errors(trace, trace.extras.q, trace.extras.q)
         return self._priority(delta_t, valid_t).numpy()
 
-    def loss(self, networks: QNetworks, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns a replica's part of a batch's loss (section 2.3) and metrics.
+    def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
+        """Returns a replica's part of a batch's loss (section 2.3), with the new priorities of its sequences.
 
         Args:
           networks: the networks of `make_networks`.
           sample: sequences `[burn_in + trace_length + 1, B, ...]` with an `R2D2State`, as `replay.SequenceFormat.read`
             returns them.
-
-        Returns:
-          The loss, and metrics by name.  Both add up over the replicas, except `priority` `[B]`, the new priorities of
-          the replica's sequences.
         """
         trace, info = self._trace(sample.record), sample.info
         q_online = self._values(networks.online, sample, training=True)
@@ -304,10 +287,8 @@ class R2D2(Agent):
             "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
             "importance_weight": mean(weight),
             "valid_transitions": mean(valid_t),
-            "behavior_step": mean(trace.version[..., 1]),
-            "priority": self._priority(delta_t, valid_t),
         }
-        return loss, metrics
+        return LossOutput(loss, metrics, self._priority(delta_t, valid_t))
 
     def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
         """Returns the values `[trace_length + 1, B, A]` after the burn-in, through which no gradients flow."""

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Nest, Sample, Timestep, Update
+from ..data import Layout, Nest, Sample, Timestep
 from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
@@ -24,10 +24,10 @@ from ..networks.target_update import move_weights
 from ..replay import ReplayLimits, TransitionReplay
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import make_optimizer
+from .gradient_learner import GradientLearner, make_optimizer
+from .gradient_step import LossOutput, Objective
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
-from .multi_update import MultiUpdate
 from .ranges import check_ranges
 
 
@@ -91,89 +91,6 @@ class SacPolicy(tf.Module):
 
 def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return policy.sample(noise.standard_normal(seed, slot, policy.mean.shape[-1:], policy.mean.dtype))
-
-
-class SacLosses(NamedTuple):
-    """The losses of the networks' parts: scalars, a replica's part of a batch's losses."""
-
-    critic: tf.Tensor
-    actor: tf.Tensor
-    temperature: tf.Tensor
-
-
-Loss = Callable[[Sample, tf.Tensor], tuple[SacLosses, Mapping[str, tf.Tensor]]]
-
-
-class SacLearner(tf.Module):
-    """Trains critics, policy and temperature by gradient descent, and moves the target critics towards the critics.
-
-    All gradients are taken at the same weights.  An update does not depend on the number of replicas: losses are sums
-    divided by the size of the global batch, and gradients are summed over the replicas.
-
-    Args:
-      networks: the networks to train.
-      loss: takes one replica's share of a batch and a seed `[2]`, and returns its part of the losses and of the
-        metrics, which add up over the replicas.
-      optimizers: the optimizers of critics, policy and temperature.
-      strategy: the strategy in whose scope networks and optimizers were created.
-      target_update_rate: tau, the rate at which the target critics follow the critics.
-      seed: seed of the actions sampled for the losses.
-      updates_per_call: batches that `step` learns from in one call, see `MultiUpdate`.
-    """
-
-    def __init__(
-        self,
-        networks: SacNetworks,
-        loss: Loss,
-        optimizers: tuple[tf.keras.optimizers.Optimizer, ...],
-        strategy: tf.distribute.Strategy,
-        target_update_rate: float,
-        seed: int,
-        updates_per_call: int = 1,
-    ):
-        super().__init__()
-        learned = networks.actor_critic
-        self._networks = networks
-        self._loss = loss
-        self._trained = (learned.critic.trainable_variables, learned.policy.trainable_variables, (learned.log_alpha,))
-        self.optimizers = optimizers
-        self._strategy = strategy
-        self._target_update_rate = target_update_rate
-        self._seed = seed
-        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
-        for optimizer, variables in zip(optimizers, self._trained, strict=True):
-            optimizer.build(variables)
-        self._compiled = MultiUpdate(self._update, strategy, updates_per_call, finite=("critic_loss", "actor_loss"))
-
-    def step(self, iterator: Iterator[Any]) -> Update:
-        """Learns from the next element of `iterator`, which holds `updates_per_call` batches."""
-        return self._compiled(next(iterator))
-
-    def _update(self, batch: Sample) -> dict[str, tf.Tensor]:
-        seed = tf.stack([tf.constant(self._seed, tf.int64), self._steps.read_value()])
-        metrics = self._strategy.run(self._update_replica, args=(batch, seed))
-        summed = {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in metrics.items()
-        }
-        learned = self._networks.actor_critic
-        # Only after all replicas have used the targets: on two devices, one was seen to move its target too early.
-        with tf.control_dependencies(summed.values()):
-            move_weights(learned.critic, learned.target_critic, self._target_update_rate)
-        self._networks.learning.assign(True)
-        self._steps.assign_add(1)
-        return summed
-
-    def _update_replica(self, batch: Sample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        with tf.GradientTape(persistent=True) as tape:
-            losses, metrics = self._loss(batch, seed)
-        gradients = tuple(tape.gradient(loss, variables) for loss, variables in zip(losses, self._trained, strict=True))
-        del tape
-        context = tf.distribute.get_replica_context()
-        if context.num_replicas_in_sync > 1:
-            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        for optimizer, of_part, variables in zip(self.optimizers, gradients, self._trained, strict=True):
-            optimizer.apply_gradients(zip(of_part, variables, strict=True), skip_gradients_aggregation=True)
-        return dict(metrics)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,28 +197,36 @@ class Sac(Agent):
         limits = ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
         return TransitionReplay(layout, limits, self.batch_size, self.updates_per_call)
 
-    def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> SacLearner:
-        rates = (self.critic_learning_rate, self.actor_learning_rate, self.temperature_learning_rate)
-        return SacLearner(
-            networks,
-            functools.partial(self.loss, networks.actor_critic),
-            tuple(make_optimizer("adam", rate, None, 0.0, self.optimizer_epsilon) for rate in rates),
+    def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        learned = networks.actor_critic
+
+        def objective(name: str, variables: Sequence[tf.Variable], learning_rate: float) -> Objective:
+            return Objective(name, variables, make_optimizer("adam", learning_rate, None, 0.0, self.optimizer_epsilon))
+
+        def update_target(steps: tf.Tensor) -> None:
+            move_weights(learned.critic, learned.target_critic, self.target_update_rate)
+            networks.learning.assign(True)
+
+        return GradientLearner(
+            functools.partial(self.loss, learned),
+            [
+                objective("critic_loss", learned.critic.trainable_variables, self.critic_learning_rate),
+                objective("actor_loss", learned.policy.trainable_variables, self.actor_learning_rate),
+                objective("temperature_loss", [learned.log_alpha], self.temperature_learning_rate),
+            ],
             strategy,
-            self.target_update_rate,
-            layout.seed,
-            self.updates_per_call,
+            updates_per_call=self.updates_per_call,
+            after_update=update_target,
+            seed=layout.seed,
         )
 
-    def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tuple[SacLosses, dict[str, tf.Tensor]]:
+    def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:
         """Returns a replica's part of a batch's losses (section 5) and metrics.
 
         Args:
           networks: policy, critics and temperature.
           sample: transitions `[2, B, ...]`, as `replay.WindowFormat.read` returns them.
           seed: int64 `[2]`, seed of the sampled actions.
-
-        Returns:
-          The losses, and metrics by name; both add up over the replicas.
         """
         record, bounds = sample.record, networks.bounds
         dtype = networks.log_alpha.dtype
@@ -322,7 +247,7 @@ class Sac(Agent):
             alpha=networks.alpha,
         )
         taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
-        drawn = networks.critic(x_t, actions[0])
+        sampled = networks.critic(x_t, actions[0])
         target_entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
         # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
@@ -330,17 +255,14 @@ class Sac(Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
-        losses = SacLosses(
-            critic=mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
-            actor=mean(actor_loss(drawn.q1, drawn.q2, log_prob_t, networks.alpha, valid_t)),
-            temperature=mean(temperature_loss(networks.alpha, log_prob_t, target_entropy, valid_t)),
-        )
+        losses = {
+            "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
+            "actor_loss": mean(actor_loss(sampled.q1, sampled.q2, log_prob_t, networks.alpha, valid_t)),
+            "temperature_loss": mean(temperature_loss(networks.alpha, log_prob_t, target_entropy, valid_t)),
+        }
         metrics = {
-            "critic_loss": losses.critic,
-            "actor_loss": losses.actor,
             "temperature": mean(tf.fill(tf.shape(valid_t), networks.alpha)),
             "entropy": -mean(log_prob_t),
-            "value": mean(tf.minimum(drawn.q1, drawn.q2)),
-            "behavior_step": mean(record.version[0, :, 1]),
+            "value": mean(tf.minimum(sampled.q1, sampled.q2)),
         }
-        return losses, metrics
+        return LossOutput(losses, metrics)

@@ -16,6 +16,7 @@ from dm_env import specs
 
 from callboard.agents import Agent, Mode
 from callboard.agents.gradient_learner import GradientLearner, make_optimizer
+from callboard.agents.gradient_step import LossOutput, Objective
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
 from callboard.data import Layout, Nest, Sample, Timestep
@@ -87,10 +88,10 @@ class Reinforce(Agent):
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)
         optimizer = make_optimizer("adam", self.learning_rate, steps, decay=0.0, epsilon=1e-5)
-        loss = functools.partial(self.loss, networks)
-        return GradientLearner(loss, networks.trainable_variables, optimizer, strategy, self.max_gradient_norm)
+        objective = Objective("loss", networks.trainable_variables, optimizer)
+        return GradientLearner(functools.partial(self.loss, networks), [objective], strategy, self.max_gradient_norm)
 
-    def loss(self, network: Network, sample: Sample) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def loss(self, network: Network, sample: Sample) -> LossOutput:
         """Returns a replica's part of a batch's loss and metrics: sums, divided by the size of the global batch."""
         record = sample.record
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
@@ -102,11 +103,10 @@ class Reinforce(Agent):
             "policy_loss": policy_gradient_loss(policy.log_prob(record.action), return_t - value[:-1], valid_t),
             "baseline_loss": value_loss(value[:-1], return_t, valid_t),
             "entropy_loss": entropy_loss(policy.entropy(), valid_t),
-            "behavior_step": tf.cast(record.version[..., 1], tf.float32),
         }
         means = {name: tf.reduce_sum(part) / (self.unroll_length * self.batch_size) for name, part in parts.items()}
         costs = {"policy_loss": 1.0, "baseline_loss": self.baseline_cost, "entropy_loss": self.entropy_cost}
-        return tf.add_n([cost * means[name] for name, cost in costs.items()]), means
+        return LossOutput(tf.add_n([cost * means[name] for name, cost in costs.items()]), means)
 
 
 def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:

@@ -10,6 +10,7 @@ from ..data import Layout, Sample
 from .handle import ReplayHandle
 from .sequences import SequenceColumns, SequenceItem
 from .single_threaded_map import single_threaded_map
+from .split_batches import split_batches
 
 
 def queue_dataset(
@@ -19,6 +20,7 @@ def queue_dataset(
     length: int,
     replica_batch: int,
     shard: int = 0,
+    updates_per_call: int = 1,
 ) -> tf.data.Dataset:
     """Returns sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
 
@@ -32,11 +34,13 @@ def queue_dataset(
       length: transitions in a sequence (T).
       replica_batch: sequences in a replica's share of a batch.
       shard: index of the replay shard.
+      updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
     """
     envs_per_item = layout.envs_per_actor
     columns = SequenceColumns(layout, envs_per_item)
     signature = columns.signature(length)
-    blocks = max(1, replica_batch // envs_per_item)
+    blocks = max(1, updates_per_call * replica_batch // envs_per_item)
+    batches = blocks * envs_per_item // replica_batch
     items = reverb.TrajectoryDataset(
         server_address=replay.address(shard),
         table=table,
@@ -62,22 +66,18 @@ def queue_dataset(
 
     @tf.autograph.experimental.do_not_convert
     def read(items: SequenceItem) -> Sample:
-        return columns.read(tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items))
+        items = tree.map_structure(lambda leaf: tf.ensure_shape(leaf, (blocks, *leaf.shape[1:])), items)
+        sample = columns.read(items)
+        return sample if batches == 1 else split_batches(sample, batches)
 
     # With frames, the cost of a thread pool is negligible compared with copying, and several cores can share the work.
     mapped = tf.data.Dataset.map if signature.frames else single_threaded_map
     # All items of a batch are mapped in one call, since calling the function takes longer than its operations.
     new_items = mapped(items.batch(blocks, drop_remainder=True), without_repeated)
     dataset = mapped(new_items.rebatch(blocks, drop_remainder=True), read)
-    if replica_batch % envs_per_item:
-        parts = envs_per_item // replica_batch
-        dataset = dataset.map(lambda sample: _cut(sample, parts)).unbatch()
+    if batches != updates_per_call:
+        # An item holds more than the batches of one call.
+        dataset = dataset.unbatch()
+        if updates_per_call > 1:
+            dataset = dataset.batch(updates_per_call, drop_remainder=True)
     return dataset.prefetch(1)
-
-
-def _cut(sample: Sample, parts: int) -> Sample:
-    """Splits [T, B, ...] to [parts, T, B / parts, ...], and states [B, ...] to [parts, B / parts, ...]."""
-    return Sample(
-        tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=1)), sample.record),
-        tree.map_structure(lambda leaf: tf.stack(tf.split(leaf, parts, axis=0)), sample.state),
-    )

@@ -25,7 +25,7 @@ class SampledReplay(abc.ABC):
       layout: the run's layout; only `check` works without record and state.
       limits: number of items over all shards, and how often each is sampled.
       batch_size: items in a learner step, over all replicas.
-      updates_per_call: batches that one element of the dataset holds, concatenated.
+      updates_per_call: batches that one element of the dataset holds, stacked along a first axis if more than one.
       priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
       first_priority: computes initial priorities; None sets all of them to 1.
       stack: number of most recent images that the network sees; each image is stored once.

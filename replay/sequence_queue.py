@@ -25,7 +25,7 @@ class SequenceQueue:
       length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
       batches: maximum number of batches in the queue; a longer queue means older behavior policies.
-      updates_per_call: batches that one element of the dataset holds, concatenated.
+      updates_per_call: batches that one element of the dataset holds, stacked along a first axis if more than one.
       max_policy_lag: learner steps by which actors may run ahead, see `Pace`; None for no limit.  With a limit, each
         learner has a separate queue, sequences share no observations, and an element of the dataset is a part of a
         replica's share (`part_size`) rather than all of it.
@@ -47,9 +47,9 @@ class SequenceQueue:
 
     @property
     def part_size(self) -> int:
-        """Sequences in one element of the dataset."""
+        """Sequences in one batch of the dataset: a replica's share, or with a limit on the policy lag a part of it."""
         share = self.batch_size // self.layout.replicas
-        return self.updates_per_call * share if self.max_policy_lag is None else min(self.layout.envs_per_actor, share)
+        return share if self.max_policy_lag is None else min(self.layout.envs_per_actor, share)
 
     def check(self) -> None:
         if self.layout.shards != 1:
@@ -71,7 +71,9 @@ class SequenceQueue:
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         table = self._table(input_context.input_pipeline_id % self._tables)
-        dataset = queue_dataset(replay, self.layout, table, self.length, self.part_size)
+        dataset = queue_dataset(
+            replay, self.layout, table, self.length, self.part_size, updates_per_call=self.updates_per_call
+        )
         return ReplayDataset(dataset, table, self.updates_per_call * self._items_per_step / self._tables)
 
     @property

@@ -15,6 +15,7 @@ from .elements import Elements, made_again_if_changed
 from .handle import ReplayHandle
 from .item_format import ItemFormat
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
+from .split_batches import split_batches
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -28,7 +29,7 @@ def sampled_dataset(
     priority_exponent: float = 0.0,
     updates_per_call: int = 1,
 ) -> tf.data.Dataset:
-    """Returns a dataset of `Sample` with `info`: `updates_per_call` batches of `replica_batch` items, joined along B.
+    """Returns a dataset of `Sample` with `info`, in batches of `replica_batch` items.
 
     An item is sampled with probability P(shard) p(item | shard), where P(shard) is the shard's fraction of the priority
     mass of all shards that respond.
@@ -39,7 +40,7 @@ def sampled_dataset(
       table: the table's name.
       replica_batch: items in a replica's share of a batch.
       priority_exponent: the table's exponent, see `tables.replay_table`.
-      updates_per_call: batches that are learned from in a call.
+      updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
     """
     sampled_table = SampledTable(replay, table, item_format.signature(), priority_exponent)
     shards = item_format.layout.shards
@@ -50,7 +51,8 @@ def sampled_dataset(
 
     @tf.autograph.experimental.do_not_convert
     def read(batch: SampledItems) -> Sample:
-        return item_format.read(batch.item)._replace(info=batch.info)
+        sample = item_format.read(batch.item)._replace(info=batch.info)
+        return sample if updates_per_call == 1 else split_batches(sample, updates_per_call)
 
     return sampled.map(read).prefetch(1)
 

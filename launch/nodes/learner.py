@@ -230,10 +230,7 @@ class LearnerNode(ReportingNode):
 
     def take_metrics(self, metrics: dict[str, Any]) -> None:
         """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
-        values = {f"learner/{name}": float(value) for name, value in metrics.items() if name != "behavior_step"}
-        if "behavior_step" in metrics:
-            values["learner/policy_lag"] = max(0.0, self._steps - 1 - float(metrics["behavior_step"]))
-        self._values = values
+        self._values = {f"learner/{name}": float(value) for name, value in metrics.items()}
 
     def save_checkpoint(self) -> None:
         """Writes a checkpoint of the current state.

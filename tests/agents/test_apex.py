@@ -220,7 +220,7 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
         variable.assign(rng.normal(size=variable.shape))
     sample = random_windows(agent, 60, counted=np.arange(60) % 7 > 0)
     with tf.GradientTape() as tape:
-        loss, metrics = agent.loss(networks, tree.map_structure(tf.constant, sample))
+        loss, _, priorities = agent.loss(networks, tree.map_structure(tf.constant, sample))
     gradient = tape.gradient(loss, networks.trainable_variables, unconnected_gradients="zero")
 
     def linear(module: tf.Module, values: Any) -> list[np.ndarray]:
@@ -231,7 +231,7 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
     expected = loss_of_windows(agent, linear(networks.online, values), linear(networks.target, values), sample)
     assert expected[0] > 0.1 and 9 < expected[2].count(0.0) < 30
     np.testing.assert_allclose(loss, expected[0], rtol=1e-6)
-    np.testing.assert_allclose(metrics["priority"], expected[2], rtol=1e-5, atol=1.1e-6)
+    np.testing.assert_allclose(priorities, expected[2], rtol=1e-5, atol=1.1e-6)
     for found, of_loop in zip(linear(networks.online, gradient), expected[1], strict=True):
         np.testing.assert_allclose(found, of_loop, rtol=1e-5, atol=1e-8)
     assert all((part == 0).all() for part in linear(networks.target, gradient))
@@ -339,8 +339,8 @@ def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
     found = {}
     for _ in range(10):
         batch = next(loop.batches)
-        _, metrics = loop.agent.loss(loop.networks, batch)
-        found |= zip(batch.info.key.numpy().tolist(), metrics["priority"].numpy().tolist(), strict=True)
+        priorities = loop.agent.loss(loop.networks, batch).priorities
+        found |= zip(batch.info.key.numpy().tolist(), priorities.numpy().tolist(), strict=True)
     loop.close()
     both = sorted(first.keys() & found.keys())
     assert len(both) > 50 and np.std([first[key] for key in both]) > 0.05

@@ -1,12 +1,20 @@
-"""Learning by gradient: what the optimizer does, and what becomes of a gradient on its way to it."""
+"""The gradient learner: optimizers, and several updates in one call."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
 
+from callboard.agents.acting import trace_layout
+from callboard.agents.apex import Apex
 from callboard.agents.gradient_learner import GradientLearner, make_optimizer
-
-START = (1.0, -2.0)
+from callboard.agents.gradient_step import LossOutput, Objective
+from callboard.agents.sac import Sac
+from callboard.data import ItemInfo, Layout, Priorities, Record, Sample
+from callboard.specs import EnvironmentSpec
 
 
 def apply(optimizer, gradients, start=0.0):
@@ -66,57 +74,110 @@ def test_adam_by_hand():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def learn(strategy, shares, max_gradient_norm):
-    """Weights and metrics after one step of length 1 on `sum(weights * share)`, whose gradient is the share.
-
-    Args:
-      strategy: runs the replicas.
-      shares: `[replicas, 2]`.
-      max_gradient_norm: of the learner.
-    """
-    with strategy.scope():
-        weights = tf.Variable(START, dtype=tf.float64)
-        idle = tf.Variable(7.0, dtype=tf.float64)
-        optimizer = tf.keras.optimizers.SGD(1.0, jit_compile=False)
-
-        def loss(batch):
-            return tf.reduce_sum(weights * batch) + 0.0 * idle, {"total": tf.reduce_sum(batch)}
-
-        learner = GradientLearner(loss, [weights, idle], optimizer, strategy, max_gradient_norm)
-    dataset = tf.data.Dataset.from_tensor_slices(np.array(shares, np.float64))
-    iterator = iter(strategy.distribute_datasets_from_function(lambda context: dataset))
-    update = learner.step(iterator)
-    assert update.priorities is None
-    return {
-        "weights": weights.numpy().tolist(),
-        "metrics": {name: float(value) for name, value in update.metrics.items()},
-    }
+BATCH = 4
+UPDATES = 3
+OBSERVATION = dm_specs.Array((2,), np.float32)
+SMALL: dict[str, Any] = dict(batch_size=BATCH, hidden_sizes=(4,))
+AGENTS = {
+    # The target network is renewed in the middle of a call.
+    "apex": (
+        Apex(**SMALL, n_step=2, target_update_period=2, learning_rate=0.01),
+        EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3)),
+    ),
+    # Draws other noise at every step.
+    "sac": (
+        Sac(**SMALL, critic_learning_rate=0.01),
+        EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "max_gradient_norm, step",
-    [(None, (3.0, 4.0)), (6.0, (3.0, 4.0)), (1.0, (0.6, 0.8))],
-    ids=["no clipping", "short enough", "clipped"],
-)
-def test_a_gradient_is_clipped_to_its_norm(max_gradient_norm, step):
-    done = learn(tf.distribute.get_strategy(), [(3.0, 4.0)], max_gradient_norm)
-    np.testing.assert_allclose(done["weights"], np.array(START) - step)
-    # The loss 1 * 3 - 2 * 4 before the step, and the norm before clipping.
-    assert done["metrics"] == pytest.approx({"loss": -5.0, "gradient_norm": 5.0, "total": 7.0})
+def random_sample(layout, length, seed):
+    rng = np.random.default_rng(seed)
+
+    def values(spec, leading):
+        drawn = rng.uniform(-1, 1, (*leading, *spec.shape))
+        return drawn.astype(spec.dtype.as_numpy_dtype) if spec.dtype.is_floating else np.zeros_like(drawn, int)
+
+    record: Record = tree.map_structure(lambda spec: values(spec, (length, BATCH)), layout.record)
+    flag = np.zeros((length + 1, BATCH), bool)
+    observation = tree.map_structure(lambda spec: values(spec, (length + 1, BATCH)), layout.record.observation)
+    info = ItemInfo(
+        key=np.arange(BATCH, dtype=np.uint64) + 10 * seed,
+        shard=np.full(BATCH, seed, np.int32),
+        probability=rng.uniform(0.01, 0.1, BATCH),
+        items=np.full(BATCH, 50, np.int64),
+    )
+    return Sample(record._replace(observation=observation, first=flag, last=flag), (), info)
 
 
-SHARES = ((30.0, 4.0), (-27.0, 0.0))
-"""Gradients whose sum is (3, 4).  Clipped before they are summed, they would all but cancel out."""
-NORMS = {None: (3.0, 4.0), 10.0: (3.0, 4.0), 1.0: (0.6, 0.8)}
-"""The steps that follow by the norm that they are clipped to."""
+def stacked(samples):
+    return tree.map_structure(lambda *leaves: np.stack(leaves), *samples)
 
 
-def learn_on_two_devices():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    return [learn(strategy, SHARES, norm) for norm in NORMS]
+def learn(name, at_once):
+    """Weights after the updates of two calls, or of as many as there are batches, and what each call returned."""
+    agent, spec = AGENTS[name]
+    agent = type(agent)(**{**vars(agent), "updates_per_call": UPDATES if at_once else 1})
+    layout = Layout(spec, BATCH, actors=1, shards=1, replicas=1, seed=1, max_steps=10**6)
+    tf.keras.utils.set_random_seed(1)
+    networks = agent.make_networks(layout)
+    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
+    layout = trace_layout(agent, layout, networks)
+    samples = [random_sample(layout, getattr(agent, "n_step", 1), seed) for seed in range(2 * UPDATES)]
+    if at_once:
+        samples = [stacked(samples[:UPDATES]), stacked(samples[UPDATES:])]
+    dataset = iter(tf.data.Dataset.from_generator(lambda: samples, output_signature=spec_of(samples[0])))
+    updates = [learner.step(dataset) for _ in samples]
+    return [variable.numpy() for variable in networks.variables], updates
 
 
-def test_the_gradients_of_two_replicas_are_summed_and_then_clipped(on_two_devices):
-    for found, step in zip(on_two_devices(__file__, "learn_on_two_devices"), NORMS.values(), strict=True):
-        np.testing.assert_allclose(found["weights"], np.array(START) - step)
-        assert found["metrics"] == pytest.approx({"loss": -5.0, "gradient_norm": 5.0, "total": 7.0})
+def spec_of(sample):
+    return tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), sample)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_call_of_several_updates_does_what_they_do_in_turn(name):
+    one_by_one, single = learn(name, at_once=False)
+    together, calls = learn(name, at_once=True)
+    for weight, expected in zip(together, one_by_one, strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-4, atol=1e-6)
+    assert [update.steps for update in single] == [1] * 2 * UPDATES
+    assert [update.steps for update in calls] == [UPDATES] * 2
+    for number, call in enumerate(calls):
+        of_call = single[number * UPDATES :][:UPDATES]
+        # Metrics are those of the last one.
+        assert set(call.metrics) == set(of_call[-1].metrics)
+        for metric, value in call.metrics.items():
+            assert float(value) == pytest.approx(float(of_call[-1].metrics[metric]), rel=1e-3, abs=1e-5)
+        if name == "apex":
+            leaves = zip(*(update.priorities for update in of_call), strict=True)
+            expected = Priorities(*map(np.concatenate, leaves))
+            np.testing.assert_array_equal(call.priorities.key, expected.key)
+            np.testing.assert_array_equal(call.priorities.shard, expected.shard)
+            np.testing.assert_allclose(call.priorities.priority, expected.priority, rtol=1e-3, atol=1e-5)
+        else:
+            assert call.priorities is None
+
+
+def test_each_update_begins_with_what_the_one_before_has_left():
+    """A chain that shows any other order: x <- 2 x + batch."""
+    x = tf.Variable(0.0)
+    seen = []
+
+    def loss(sample, seed):
+        tf.numpy_function(lambda seed: seen.append(seed.tolist()), [seed], [])
+        return LossOutput(-(x**2) / 2 - x * sample.record.reward, {"value": x.read_value()})
+
+    objective = Objective("loss", [x], tf.keras.optimizers.SGD(1.0, jit_compile=False))
+    learner = GradientLearner(loss, [objective], tf.distribute.get_strategy(), updates_per_call=4, seed=7)
+    flags = (tf.zeros((4, 1)),) * 3
+    record = Record(
+        (), *flags[:2], (), tf.constant([1.0, 10.0, 100.0, 1000.0]), flags[2], (), tf.ones((4, 1, 2), tf.int32)
+    )
+    calls = [learner.step(iter([Sample(record, ())])) for _ in range(2)]
+    assert [float(call.metrics["value"]) for call in calls] == [124, 10108]
+    assert float(x) == 16 * 1248 + 1248
+    assert seen == [[7, step] for step in range(8)]
+    # All weights are of step 1; the last updates are those of steps 3 and 7.
+    assert [float(call.metrics["policy_lag"]) for call in calls] == [2, 6]

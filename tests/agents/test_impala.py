@@ -198,7 +198,7 @@ def learner_targets(network: TableNetwork, sample: Sample) -> list[dict[tuple[in
     the logits.
     """
     with tf.GradientTape() as tape:
-        loss, _ = AGENT.loss(network, sample)
+        loss = AGENT.loss(network, sample).loss
     outputs = network.outputs
     by_logits, by_value = (gradient.numpy() for gradient in tape.gradient(loss, [outputs.logits, outputs.value]))
     probabilities = tf.nn.softmax(outputs.logits).numpy()
@@ -387,7 +387,6 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
         "importance_weight": weight,
         "value": value[:-1].sum(),
         "valid_transitions": counting,
-        "behavior_step": record.version[..., 1].sum(),
     }
     return {"loss": loss, **{name: part / size for name, part in parts.items()}}
 
@@ -418,7 +417,8 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent):
         sample = random_sample(rng, agent)
         logits = rng.normal(size=(agent.unroll_length + 1, agent.batch_size, ACTIONS))
         value = rng.normal(size=(agent.unroll_length + 1, agent.batch_size))
-        loss, metrics = agent.loss(FixedNetwork(logits, value), sample)
+        loss, metrics, priorities = agent.loss(FixedNetwork(logits, value), sample)
+        assert priorities is None
         assert loss.dtype == tf.float64
         expected = loss_by_loops(agent, logits, value, sample.record)
         assert metrics.keys() | {"loss"} == expected.keys()

@@ -12,6 +12,7 @@ from dm_env import specs
 from callboard.agents.acting import trace_layout
 from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoNetworks
+from callboard.agents.ppo_rollout import observation_values
 from callboard.data import Layout, Sample
 from callboard.errors import CallboardError
 from callboard.networks.factory import make_torso
@@ -74,7 +75,7 @@ def test_the_network_says_whether_there_is_a_memory():
     longer = {name: random(getattr(traced.record, name), STEPS + 1, BATCH) for name in ("observation", "first", "last")}
     record = record._replace(**longer, version=tf.zeros_like(record.version))
     sample = Sample(record, tree.map_structure(lambda spec: random(spec, BATCH), traced.state))
-    rollout = agent.rollout(networks, [sample], [agent.values(networks, sample)])
+    rollout = agent.rollout(networks, [sample], [observation_values(networks, sample)])
     # Whole sequences, each with its state, and no single transitions.
     assert rollout.valid.shape == (STEPS, BATCH) and rollout.state["sum"].shape == (BATCH, 4)
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)

@@ -10,8 +10,9 @@ import tree
 from dm_env import specs as dm_specs
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
-from callboard.agents.ppo import Minibatch, Ppo, Rollout
+from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoExtras, PpoNetworks, PpoPolicy, PpoState
+from callboard.agents.ppo_rollout import Rollout, observation_values, select_minibatch
 from callboard.data import Layout, Record, Sample, Timestep, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
@@ -88,7 +89,7 @@ def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
     taken = np.take_along_axis(log_probs, record.action[..., np.newaxis], axis=-1)[..., 0]
     np.testing.assert_allclose(record.extras.log_prob, taken, atol=1e-5)
     for number, sample in enumerate(samples):
-        values = agent.values(networks, tree.map_structure(tf.constant, sample)).numpy()
+        values = observation_values(networks, tree.map_structure(tf.constant, sample)).numpy()
         np.testing.assert_allclose(values[:6], whole.value[6 * number : 6 * number + 6], atol=1e-5)
 
 
@@ -256,7 +257,6 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
         "clipped": clipped,
         "value": outputs.value.sum(),
         "valid_transitions": counting.sum(),
-        "behavior_step": 0.0,
     }
     return {name: part / counting.size for name, part in parts.items()}
 
@@ -299,7 +299,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
         flat = tree.map_structure(lambda leaf: tf.constant(leaf.reshape(1, -1, *leaf.shape[2:])), outputs)
         networks = PpoNetworks(FixedNetwork(flat), spec, agent.normalize_rewards)
         rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.constant(value)])
-        loss, metrics = agent.loss(networks, (rollout, Minibatch(tf.constant([1, 2]), 0, tf.constant(agent.clip))))
+        loss, metrics, _ = agent.loss(networks, rollout, tf.constant(agent.clip))
         expected = loss_by_loops(agent, outputs, value, sample.record, deviation_of_returns(sample))
         assert 0.1 < expected["clipped"] and expected["valid_transitions"] < 0.9
         assert metrics.keys() | {"loss"} == expected.keys()
@@ -340,7 +340,8 @@ def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
     def epoch(seed):
         network.shown = []
         for part in range(3):
-            agent.loss(networks, (rollout, Minibatch(tf.constant(seed, tf.int64), tf.constant(part), tf.constant(0.2))))
+            minibatch = select_minibatch(rollout, 3, tf.constant(part), tf.constant(seed, tf.int64))
+            agent.loss(networks, minibatch, tf.constant(0.2))
         return network.shown
 
     shown = epoch([1, 5])
@@ -390,7 +391,7 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     steps = [0, 0, 1, 0, 0, 2, 7, 1]
     samples = [of_step(random_sample(rng, agent, DISCRETE, batch=4), step) for step in steps]
     _, metrics = iterate(agent, samples, steps=3, max_steps=160)
-    assert [row["behavior_step"] for row in metrics] == [0.0, 0.5, 1.5]
+    assert [row["policy_lag"] for row in metrics] == [0.0, 0.5, 0.5]
     assert [row["stale"] for row in metrics] == [0, 0, 2]
     assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
     assert [row["clip"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])
@@ -418,16 +419,17 @@ def test_every_epoch_of_every_step_has_an_order_of_its_own():
     seen = []
 
     class Watched(Ppo):
-        def loss(self, networks, part):
-            seed, number = part[1].seed, part[1].number
-            tf.numpy_function(lambda seed, number: seen.append((*seed.tolist(), int(number))), [seed, number], [])
-            return super().loss(networks, part)
+        def loss(self, networks, rollout, clip):
+            tf.numpy_function(lambda log_prob: seen.append(log_prob.ravel().tolist()), [rollout.log_prob], [])
+            return super().loss(networks, rollout, clip)
 
     agent = Watched(unroll_length=5, batch_size=4, epochs=3, minibatches=2)
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
     iterate(agent, [of_step(sample, step) for step in range(2)], steps=2)
-    assert [number for *_, number in seen] == [0, 1] * 6
-    assert len({tuple(seed) for *seed, _ in seen}) == 6 and len(set(seen)) == 12
+    orders = [tuple(first + second) for first, second in zip(seen[::2], seen[1::2], strict=True)]
+    # The same 20 transitions each time.
+    assert len(orders) == len(set(orders)) == 6 and len({tuple(sorted(order)) for order in orders}) == 1
+    assert len(set(orders[0])) == 20
 
 
 def test_epochs_end_early_where_the_policy_has_moved_far():

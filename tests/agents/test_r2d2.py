@@ -242,15 +242,14 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
     expected = LoopedLoss(agent, sample, online, target)
 
     with tf.GradientTape() as tape:
-        loss, metrics = agent.loss(networks, tree.map_structure(tf.constant, sample))
+        loss, metrics, priorities = agent.loss(networks, tree.map_structure(tf.constant, sample))
     assert float(loss) == pytest.approx(expected(online), rel=1e-7)
-    np.testing.assert_allclose(metrics["priority"], expected.priorities, rtol=1e-7)
+    np.testing.assert_allclose(priorities, expected.priorities, rtol=1e-7)
     assert float(metrics["td_error"]) == pytest.approx(expected.td_error, rel=1e-7)
     total = agent.batch_size * agent.trace_length
     assert float(metrics["valid_transitions"]) == pytest.approx(expected.counting / total)
     assert 0.5 < expected.counting / total < 1
     assert float(metrics["importance_weight"]) == pytest.approx(np.mean(expected.weights))
-    assert float(metrics["behavior_step"]) == 7
     # The gradient by differences: where it differs, it flows into targets, weights or burn-in.
     slopes = []
     for index, gradient in enumerate(tape.gradient(loss, networks.online.trainable_variables)):
@@ -352,8 +351,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     assert (last[:-1] & ~np.concatenate([terminated[:0], np.zeros((1, 40), bool), terminated[:-1]])).any()
     assert np.abs(state.core.hidden.numpy()[~first[0]]).max() > 0.1
     # An item's probability is its share of the priorities, which the actor has worked out.
-    _, metrics = agent.loss(networks, sample)
-    priority = metrics["priority"].numpy()
+    priority = agent.loss(networks, sample).priorities.numpy()
     np.testing.assert_allclose(
         priority / priority.mean(), sample.info.probability / np.mean(sample.info.probability), rtol=1e-3
     )
@@ -380,7 +378,7 @@ def test_without_a_memory_there_is_no_state_but_the_previous_action():
     networks = agent.make_networks(layout_of())
     sample = random_sample(agent)
     sample = sample._replace(state=sample.state._replace(core=()))
-    loss, _ = agent.loss(networks, tree.map_structure(tf.constant, sample))
+    loss = agent.loss(networks, tree.map_structure(tf.constant, sample)).loss
     assert np.isfinite(float(loss))
     layout = trace_layout(agent, layout_of(), networks)
     assert [leaf.shape for leaf in tree.flatten(layout.state)] == [()]
@@ -481,11 +479,13 @@ def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_a
     np.testing.assert_array_equal(target, weights_of(networks.online))
     for step in range(1, 5):
         sample = tree.map_structure(tf.constant, random_sample(SMALL, seed=step))
-        _, metrics = SMALL.loss(networks, sample)
+        priorities = SMALL.loss(networks, sample).priorities
         update = learner.step(iter([sample]))
         np.testing.assert_array_equal(update.priorities.key, sample.info.key)
         np.testing.assert_array_equal(update.priorities.shard, sample.info.shard)
-        np.testing.assert_allclose(update.priorities.priority, metrics["priority"], rtol=1e-4)
+        # All weights are of step 7.
+        assert float(update.metrics["policy_lag"]) == 0
+        np.testing.assert_allclose(update.priorities.priority, priorities, rtol=1e-4)
         if step % SMALL.target_update_period == 0:
             target = weights_of(networks.online)
         np.testing.assert_array_equal(weights_of(networks.target), target)

@@ -23,8 +23,9 @@ from tensorflow.python.eager import context as eager
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
 from callboard.agents.finite_checks import LossCheck, NotFiniteError
+from callboard.agents.gradient_learner import GradientLearner
+from callboard.agents.gradient_step import LossOutput, Objective
 from callboard.agents.impala import Impala
-from callboard.agents.multi_update import MultiUpdate
 from callboard.agents.ppo import Ppo
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
@@ -187,14 +188,14 @@ def begin(agent, spec, strategy, rank):
 
 
 def distribute(strategy, calls):
-    """An iterator over what the replicas are given: for each call several batches, which lie side by side."""
+    """An iterator over what the replicas are given: for each call one batch, or several along a first axis."""
     replicas = strategy.num_replicas_in_sync
 
     def shares(context):
         own = replicas // context.num_input_pipelines
         first = own * context.input_pipeline_id
         parts = [
-            side_by_side([share(sample, replica, replicas) for sample in samples])
+            stacked([share(sample, replica, replicas) for sample in samples])
             for samples in calls
             for replica in range(first, first + own)
         ]
@@ -203,12 +204,8 @@ def distribute(strategy, calls):
     return iter(strategy.distribute_datasets_from_function(shares))
 
 
-def side_by_side(samples):
-    def join(axis):
-        return lambda *leaves: np.concatenate(leaves, axis)
-
-    records, states, infos = zip(*samples, strict=True)
-    return Sample(*(tree.map_structure(join(axis), *parts) for axis, parts in ((1, records), (0, states), (0, infos))))
+def stacked(samples):
+    return tree.map_structure(lambda *leaves: np.stack(leaves), *samples) if len(samples) > 1 else samples[0]
 
 
 def own_copy(strategy, variable):
@@ -316,29 +313,27 @@ def chain(strategy):
     with strategy.scope():
         x = tf.Variable(0.0, dtype=tf.float64)
 
-    def of_replica(sample):
-        values = sample.record[0]
-        return tf.reduce_sum(values), x + values
+        optimizer = tf.keras.optimizers.SGD(1.0, jit_compile=False)
 
-    def update(sample):
-        total, priority = strategy.run(of_replica, args=(sample,))
-        total = strategy.reduce(tf.distribute.ReduceOp.SUM, total, axis=None)
-        priority = tf.concat(strategy.experimental_local_results(priority), axis=0)
-        with tf.control_dependencies([total, priority]):
-            x.assign(2 * x + total)
-        return {"total": total, "priority": priority}
+        def loss(sample):
+            values = sample.record.reward[0]
+            # A gradient step of length 1 on a loss that is its own change.
+            own = -(x**2) / (2 * strategy.num_replicas_in_sync) - x * tf.reduce_sum(values)
+            return LossOutput(own, {}, priorities=x + values)
 
-    updates = MultiUpdate(update, strategy, UPDATES)
+        learner = GradientLearner(loss, [Objective("loss", [x], optimizer)], strategy, updates_per_call=UPDATES)
     items = np.arange(2 * UPDATES * BATCH).reshape(2 * UPDATES, BATCH)
     infos = [
         ItemInfo(key=of_batch.astype(np.uint64), shard=of_batch, probability=of_batch, items=of_batch)
         for of_batch in items
     ]
-    samples = [Sample(np.sqrt(of_batch)[None], (), info) for of_batch, info in zip(items, infos, strict=True)]
+    version = np.zeros((1, BATCH, 2), np.int32)
+    records = [Record((), (), (), (), np.sqrt(of_batch)[None], (), (), version) for of_batch in items]
+    samples = [Sample(record, (), info) for record, info in zip(records, infos, strict=True)]
     iterator = distribute(strategy, [samples[:UPDATES], samples[UPDATES:]])
     made, values = [], []
     for _ in range(2):
-        made.append(updates(next(iterator)).priorities)
+        made.append(learner.step(iterator).priorities)
         values.append(own_copy(strategy, x)[0])
     return {"x": values, "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*made, strict=True)]}
 

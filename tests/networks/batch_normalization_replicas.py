@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.agents.gradient_learner import GradientLearner
+from callboard.agents.gradient_step import GradientStep, LossOutput, Objective
 from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import BatchNormalization
@@ -38,9 +38,11 @@ def learn(strategy):
         def loss(batch):
             outputs, _ = network.unroll(Inputs(batch), (), tf.zeros((STEPS, share), tf.bool), training=True)
             per_element = tf.square(outputs.value - 1) + tf.reduce_sum(tf.square(outputs.logits), axis=-1)
-            return tf.reduce_sum(per_element) / (STEPS * BATCH) + network.regularization_loss(), {}
+            return LossOutput(tf.reduce_sum(per_element) / (STEPS * BATCH) + network.regularization_loss(), {})
 
-        learner = GradientLearner(loss, network.trainable_variables, tf.keras.optimizers.SGD(0.05), strategy)
+        optimizer = tf.keras.optimizers.SGD(0.05)
+        step = GradientStep([Objective("loss", network.trainable_variables, optimizer)], strategy)
+        update = tf.function(lambda batch: step(loss, batch)[0], autograph=False)
 
     def batches(context):
         def of_replica(index):
@@ -51,7 +53,7 @@ def learn(strategy):
         return tf.data.Dataset.from_tensor_slices(np.stack(elements))
 
     iterator = iter(strategy.distribute_datasets_from_function(batches))
-    losses = [float(learner.step(iterator).metrics["loss"]) for _ in range(2)]
+    losses = [float(update(next(iterator))["loss"]) for _ in range(2)]
     copies = [strategy.experimental_local_results(variable) for variable in network.variables]
     for copies_of_one in copies:
         for copy in copies_of_one[1:]:

@@ -1,0 +1,106 @@
+"""Losses, and one gradient step on them in all replicas of a strategy."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tree
+
+from ..data import Nest
+
+
+class LossOutput(NamedTuple):
+    """What a loss returns for one replica's share of a batch."""
+
+    loss: Any
+    """Scalar; with several objectives, a scalar for each by name.  It is a *sum* over the share, divided by the size of
+    the *global* batch or not at all, so that the sum over the replicas is the loss of the global batch."""
+    metrics: Mapping[str, Any]
+    """Scalars by name, which add up over the replicas as the loss does."""
+    priorities: Any = None
+    """`[B]`, the new priorities of the replica's items; None if replay does not sample by priority."""
+
+
+class Objective(NamedTuple):
+    """A loss, by its name among the metrics, and what it trains."""
+
+    name: str
+    """`loss`, or a name that ends in `_loss`."""
+    variables: Sequence[tf.Variable]
+    optimizer: tf.keras.optimizers.Optimizer
+
+
+class GradientStep:
+    """Applies one gradient of each loss; all gradients are taken at the same weights.
+
+    The step does not depend on the number of replicas: gradients are summed over the replicas and then clipped.
+
+    Args:
+      objectives: the losses.
+      strategy: the strategy in whose scope the variables and the optimizers were created.
+      max_gradient_norm: global norm to which the gradient of each loss is clipped; None for no clipping.
+    """
+
+    def __init__(
+        self,
+        objectives: Sequence[Objective],
+        strategy: tf.distribute.Strategy,
+        max_gradient_norm: float | None = None,
+    ):
+        self._objectives = [objective._replace(variables=list(objective.variables)) for objective in objectives]
+        self._strategy = strategy
+        self._max_gradient_norm = max_gradient_norm
+        for objective in self._objectives:
+            objective.optimizer.build(objective.variables)
+        losses = [objective.name for objective in objectives]
+        self.finite = (*losses, *map(_norm_name, losses))
+        """Names of the metrics that must be finite: the losses and the norms of their gradients."""
+
+    def __call__(self, loss: Callable[..., LossOutput], *arguments: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+        """Makes the step; called outside of the replicas, in a `tf.function`.
+
+        Args:
+          loss: called in every replica.  The leaves of `priorities` may have any structure.
+          *arguments: arguments of `loss`; values distributed over the replicas are replaced by each replica's own.
+
+        Returns:
+          The metrics, with the losses and the norms of their gradients, summed over all replicas; and the priorities of
+          this learner's replicas, concatenated.
+        """
+        in_replica = functools.partial(self._in_replica, loss)
+        summed, norms, priorities = self._strategy.run(in_replica, args=arguments)
+        metrics = {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in summed.items()
+        }
+        for name, norm in norms.items():
+            # The same in every replica: the norm of the summed gradient.
+            metrics[name] = self._strategy.experimental_local_results(norm)[0]
+        return metrics, tree.map_structure(
+            lambda leaf: tf.concat(self._strategy.experimental_local_results(leaf), axis=0), priorities
+        )
+
+    def _in_replica(self, loss: Callable[..., LossOutput], *arguments: Any) -> tuple[Any, Any, Nest]:
+        several = len(self._objectives) > 1
+        with tf.GradientTape(persistent=several) as tape:
+            output = loss(*arguments)
+        losses = output.loss if several else {self._objectives[0].name: output.loss}
+        gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in self._objectives]
+        del tape
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        norms = {}
+        for objective, gradient in zip(self._objectives, gradients, strict=True):
+            norms[_norm_name(objective.name)] = norm = tf.linalg.global_norm(gradient)
+            if self._max_gradient_norm is not None:
+                gradient, _ = tf.clip_by_global_norm(gradient, self._max_gradient_norm, use_norm=norm)
+            objective.optimizer.apply_gradients(
+                zip(gradient, objective.variables, strict=True), skip_gradients_aggregation=True
+            )
+        priorities = () if output.priorities is None else output.priorities
+        return {**output.metrics, **losses}, norms, priorities
+
+
+def _norm_name(loss: str) -> str:
+    return f"{loss.removesuffix('loss')}gradient_norm"

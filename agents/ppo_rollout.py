@@ -1,0 +1,130 @@
+"""PPO's data of an iteration: a rollout with advantages and targets, and its minibatches."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+import tree
+
+from ..data import Nest, Record, Sample
+from ..networks.network import Inputs
+from ..transitions import valid_transitions
+from .losses.gae import gae, standardized
+from .losses.replicas import sum_over_replicas
+from .ppo_policy import PpoNetworks
+
+_REWARD_CLIP = 10.0
+"""Standard deviations of the return beyond which normalized rewards are clipped."""
+
+
+class Rollout(NamedTuple):
+    """A replica's share of an iteration's data: B sequences of T transitions.
+
+    For a network without memory every transition is a separate sequence, so T is 1.
+    """
+
+    observation: Nest
+    """`[T, B, ...]`."""
+    first: tf.Tensor
+    """bool `[T, B]`."""
+    action: tf.Tensor
+    """`[T, B]` if discrete, else `[T, B, D]` before scaling and clipping."""
+    log_prob: tf.Tensor
+    """`[T, B]`, log-probability of the action under the behavior policy."""
+    valid: tf.Tensor
+    """bool `[T, B]`, the valid transitions."""
+    value: tf.Tensor
+    """`[T, B]`, value estimates before the iteration."""
+    advantage: tf.Tensor
+    """`[T, B]`, standardized over the global batch."""
+    target: tf.Tensor
+    """`[T, B]`, targets of the value."""
+    state: Nest
+    """`[B, ...]`, the network's recurrent state at the first observation."""
+
+
+def observation_values(networks: PpoNetworks, sample: Sample) -> tf.Tensor:
+    """Returns the values `[T + 1, B]` of a sample's observations."""
+    record = sample.record
+    outputs, _ = networks.network.unroll(Inputs(record.observation), sample.state.network, record.first)
+    return outputs.value
+
+
+def make_rollout(
+    networks: PpoNetworks,
+    samples: Sequence[Sample],
+    values: Sequence[tf.Tensor],
+    discount: float,
+    gae_lambda: float,
+    normalize_advantages: bool,
+) -> Rollout:
+    """Returns a replica's share of an iteration's data, and updates the statistics of returns.
+
+    Args:
+      networks: the networks to train.
+      samples: a replica's share of a batch, in parts.
+      values: the values of each part, `[T + 1, B]`.
+      discount: γ.
+      gae_lambda: λ of the advantages.
+      normalize_advantages: whether advantages are standardized over the global batch.
+    """
+    record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
+    state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
+    value = tf.concat(values, axis=1)
+    valid_t = valid_transitions(record.first, record.last, record.discount)
+    estimates = gae(
+        values=value,
+        r_t=_normalized_reward(networks, record, state.reset),
+        discount_t=discount * tf.cast(record.discount, value.dtype),
+        valid_t=valid_t,
+        lambda_=gae_lambda,
+    )
+    advantages = estimates.advantages
+    if normalize_advantages:
+        advantages = standardized(advantages, valid_t, sum_over_replicas)
+    rollout = Rollout(
+        observation=tree.map_structure(lambda leaf: leaf[:-1], record.observation),
+        first=record.first[:-1],
+        action=record.action if networks.bounds is None else record.extras.gaussian,
+        log_prob=record.extras.log_prob,
+        valid=valid_t,
+        value=value[:-1],
+        advantage=advantages,
+        target=estimates.targets,
+        state=state.network,
+    )
+    if networks.has_memory:
+        return rollout
+
+    def as_sequences(leaf: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(leaf, (1, leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]))
+
+    return tree.map_structure(as_sequences, rollout)
+
+
+def select_minibatch(rollout: Rollout, minibatches: int, number: tf.Tensor, seed: tf.Tensor) -> Rollout:
+    """Returns one of the equal parts into which an epoch divides a rollout's sequences.
+
+    Args:
+      rollout: a replica's share.
+      minibatches: number of parts.
+      number: int32 scalar, index of the part in its epoch.
+      seed: int64 `[2]`, seed of the epoch's order of sequences.
+    """
+    if minibatches == 1:
+        return rollout
+    sequences = rollout.valid.shape[1]
+    order = tf.random.experimental.stateless_shuffle(tf.range(sequences), seed)
+    columns = sequences // minibatches
+    chosen = order[number * columns :][:columns]
+    selected = tree.map_structure(lambda leaf: tf.gather(leaf, chosen, axis=1), rollout._replace(state=()))
+    return selected._replace(state=tree.map_structure(lambda leaf: tf.gather(leaf, chosen), rollout.state))
+
+
+def _normalized_reward(networks: PpoNetworks, record: Record, reset: tf.Tensor) -> tf.Tensor:
+    if networks.returns is None:
+        return record.reward
+    # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
+    resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
+    networks.returns.update(record.extras.discounted_return, mask=~resets)
+    return tf.clip_by_value(networks.returns.divide_by_deviation(record.reward), -_REWARD_CLIP, _REWARD_CLIP)
