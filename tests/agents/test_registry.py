@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from agent_cases import AGENT_CASES
 
 from callboard.agents import Agent, agent_class
 from callboard.agents.impala import Impala
@@ -37,6 +38,10 @@ def test_every_name_is_of_an_agent_that_can_be_made_without_arguments(name):
     found = agent_class(name)
     assert issubclass(found, Agent) and dataclasses.is_dataclass(found)
     assert agent_name(found()) == name
+
+
+def test_every_agent_is_in_the_table_of_the_tests():
+    assert sorted(case.name for case in AGENT_CASES) == sorted(AGENTS)
 
 
 def test_impala_is_found_by_name_and_by_path():

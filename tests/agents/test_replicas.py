@@ -1,6 +1,7 @@
 """An update does not depend on how many devices, or how many learners, share its batch, nor on others in its call."""
 
 import json
+import os
 import pathlib
 import socket
 import subprocess
@@ -8,22 +9,26 @@ import sys
 
 import numpy as np
 import pytest
+from agent_cases import CLIPPED_TO, SMALL_UPDATES
 
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
-FAST = ("impala", "apex", "ppo-gaussian", "sac")
-# R2D2 has Ape-X's priorities and a core such as IMPALA's; PPO's losses differ by the distribution alone.
-SLOW = ("r2d2", "ppo")
+TESTS = str(PROGRAM.parents[1])
+FAST = [name for name, (_, small) in SMALL_UPDATES.items() if not small.slow]
+SLOW = [name for name, (_, small) in SMALL_UPDATES.items() if small.slow]
 AGENTS = (*FAST, *SLOW)
-IN_CALLS = ("impala", "apex", "r2d2", "sac")
-WITH_PRIORITIES = ("apex", "r2d2")
-CLIPPED_TO = 0.05
+IN_CALLS = [name for name, (case, _) in SMALL_UPDATES.items() if case.updates_per_call]
+WITH_PRIORITIES = [name for name, (case, _) in SMALL_UPDATES.items() if case.prioritized]
 BATCH = 8
 UPDATES = 6
 
 
 def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, PROGRAM, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH")]))},
     )
 
 
@@ -128,8 +133,8 @@ def test_what_is_learned_from_is_read_before_it_changes(updates):
 
 @pytest.mark.parametrize("devices", ["1", "2"])
 def test_a_reward_that_is_not_finite_is_found_in_the_loss_of_its_learner_step(updates, agent, devices):
-    loss = "critic loss" if agent == "sac" else "loss"
-    assert updates[devices]["spoilt"].startswith(f"the {loss} is NaN at learner step 2 (agent test): ")
+    case, _ = SMALL_UPDATES[agent]
+    assert updates[devices]["spoilt"].startswith(f"the {case.first_loss} is NaN at learner step 2 (agent test): ")
 
 
 @pytest.mark.slow

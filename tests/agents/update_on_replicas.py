@@ -12,112 +12,34 @@ import collections
 import dataclasses
 import json
 import sys
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tree
+from agent_cases import SMALL_UPDATES
 from dm_env import specs as dm_specs
 from tensorflow.python.eager import context as eager
 
 from callboard.agents.acting import trace_layout
-from callboard.agents.apex import Apex
 from callboard.agents.finite_checks import LossCheck, NotFiniteError
 from callboard.agents.gradient_learner import GradientLearner
 from callboard.agents.gradient_step import LossOutput, Objective
-from callboard.agents.impala import Impala
-from callboard.agents.ppo import Ppo
-from callboard.agents.r2d2 import R2D2
-from callboard.agents.sac import Sac
+from callboard.agents.registry import agent_class
 from callboard.data import ItemInfo, Layout, Record, Sample
 from callboard.launch.nodes.devices import make_strategy, prepare_devices, share_first_learners_state
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8
 UPDATES = 3
-CLIPPED_TO = 0.05
 OBSERVATION = dm_specs.Array((3,), np.float32)
 DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
 CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [1.0, 5.0]))
 
-# With a large epsilon an optimizer's update tells how long a gradient was, which Adam's first one does not.
-SMALL: dict[str, Any] = dict(batch_size=BATCH, hidden_sizes=(4,), optimizer_epsilon=1.0)
-AGENTS = {
-    "impala": (
-        Impala(
-            **SMALL,
-            unroll_length=5,
-            core="lstm",
-            lstm_size=3,
-            learning_rate=0.1,
-            learning_rate_decay=False,
-            max_gradient_norm=CLIPPED_TO,
-            normalize_observations=True,
-        ),
-        DISCRETE,
-        5,
-    ),
-    "apex": (
-        Apex(
-            **SMALL,
-            n_step=3,
-            stream_size=0,
-            learning_rate=1.0,
-            learning_rate_decay=False,
-            max_gradient_norm=CLIPPED_TO,
-            target_update_period=1,
-        ),
-        DISCRETE,
-        3,
-    ),
-    "r2d2": (
-        R2D2(
-            **SMALL,
-            n_step=2,
-            burn_in=2,
-            trace_length=6,
-            period=3,
-            lstm_size=3,
-            stream_size=4,
-            learning_rate=1.0,
-            learning_rate_decay=False,
-            max_gradient_norm=CLIPPED_TO,
-        ),
-        DISCRETE,
-        8,
-    ),
-    "ppo": (
-        Ppo(
-            **SMALL,
-            unroll_length=5,
-            epochs=1,
-            minibatches=1,
-            learning_rate=1.0,
-            max_gradient_norm=CLIPPED_TO,
-        ),
-        DISCRETE,
-        5,
-    ),
-    "ppo-gaussian": (
-        Ppo(
-            **SMALL,
-            unroll_length=5,
-            epochs=1,
-            minibatches=1,
-            learning_rate=1.0,
-            core="lstm",
-            lstm_size=3,
-            max_gradient_norm=CLIPPED_TO,
-        ),
-        CONTINUOUS,
-        5,
-    ),
-    "sac": (
-        Sac(**SMALL, actor_learning_rate=0.1, critic_learning_rate=0.2, temperature_learning_rate=0.3),
-        CONTINUOUS,
-        1,
-    ),
-}
+
+def made(name):
+    """A small agent of the table, the specs of its environment, and the number of transitions in its items."""
+    case, small = SMALL_UPDATES[name]
+    return agent_class(case.name)(**small.settings), CONTINUOUS if small.continuous else DISCRETE, small.transitions
 
 
 def random_sample(layout, length, seed=0):
@@ -296,13 +218,13 @@ def calls(agent, spec, length, strategy, rank):
         networks, learner, layout = begin(of_kind, spec, strategy, rank)
         samples = [random_sample(layout, length, seed) for seed in range(2 * UPDATES)]
         iterator = distribute(strategy, [samples[at : at + updates] for at in range(0, len(samples), updates)])
-        made = [learner.step(iterator) for _ in range(len(samples) // updates)]
-        given = [one.priorities for one in made if one.priorities is not None]
+        outputs = [learner.step(iterator) for _ in range(len(samples) // updates)]
+        given = [one.priorities for one in outputs if one.priorities is not None]
         outcomes[name] = {
             "weights": np.concatenate([own_copy(strategy, variable) for variable in networks.variables]).tolist(),
             "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*given, strict=True)],
-            "metrics": {name: float(value) for name, value in made[-1].metrics.items()},
-            "steps": sum(one.steps for one in made),
+            "metrics": {name: float(value) for name, value in outputs[-1].metrics.items()},
+            "steps": sum(one.steps for one in outputs),
         }
     return outcomes
 
@@ -331,11 +253,11 @@ def chain(strategy):
     records = [Record((), (), (), (), np.sqrt(of_batch)[None], (), (), version) for of_batch in items]
     samples = [Sample(record, (), info) for record, info in zip(records, infos, strict=True)]
     iterator = distribute(strategy, [samples[:UPDATES], samples[UPDATES:]])
-    made, values = [], []
+    given, values = [], []
     for _ in range(2):
-        made.append(learner.step(iterator).priorities)
+        given.append(learner.step(iterator).priorities)
         values.append(own_copy(strategy, x)[0])
-    return {"x": values, "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*made, strict=True)]}
+    return {"x": values, "priorities": [np.concatenate(leaves).tolist() for leaves in zip(*given, strict=True)]}
 
 
 def outcomes_of(strategies, updates_of, calls_of, rank=None):
@@ -345,9 +267,9 @@ def outcomes_of(strategies, updates_of, calls_of, rank=None):
     try:
         return {
             name: {
-                "update": {agent: update(*AGENTS[agent], strategy, rank) for agent in updates_of},
+                "update": {agent: update(*made(agent), strategy, rank) for agent in updates_of},
                 "chain": chain(strategy),
-                "calls": {agent: calls(*AGENTS[agent], strategy, rank) for agent in calls_of},
+                "calls": {agent: calls(*made(agent), strategy, rank) for agent in calls_of},
             }
             for name, strategy in strategies.items()
         }

@@ -14,6 +14,7 @@ import sys
 import psutil
 import pytest
 import yaml
+from agent_cases import one_fast_case
 from host_network import HostNetwork, why_not
 
 from callboard.deadlines import wait_until
@@ -249,16 +250,7 @@ def hosts(tmp_path):
         network.end()
 
 
-@pytest.fixture(
-    scope="session",
-    params=[
-        "impala-cartpole",
-        pytest.param("apex-cartpole", marks=pytest.mark.slow),
-        pytest.param("ppo-cartpole", marks=pytest.mark.slow),
-        pytest.param("r2d2-cartpole-masked", marks=pytest.mark.slow),
-        pytest.param("sac-pendulum", marks=pytest.mark.slow),
-    ],
-)
-def recipe(request):
-    """A recipe of every agent: what holds for one of them must hold for all."""
+@pytest.fixture(scope="session", params=one_fast_case())
+def case(request):
+    """An `AgentCase` of every agent: what holds for one of them must hold for all."""
     return request.param

@@ -2,21 +2,15 @@
 here."""
 
 import pytest
+from agent_cases import AGENT_CASES
 
 pytestmark = pytest.mark.slow
-
-CARTPOLE = ("CartPole-v1", 475, 400_000)
-BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(
     "agent, task",
-    [
-        *((agent, CARTPOLE) for agent in ("impala", "ppo", "apex", "r2d2")),
-        ("sac", ("Pendulum-v1", -200, 20_000)),
-        *((agent, BREAKOUT) for agent in ("impala", "ppo", "apex")),
-    ],
+    [(case.name, task) for case in AGENT_CASES for task in case.default_tasks],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
 def test_an_agent_learns_with_its_defaults(start, tmp_path, agent, task, seed):

@@ -27,10 +27,10 @@ def counters_of(checkpoint):
 
 
 @pytest.fixture(scope="module")
-def interrupted(command_run, recipe, tmp_path_factory):
+def interrupted(command_run, case, tmp_path_factory):
     """A run that was stopped by Ctrl-C, as one fixture for all tests here."""
     directory = tmp_path_factory.mktemp("resume")
-    arguments = ["train", "--recipe", recipe, "--run-dir", directory / "run", "--checkpoint-replay"]
+    arguments = ["train", "--recipe", case.recipe, "--run-dir", directory / "run", "--checkpoint-replay"]
     run = command_run([*arguments, "--max-steps", 10_000_000, "--stop-return", 501], directory)
     try:
         run.wait_for_steps(STEPS)
@@ -115,20 +115,8 @@ def test_a_run_is_not_overwritten(interrupted):
         run_experiment(read_experiment(interrupted.run_dir), "inline")
 
 
-CHANGES = {
-    "impala-cartpole": {"--agent.unroll-length=5": "was made with another signature"},
-    "apex-cartpole": {
-        "--agent.n-step=5": "was made with another signature",
-        "--replay-shards=2": "was kept in 1 shard.*replay_shards 1",
-    },
-    "ppo-cartpole": {},
-    "r2d2-cartpole-masked": {"--agent.trace-length=20": "was made with another signature"},
-    "sac-pendulum": {"--agent.replay-size=5000": "was made with another max_size, 100000 instead of 5000"},
-}
-
-
-def test_a_changed_replay_is_refused_by_name(interrupted, recipe):
-    for option, message in CHANGES[recipe].items():
+def test_a_changed_replay_is_refused_by_name(interrupted, case):
+    for option, message in case.changed_replay.items():
         experiment = read_experiment(interrupted.run_dir, [option, "--actors=2"])
         with pytest.raises(CallboardError, match=message):
             run_experiment(experiment, "threads", resume=True)

@@ -6,36 +6,26 @@ import shutil
 import signal
 
 import pytest
+from agent_cases import AGENT_CASES
 
 pytestmark = pytest.mark.slow
 
 
-# What a run must still reach: IMPALA its score, the others enough to show that they learn on.
-GOALS = {
-    "impala-cartpole": 475,
-    "apex-cartpole": 150,
-    "ppo-cartpole": 400,
-    "r2d2-cartpole-masked": 60,
-    "sac-pendulum": -300,
-}
-# PPO reaches its score within seconds, and shall be shown to after the death.
-EVALUATE_EVERY = {"ppo-cartpole": 60_000}
-NODES = [("impala-cartpole", node) for node in ("replay/0", "evaluator/0", "coordinator/0")]
-NODES += [(recipe, node) for recipe in GOALS for node in ("actor/0", "learner/0")]
+NODES = [(AGENT_CASES[0], node) for node in ("replay/0", "evaluator/0", "coordinator/0")]
+NODES += [(case, node) for case in AGENT_CASES for node in ("actor/0", "learner/0")]
 
 
-@pytest.mark.parametrize("recipe, node", NODES)
-def test_the_run_survives_the_death_of_a_node(train, recipe, node):
-    goal = GOALS[recipe]
-    settings = ["--checkpoint-every", 2, "--max-steps", 1_000_000, "--stop-return", goal]
-    run = train(*settings, "--evaluate-every", EVALUATE_EVERY.get(recipe, 5000), recipe=recipe)
+@pytest.mark.parametrize("case, node", NODES, ids=lambda value: getattr(value, "name", value))
+def test_the_run_survives_the_death_of_a_node(train, case, node):
+    settings = ["--checkpoint-every", 2, "--max-steps", 1_000_000, "--stop-return", case.goal]
+    run = train(*settings, "--evaluate-every", case.evaluate_every, recipe=case.recipe)
     run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")), timeout=60)
     run.wait_for_steps(3000)
     before, killed = run.rows()[-1], run.pid_of(node)
     os.kill(killed, signal.SIGKILL)
     run.wait_until(lambda: f"{node}: killed by SIGKILL; started again" in run.text(), timeout=10)
     assert run.wait(timeout=400) == 0, run.text()
-    assert f"has reached {goal}" in run.text().splitlines()[-1]
+    assert f"has reached {case.goal}" in run.text().splitlines()[-1]
     assert run.pid_of(node) != killed
     after = run.rows()[-1]
     assert after["environment_steps"] > before["environment_steps"]

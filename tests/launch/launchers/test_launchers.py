@@ -38,8 +38,8 @@ def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_every_agent_runs(train, recipe, launcher):
-    run = train("--launcher", launcher, "--max-steps", 10_000_000, recipe=recipe)
+def test_every_agent_runs(train, case, launcher):
+    run = train("--launcher", launcher, "--max-steps", 10_000_000, recipe=case.recipe)
     run.wait_for_steps(3, "learner_steps")
     run.interrupt()
     assert run.wait() == 130, run.text()

@@ -57,20 +57,11 @@ def experiment_of(recipe, *options):
     return parse_experiment(None, read_recipe(recipe), [str(option) for option in options])
 
 
-SHORT = {
-    "impala-cartpole": {"unroll_length": 5},
-    "ppo-cartpole": {"unroll_length": 5, "epochs": 2},
-    "apex-cartpole": {},
-    "sac-pendulum": {},
-    "r2d2-cartpole-masked": {"burn_in": 2, "trace_length": 8, "period": 5},
-}
-"""Settings of the agents for short runs."""
 FLAGS = ("first", "last", "discount")
-QUEUES = ("impala-cartpole", "ppo-cartpole")
 
 
-def trajectories(recipe, mode, launcher, run_dir, monkeypatch, *options):
-    """Runs a recipe with episodes of at most 9 steps.
+def trajectories(case, mode, launcher, run_dir, monkeypatch, *options):
+    """Runs an agent's recipe with episodes of at most 9 steps.
 
     Nothing is learned from sampled replay, since sampling cannot be seeded: the policy does not change.
 
@@ -79,11 +70,11 @@ def trajectories(recipe, mode, launcher, run_dir, monkeypatch, *options):
     """
     settings = ["--actors", 2, "--envs-per-actor", 16, "--env-options.max_episode_steps", 9, "--max-steps", 1000]
     settings += ["--evaluator", "false", "--stop-return", "null", "--checkpoint-every", 10_000]
-    if recipe not in QUEUES:
+    if not case.reads_queue:
         settings += ["--agent.samples-per-insert", 0.001, "--agent.min-replay-size", 50]
-    settings += [f"--agent.{name}={value}" for name, value in SHORT[recipe].items()]
+    settings += [f"--agent.{name}={value}" for name, value in case.short.items()]
     settings += ["--run-dir", run_dir, "--inference", mode, *options]
-    experiment = experiment_of(recipe, *settings)
+    experiment = experiment_of(case.recipe, *settings)
     with monkeypatch.context() as patch:
         kept = tap(type(experiment.agent), patch)
         outcome = run(experiment, launcher, LineMonitor(1))
@@ -105,19 +96,18 @@ def assert_same(found, wanted, tolerance=lambda path: 0.0):
                     np.testing.assert_allclose(left, right, rtol=0, atol=tolerance(path), err_msg=f"{actor} {path}")
 
 
-def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch):
+def test_the_same_trajectories_as_local_inference(case, tmp_path, monkeypatch):
     """Including everything that is learned meanwhile if replay is a queue.
 
     The outputs of an LSTM differ in their last bits: if TensorFlow knows the size of a batch, it adds the terms of
     Wx + b + Uh in another order.
     """
-    local, local_weights = trajectories(recipe, "local", "inline", tmp_path / "local", monkeypatch)
+    local, local_weights = trajectories(case, "local", "inline", tmp_path / "local", monkeypatch)
     options = ["--inference-nodes", 2]
-    central, weights = trajectories(recipe, "central", "inline", tmp_path / "central", monkeypatch, *options)
-    assert (local_weights[0] > 0) == (recipe in QUEUES)
+    central, weights = trajectories(case, "central", "inline", tmp_path / "central", monkeypatch, *options)
+    assert (local_weights[0] > 0) == case.reads_queue
     tree.map_structure(np.testing.assert_array_equal, weights, local_weights)
-    by_lstm = {"q", "core"} if recipe.startswith("r2d2") else set()
-    assert_same(central, local, lambda path: 1e-6 if by_lstm & set(path) else 0.0)
+    assert_same(central, local, lambda path: 1e-6 if case.rounded & set(path) else 0.0)
     for (records,) in local.values():
         first, last, discount = (np.stack([getattr(record, name) for record, _ in records]) for name in FLAGS)
         assert len(records) > 25 and first[1:].any()
@@ -125,14 +115,14 @@ def test_the_same_trajectories_as_local_inference(recipe, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-def test_batches_of_two_actors_give_the_same_trajectories(recipe, tmp_path, monkeypatch):
+def test_batches_of_two_actors_give_the_same_trajectories(case, tmp_path, monkeypatch):
     """With constant weights, and except for rounding, which depends on the size of the batch."""
     frozen = []
-    if recipe in QUEUES:
+    if case.reads_queue:
         frozen = ["--agent.learning-rate", 1e-30, "--agent.normalize-observations", "false"]
     kept = {}
     for mode, launcher in (("local", "inline"), ("central", "threads")):
-        kept[mode], _ = trajectories(recipe, mode, launcher, tmp_path / mode, monkeypatch, *frozen)
+        kept[mode], _ = trajectories(case, mode, launcher, tmp_path / mode, monkeypatch, *frozen)
     rows = [json.loads(line) for line in (tmp_path / "central" / "metrics.jsonl").read_text().splitlines()]
     assert max(row.get("inference/actors_per_batch_0", 0) for row in rows) > 1
     # The versions of the constant weights depend on timing.
@@ -144,7 +134,7 @@ def test_batches_of_two_actors_give_the_same_trajectories(recipe, tmp_path, monk
         for mode, writers in kept.items()
     }
     assert all(len(records) == 25 for writers in shared.values() for (records,) in writers.values())
-    exact = {"first", "last"} if recipe == "sac-pendulum" else {"first", "last", "observation", "action"}
+    exact = {"first", "last"} if case.continuous else {"first", "last", "observation", "action"}
     assert_same(shared["central"], shared["local"], lambda path: 0.0 if exact & set(path) else 1e-4)
 
 
@@ -263,19 +253,19 @@ def newest(run, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["threads", "processes"])
-def test_every_agent_runs_with_actors_that_share_a_node(train, recipe, launcher):
+def test_every_agent_runs_with_actors_that_share_a_node(train, case, launcher):
     settings = ["--inference", "central", "--actors", 2, "--envs-per-actor", 16, "--stop-return", "null"]
-    if recipe not in QUEUES:
+    if not case.reads_queue:
         # Otherwise a slow learner would let only one actor continue at a time.
         settings += ["--agent.samples-per-insert", 1]
-    run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=recipe)
+    run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=case.recipe)
     run.wait_for_steps(3, "learner_steps")
     run.wait_for_steps(1, "episodes")
     run.wait_until(lambda: newest(run, "inference/actors_per_batch_0") > 1)
     run.interrupt()
     assert run.wait() == 130, run.text()
     last = run.rows()[-1]
-    if "learner/policy_lag" in last and recipe == "ppo-cartpole":
+    if "learner/policy_lag" in last and case.name == "ppo":
         assert last["learner/policy_lag"] == 0
     assert run.leftovers() == []
 
@@ -334,9 +324,9 @@ def kill(run, node):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("node", NODES)
-def test_the_run_survives_the_death_of_a_node(train, recipe, node):
+def test_the_run_survives_the_death_of_a_node(train, case, node):
     settings = ["--inference", "central", "--actors", 2, "--checkpoint-every", 2, "--stop-return", "null"]
-    run = train(*settings, "--max-steps", 10_000_000, recipe=recipe)
+    run = train(*settings, "--max-steps", 10_000_000, recipe=case.recipe)
     kill(run, node)
     run.interrupt()
     assert run.wait(timeout=60) == 130, run.text()

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 import yaml
+from agent_cases import AGENT_CASES
 
 from callboard.agents.weights import pack_weights
 from callboard.launch.cli.command import main
@@ -263,17 +264,8 @@ def test_trials_that_fail_are_told_with_their_last_line(search):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "recipe, fields",
-    [
-        ("impala-cartpole", ["learning_rate"]),
-        ("apex-cartpole", ["learning_rate"]),
-        ("ppo-cartpole", ["learning_rate"]),
-        ("r2d2-cartpole-masked", ["learning_rate"]),
-        ("sac-pendulum", ["critic_learning_rate", "actor_learning_rate", "temperature_learning_rate"]),
-    ],
-)
-def test_weights_of_another_run_continue_under_a_new_learning_rate(recipe, fields, tmp_path):
+@pytest.mark.parametrize("case", AGENT_CASES, ids=lambda case: case.name)
+def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_path):
     pytest.importorskip("ray")
     from callboard.launch.experiment import Run
     from callboard.launch.launchers.inline import make_local_nodes
@@ -283,9 +275,9 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(recipe, field
     from callboard.launch.tuning.trial import adopt_checkpoint
 
     def experiment(name, rate):
-        rates = [f"--agent.{field.replace('_', '-')}={rate}" for field in fields]
-        options = [*rates, "--max-steps", "6000" if "r2d2" in recipe else "3000", "--run-dir", str(tmp_path / name)]
-        return parse_experiment(None, read_recipe(recipe), [*options, "--evaluator=false", "--stop-return=null"])
+        rates = [f"--agent.{field.replace('_', '-')}={rate}" for field in case.learning_rates]
+        options = [*rates, "--max-steps", "6000" if case.name == "r2d2" else "3000", "--run-dir", str(tmp_path / name)]
+        return parse_experiment(None, read_recipe(case.recipe), [*options, "--evaluator=false", "--stop-return=null"])
 
     for name, rate in [("donor", "1e-3"), ("taker", "2e-3")]:
         assert run(experiment(name, rate), "inline").exit_code == 0
@@ -316,9 +308,9 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(recipe, field
     optimizers = getattr(learner._learner, "optimizers", None) or [learner._learner.optimizer]
     for optimizer in optimizers:
         assert int(optimizer.iterations) > 0
-        if recipe != "ppo-cartpole":
+        if case.name != "ppo":
             assert float(optimizer._learning_rate(0)) == pytest.approx(5e-4)
-    if recipe == "ppo-cartpole":
+    if case.name == "ppo":
         # It works out its rate at every step, which falls to 0: 5e-4 (1 - step / steps of the whole run).
         longer = dataclasses.replace(resumed, max_steps=6000)
         assert run(longer, "inline", resume=True).exit_code == 0

@@ -1,0 +1,193 @@
+"""The table of agents: what the tests that hold for every agent need to know of each.
+
+A new agent enters this table.  Then it is trained under every launcher, with central inference and by several learners,
+loses nodes, resumes, is evaluated, and its update is compared on several devices.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+CLIPPED_TO = 0.05
+"""Norm to which the gradients of small updates are clipped; all are longer."""
+CARTPOLE = ("CartPole-v1", 475, 400_000)
+PENDULUM = ("Pendulum-v1", -200, 20_000)
+BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
+
+# With a large epsilon an optimizer's update shows how long a gradient was, which Adam's first one does not.
+_SMALL: dict[str, Any] = dict(batch_size=8, hidden_sizes=(4,), optimizer_epsilon=1.0)
+_CLIPPED: dict[str, Any] = dict(max_gradient_norm=CLIPPED_TO, learning_rate_decay=False)
+
+
+class SmallUpdate(NamedTuple):
+    """An agent so small that its update is compared in float64 on several devices, and by several learners."""
+
+    settings: Mapping[str, Any]
+    """Fields of the agent: batches of 8, and one gradient in an update, clipped to `CLIPPED_TO` where possible."""
+    transitions: int
+    """Number of transitions in an item of the batch."""
+    continuous: bool = False
+    """Whether actions are vectors, not integers."""
+    slow: bool = False
+    """Whether other small updates have the same parts, so that it need not be compared in the fast tests."""
+
+
+class AgentCase(NamedTuple):
+    name: str
+    """The agent's name in the registry."""
+    recipe: str
+    """Recipe that the tests train with."""
+    goal: float
+    """Return that a run of the recipe must still reach after a node has died."""
+    default_tasks: tuple[tuple[str, float, int], ...]
+    """Environment, return and environment steps that the agent's defaults must do with."""
+    short: Mapping[str, Any]
+    """Fields of the agent with which items are made within episodes of 9 steps."""
+    changed_replay: Mapping[str, str]
+    """Options with which a run cannot be resumed with its replay, and how the error begins (a regular expression)."""
+    small_updates: Mapping[str, SmallUpdate]
+    """Small agents, by names of their own."""
+    first_loss: str = "loss"
+    """The loss that the error names if a reward is not finite."""
+    learning_rates: tuple[str, ...] = ("learning_rate",)
+    """Fields of the agent that are learning rates."""
+    evaluate_every: int = 5000
+    """Environment steps between evaluations, such that the goal is not reached before a node dies."""
+    reads_queue: bool = False
+    """Whether items are learned from once and in order, so that inline runs are reproducible."""
+    prioritized: bool = False
+    """Whether the learner returns priorities."""
+    updates_per_call: bool = True
+    """Whether the agent can make several updates in a call."""
+    rounded: frozenset[str] = frozenset()
+    """Parts of a record that an LSTM computes, which differ in their last bits with central inference."""
+    continuous: bool = False
+    """Whether the recipe's actions are floats, which depend on the size of the policy's batch in their last bits."""
+
+
+AGENT_CASES = (
+    AgentCase(
+        "impala",
+        "impala-cartpole",
+        goal=475,
+        default_tasks=(CARTPOLE, BREAKOUT),
+        short=dict(unroll_length=5),
+        changed_replay={"--agent.unroll-length=5": "was made with another signature"},
+        small_updates={
+            "impala": SmallUpdate(
+                dict(**_SMALL, **_CLIPPED, unroll_length=5, core="lstm", lstm_size=3, learning_rate=0.1), transitions=5
+            )
+        },
+        reads_queue=True,
+    ),
+    AgentCase(
+        "apex",
+        "apex-cartpole",
+        goal=150,
+        default_tasks=(CARTPOLE, BREAKOUT),
+        short={},
+        changed_replay={
+            "--agent.n-step=5": "was made with another signature",
+            "--replay-shards=2": "was kept in 1 shard.*replay_shards 1",
+        },
+        small_updates={
+            "apex": SmallUpdate(
+                dict(**_SMALL, **_CLIPPED, n_step=3, stream_size=0, learning_rate=1.0, target_update_period=1),
+                transitions=3,
+            )
+        },
+        prioritized=True,
+    ),
+    AgentCase(
+        "ppo",
+        "ppo-cartpole",
+        goal=400,
+        default_tasks=(CARTPOLE, BREAKOUT),
+        short=dict(unroll_length=5, epochs=2),
+        changed_replay={},
+        small_updates={
+            # The losses differ by the distribution alone.
+            "ppo": SmallUpdate(
+                dict(**_SMALL, **_CLIPPED, unroll_length=5, epochs=1, minibatches=1, learning_rate=1.0),
+                transitions=5,
+                slow=True,
+            ),
+            "ppo-gaussian": SmallUpdate(
+                dict(
+                    **_SMALL,
+                    **_CLIPPED,
+                    unroll_length=5,
+                    epochs=1,
+                    minibatches=1,
+                    learning_rate=1.0,
+                    core="lstm",
+                    lstm_size=3,
+                ),
+                transitions=5,
+                continuous=True,
+            ),
+        },
+        # It reaches its goal within seconds.
+        evaluate_every=60_000,
+        reads_queue=True,
+        updates_per_call=False,
+    ),
+    AgentCase(
+        "r2d2",
+        "r2d2-cartpole-masked",
+        goal=60,
+        default_tasks=(CARTPOLE,),
+        short=dict(burn_in=2, trace_length=8, period=5),
+        changed_replay={"--agent.trace-length=20": "was made with another signature"},
+        small_updates={
+            # It has Ape-X's priorities and a core such as IMPALA's.
+            "r2d2": SmallUpdate(
+                dict(
+                    **_SMALL,
+                    **_CLIPPED,
+                    n_step=2,
+                    burn_in=2,
+                    trace_length=6,
+                    period=3,
+                    lstm_size=3,
+                    stream_size=4,
+                    learning_rate=1.0,
+                ),
+                transitions=8,
+                slow=True,
+            )
+        },
+        prioritized=True,
+        rounded=frozenset({"q", "core"}),
+    ),
+    AgentCase(
+        "sac",
+        "sac-pendulum",
+        goal=-300,
+        default_tasks=(PENDULUM,),
+        short={},
+        changed_replay={"--agent.replay-size=5000": "was made with another max_size, 100000 instead of 5000"},
+        small_updates={
+            "sac": SmallUpdate(
+                dict(**_SMALL, actor_learning_rate=0.1, critic_learning_rate=0.2, temperature_learning_rate=0.3),
+                transitions=1,
+                continuous=True,
+            )
+        },
+        first_loss="critic loss",
+        learning_rates=("critic_learning_rate", "actor_learning_rate", "temperature_learning_rate"),
+        continuous=True,
+    ),
+)
+
+SMALL_UPDATES = {name: (case, small) for case in AGENT_CASES for name, small in case.small_updates.items()}
+
+
+def one_fast_case() -> list[Any]:
+    """Returns parameters of a test for every agent: the first one is fast, the others are slow."""
+    first, *others = AGENT_CASES
+    return [
+        pytest.param(first, id=first.name),
+        *(pytest.param(case, id=case.name, marks=pytest.mark.slow) for case in others),
+    ]
