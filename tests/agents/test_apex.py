@@ -3,32 +3,33 @@
 Run as a program it prints what several replicas do, since devices are set before TensorFlow starts.
 """
 
+import functools
 import json
 import pathlib
 import subprocess
 import sys
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
+import small_worlds
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from small_worlds import ACTIONS, SPEC, Corridor, weights_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, timestep_spec, trace_layout
 from callboard.agents.apex import Apex, ApexExtras
-from callboard.data import ItemInfo, Layout, Record, Sample
+from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.networks.network import Inputs
 from callboard.replay import BatchReader, PriorityUpdater, ReplayHandle, start_server
-from callboard.specs import EnvironmentSpec, zeros
+from callboard.specs import zeros
 
-ACTIONS = 3
-SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
+layout_of = functools.partial(small_worlds.layout_of, actors=2, max_steps=1000)
 SMALL: dict[str, Any] = dict(
     batch_size=8,
     replay_size=500,
@@ -39,10 +40,6 @@ SMALL: dict[str, Any] = dict(
     learning_rate=1e-3,
     learning_rate_decay=False,
 )
-
-
-def layout_of(spec: Any = SPEC, envs_per_actor: int = 2, actors: int = 2, replicas: int = 1) -> Layout:
-    return Layout(spec, envs_per_actor, actors, shards=1, replicas=replicas, seed=1, max_steps=1000)
 
 
 def q_of(network: Any, observation: Any) -> np.ndarray:
@@ -258,33 +255,11 @@ def test_first_priorities_by_hand():
 # Its way through replay.
 
 
-class Corridor(gymnasium.Env):
-    """Pictures of a position from 0 to 5: right pays at the end, and time is up after 12 steps."""
-
-    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        self._position = self._time = 0
-        return self._picture(), {}
-
-    def step(self, action):
-        self._time += 1
-        self._position = max(0, self._position + (1 if action else -1))
-        there = self._position == 5
-        return self._picture(), float(there), there, self._time == 12, {}
-
-    def _picture(self):
-        picture = np.zeros((8, 8, 1), np.uint8)
-        picture[:, self._position] = 255
-        return picture
-
-
 class Loop:
-    """Four corridors, an actor, a real replay server and a learner, that take turns."""
+    """Four corridors, whose right ends pay, an actor, a real replay server and a learner, that take turns."""
 
     def __init__(self, agent: Apex, directory: pathlib.Path) -> None:
-        environment = GymnasiumBatch([Corridor() for _ in range(4)], [1, 2, 3, 4])
+        environment = GymnasiumBatch([Corridor((8, 8), 5, 12, [0] * 5 + [1]) for _ in range(4)], [1, 2, 3, 4])
         layout = layout_of(environment.spec, envs_per_actor=4, actors=1)
         agent.check(layout)
         tf.keras.utils.set_random_seed(1)
@@ -393,10 +368,6 @@ def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
 
 
 # The learner.
-
-
-def weights_of(module: tf.Module) -> np.ndarray:
-    return np.concatenate([variable.numpy().ravel() for variable in module.variables])
 
 
 def test_the_target_network_follows_at_times():

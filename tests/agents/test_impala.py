@@ -1,130 +1,20 @@
 """IMPALA: what its learner makes of an episode, and its loss."""
 
-import functools
 from typing import Any, NamedTuple
 
-import dm_env
-import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from small_worlds import ACTIONS, FINAL_SHOWN, INTERFACES, SPEC, Ending, FixedNetwork, layout_of, reward_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.impala import Impala, ImpalaExtras
-from callboard.data import Layout, Record, Sample
-from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.networks.heads import PolicyValue
 from callboard.replay import ReplayHandle, start_server
-from callboard.specs import EnvironmentSpec
-
-ACTIONS = 3
-SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
-
-
-def layout_of(spec: Any, envs_per_actor: int = 2, replicas: int = 1) -> Layout:
-    return Layout(
-        spec=spec, envs_per_actor=envs_per_actor, actors=1, shards=1, replicas=replicas, seed=1, max_steps=1000
-    )
-
-
-# The same episode in every interface.
-
-
-class Ending(NamedTuple):
-    """How an episode of a script ends."""
-
-    length: int
-    terminates: bool
-
-
-class Script:
-    """Episodes that end as they are told to, the last one never."""
-
-    def __init__(self, endings):
-        self._endings = endings
-        self._episode = -1
-        self._time = 0
-
-    def begin(self):
-        self._episode += 1
-        self._time = 0
-        return self.observation
-
-    def act(self, action):
-        """Returns (reward, terminated, truncated)."""
-        reward = reward_of(self._episode, self._time, action)
-        self._time += 1
-        ended = self._episode < len(self._endings) and self._time == self._endings[self._episode].length
-        terminates = ended and self._endings[self._episode].terminates
-        return reward, terminates, ended and not terminates
-
-    @property
-    def observation(self):
-        return np.array([self._episode, self._time], np.float32)
-
-
-def reward_of(episode, time, action):
-    return 0.5 * action - 0.25 * time + episode
-
-
-class DmScript(dm_env.Environment):
-    def __init__(self, endings):
-        self._script = Script(endings)
-
-    def reset(self):
-        return dm_env.restart(self._script.begin())
-
-    def step(self, action):
-        reward, terminated, truncated = self._script.act(action)
-        make = dm_env.termination if terminated else dm_env.truncation if truncated else dm_env.transition
-        return make(reward, self._script.observation)
-
-    def observation_spec(self):
-        return SPEC.observation
-
-    def action_spec(self):
-        return SPEC.action
-
-
-class GymScript(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(ACTIONS)
-
-    def __init__(self, endings):
-        self._script = Script(endings)
-
-    def reset(self, *, seed=None, options=None):
-        return self._script.begin(), {}
-
-    def step(self, action):
-        reward, terminated, truncated = self._script.act(action)
-        return self._script.observation, reward, terminated, truncated, {}
-
-
-class WithoutFinal(SyncVectorEnv):
-    """Loses the observations that end episodes where it resets in the same step."""
-
-    def step(self, actions):
-        *outcome, info = super().step(actions)
-        return (*outcome, {key: value for key, value in info.items() if not key.endswith("final_obs")})
-
-
-def vector(scripts, mode):
-    makers = [functools.partial(GymScript, endings) for endings in scripts]
-    return GymnasiumVectorBatch(WithoutFinal(makers, autoreset_mode=mode), range(len(scripts)))
-
-
-INTERFACES = {
-    "dm_env": lambda scripts: DmEnvBatch([DmScript(endings) for endings in scripts]),
-    "gymnasium": lambda scripts: GymnasiumBatch([GymScript(endings) for endings in scripts], range(len(scripts))),
-    "vector, next step": lambda scripts: vector(scripts, AutoresetMode.NEXT_STEP),
-    "vector, same step": lambda scripts: vector(scripts, AutoresetMode.SAME_STEP),
-}
-FINAL_SHOWN = [name for name in INTERFACES if name != "vector, same step"]
 
 
 class TableNetwork(tf.Module):
@@ -309,21 +199,6 @@ def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_pat
 # The loss.
 
 
-class FixedNetwork:
-    """Gives what it was made with."""
-
-    normalizer = None
-
-    def __init__(self, logits, value):
-        self._outputs = PolicyValue(tf.constant(logits), tf.constant(value))
-
-    def regularization_loss(self):
-        return 0.0
-
-    def unroll(self, inputs, state, first, training=False):
-        return self._outputs, state
-
-
 def random_sample(rng, agent: Impala, ends: float = 0.3, dtype: Any = np.float64) -> Sample:
     """A batch whose episodes end in every way, with a probability of `ends` at each timestep."""
     steps, batch = agent.unroll_length, agent.batch_size
@@ -417,7 +292,9 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent):
         sample = random_sample(rng, agent)
         logits = rng.normal(size=(agent.unroll_length + 1, agent.batch_size, ACTIONS))
         value = rng.normal(size=(agent.unroll_length + 1, agent.batch_size))
-        loss, metrics, priorities = agent.loss(FixedNetwork(logits, value), sample)
+        loss, metrics, priorities = agent.loss(
+            FixedNetwork(PolicyValue(tf.constant(logits), tf.constant(value))), sample
+        )
         assert priorities is None
         assert loss.dtype == tf.float64
         expected = loss_by_loops(agent, logits, value, sample.record)

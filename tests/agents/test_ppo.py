@@ -1,19 +1,22 @@
 """PPO: what actors write, its loss, and its iterations."""
 
+import functools
 import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
+import small_worlds
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from small_worlds import FixedNetwork
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoExtras, PpoNetworks, PpoPolicy, PpoState
 from callboard.agents.ppo_rollout import Rollout, observation_values, select_minibatch
-from callboard.data import Layout, Record, Sample, Timestep, Version
+from callboard.data import Record, Sample, Timestep, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
 from callboard.networks.heads import GaussianValue, PolicyValue
@@ -27,9 +30,7 @@ DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
 CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [3.0, np.inf]))
 
 
-def layout_of(spec: Any, envs_per_actor: int = 4, replicas: int = 1, max_steps: int = 100_000, **other: int) -> Layout:
-    sizes = {"actors": 1, "shards": 1, **other}
-    return Layout(spec, envs_per_actor, replicas=replicas, seed=1, max_steps=max_steps, **sizes)
+layout_of = functools.partial(small_worlds.layout_of, envs_per_actor=4)
 
 
 # What actors write.
@@ -149,22 +150,6 @@ def test_evaluation_takes_the_most_likely_action():
 
 
 # The loss.
-
-
-class FixedNetwork:
-    """Gives what it was made with."""
-
-    normalizer = None
-
-    def __init__(self, outputs, state_spec=()):
-        self._outputs = outputs
-        self.state_spec = state_spec
-
-    def unroll(self, shown, state, first, training=False):
-        return self._outputs, state
-
-    def regularization_loss(self):
-        return 0.0
 
 
 def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, batch: int | None = None) -> Sample:

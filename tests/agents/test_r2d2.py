@@ -3,16 +3,16 @@
 import json
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.r2d2 import R2D2, R2D2Extras, R2D2State
-from callboard.data import ItemInfo, Layout, Record, Sample, Timestep
+from callboard.data import ItemInfo, Record, Sample, Timestep
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
@@ -22,8 +22,6 @@ from callboard.networks.recurrent import LSTMState
 from callboard.replay import BatchReader, ReplayHandle, start_server
 from callboard.specs import EnvironmentSpec
 
-ACTIONS = 3
-SPEC = EnvironmentSpec(dm_specs.Array((2,), np.float32), dm_specs.DiscreteArray(ACTIONS))
 LSTM = 2
 SMALL = R2D2(
     burn_in=3,
@@ -44,14 +42,6 @@ SMALL = R2D2(
     lstm_size=LSTM,
     stream_size=0,
 )
-
-
-def layout_of(
-    spec: EnvironmentSpec = SPEC, envs_per_actor: int = 2, replicas: int = 1, max_steps: int = 10_000
-) -> Layout:
-    return Layout(
-        spec=spec, envs_per_actor=envs_per_actor, actors=1, shards=1, replicas=replicas, seed=1, max_steps=max_steps
-    )
 
 
 def random_sample(agent: R2D2, seed: int = 0) -> Sample:
@@ -276,28 +266,6 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
 # What replay keeps.
 
 
-class Corridor(gymnasium.Env):
-    """Pictures of a position from 0 to 4: right pays at the end, and time is up after 6 steps."""
-
-    observation_space = gymnasium.spaces.Box(0, 255, (4, 5, 1), np.uint8)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        self._position = self._time = 0
-        return self._picture(), {}
-
-    def step(self, action):
-        self._time += 1
-        self._position = max(0, self._position + (1 if action else -1))
-        there = self._position == 4
-        return self._picture(), self._position / 2, there, self._time == 6, {}
-
-    def _picture(self):
-        picture = np.zeros((4, 5, 1), np.uint8)
-        picture[:, self._position] = 255
-        return picture
-
-
 def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     """Sequences from a real server, at the start of an episode, within it, and over its end in both ways."""
     agent = changed(
@@ -312,7 +280,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
         torso="mlp",
         frame_stack=3,
     )
-    environment = GymnasiumBatch([Corridor() for _ in range(4)], [1, 2, 3, 4])
+    environment = GymnasiumBatch([Corridor((4, 5), 4, 6, np.arange(5) / 2) for _ in range(4)], [1, 2, 3, 4])
     layout = layout_of(environment.spec, envs_per_actor=4)
     agent.check(layout)
     tf.keras.utils.set_random_seed(1)
@@ -465,10 +433,6 @@ def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
 
 
 # Updates, and a run of them.
-
-
-def weights_of(module: tf.Module) -> np.ndarray:
-    return np.concatenate([variable.numpy().ravel() for variable in module.variables])
 
 
 def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_at_times():

@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from small_worlds import layout_of
 
 from callboard.agents.acting import CompiledPolicy, trace_layout
 from callboard.agents.sac import Sac, SacNetworks
-from callboard.data import Layout, Record, Sample, Timestep
+from callboard.data import Record, Sample, Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
@@ -21,12 +22,6 @@ from callboard.specs import EnvironmentSpec
 
 def spec_of(shape=(2,), low: Any = -1.0, high: Any = 1.0, dtype: Any = np.float32) -> EnvironmentSpec:
     return EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray(shape, dtype, low, high))
-
-
-def layout_of(spec: Any, envs_per_actor: int = 2, replicas: int = 1) -> Layout:
-    return Layout(
-        spec=spec, envs_per_actor=envs_per_actor, actors=1, shards=1, replicas=replicas, seed=1, max_steps=100_000
-    )
 
 
 # What is refused.
