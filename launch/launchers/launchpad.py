@@ -67,7 +67,7 @@ class LaunchpadLauncher(Launcher):
         (coordinator,) = program.groups["coordinator"]
         coordinator.monitor_address = server.address
         try:
-            with begun(run), _launchpad_signals() as signals:
+            with begun(run), launchpad_signals() as signals:
                 manager = lp.launch(
                     program,
                     launch_type=self.launch_type,
@@ -102,7 +102,7 @@ def _resources(program: lp.Program) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _launchpad_signals() -> Iterator[list[int]]:
+def launchpad_signals() -> Iterator[list[int]]:
     """Lets Launchpad handle signals within the context; yields a list of those that arrive.
 
     Launchpad installs its handlers once in a process and never removes them.
@@ -112,7 +112,8 @@ def _launchpad_signals() -> Iterator[list[int]]:
 
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()
-    flags.FLAGS["lp_termination_notice_secs"].value = _NOTICE_SECONDS
+    notice = flags.FLAGS["lp_termination_notice_secs"]
+    notice_before, notice.value = notice.value, _NOTICE_SECONDS
     worker_manager._SIGNAL_HANDLERS, worker_manager._HAS_MAIN_MANAGER = None, False
     arrived: list[int] = []
 
@@ -128,3 +129,4 @@ def _launchpad_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        notice.value = notice_before

@@ -34,7 +34,7 @@ from .launchpad import LaunchpadLauncher
 from .node_thread import ThreadWorker
 from .process_setup import exit_by, prepare_process
 from .remote_monitor import MonitorClient
-from .run_outcome import Monitor, Outcome
+from .run_outcome import Monitor, Outcome, OutputClosed
 from .run_summary import SummaryMonitor, describe_end
 from .supervisor import Event, Exit, Supervised, Supervisor, Worker
 
@@ -200,7 +200,7 @@ class SupervisingNode(GraphNode):
 
 
 class _TerminalMonitor(SummaryMonitor):
-    """Prints the progress of a run and how it ended, for a program that nothing of ours has launched."""
+    """Prints the progress of a run and how it ended, where no launcher of ours does."""
 
     def __init__(self, run: Run):
         super().__init__(run, LineMonitor(run.experiment.max_steps))
@@ -208,10 +208,11 @@ class _TerminalMonitor(SummaryMonitor):
 
     def complete(self, outcome: Outcome) -> Outcome:
         super().complete(outcome)
-        if outcome.failed_node is None:
-            self.say(describe_end(outcome, self._evaluation_episodes))
-        else:
-            self.say(f"{outcome.failed_node} failed:\n{(outcome.error or '').rstrip()}")
+        text = describe_end(outcome, self._evaluation_episodes)
+        if outcome.failed_node is not None:
+            text = f"{outcome.failed_node} failed:\n{(outcome.error or '').rstrip()}"
+        with contextlib.suppress(OutputClosed):
+            self.say(text)
         return outcome
 
 

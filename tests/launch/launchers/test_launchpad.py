@@ -9,12 +9,12 @@ import threading
 
 import launchpad as lp
 import pytest
-from launchpad.launch import serialization
+from launchpad.launch import serialization, worker_manager
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.launchers.launchpad import LaunchpadLauncher
+from callboard.launch.launchers.launchpad import LaunchpadLauncher, launchpad_signals
 from callboard.launch.launchers.remote_monitor import MonitorClient, MonitorServer
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.program import make_program
@@ -96,6 +96,19 @@ def test_threads_other_than_the_main_one_are_refused(tmp_path):
     thread.start()
     thread.join(10)
     assert "possible in the main thread only" in refused[0]
+
+
+def test_launchpad_handles_signals_only_during_a_run():
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    for _ in range(2):
+        with launchpad_signals() as arrived:
+            manager = worker_manager.WorkerManager()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert manager.wait_for_stop(5)
+            manager.wait()
+        assert arrived == [signal.SIGTERM]
+        assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_monitor_in_another_process_receives_everything():
