@@ -77,7 +77,7 @@ def with_evaluation_settings(
     if epsilon is not None:
         if not hasattr(experiment.agent, "evaluation_epsilon"):
             raise CallboardError(
-                f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values: "
+                f"{type(experiment.agent).__name__} takes no epsilon, which is for agents that learn action values; "
                 "leave it out, or set the mode to sampled"
             )
         if not 0 <= epsilon <= 1:

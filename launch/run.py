@@ -99,7 +99,7 @@ def _check_can_be_resumed(experiment: Experiment) -> None:
                 return
         except CallboardError:
             pass
-        raise CallboardError(f"the agent {name!r} cannot be imported by that name: define its class at a module's top")
+        raise CallboardError(f"the agent {name!r} cannot be imported by that name; define its class at a module's top")
 
 
 def _check_run_fits(

@@ -111,7 +111,7 @@ class ResNet(tf.keras.layers.Layer):
         super().__init__(name=name)
         if depth not in RESNET_DEPTHS:
             raise CallboardError(
-                f"There is no ResNet of depth {depth!r}.  There are {', '.join(map(str, RESNET_DEPTHS))}."
+                f"unknown depth {depth!r} of a ResNet; choose from {', '.join(map(str, RESNET_DEPTHS))}"
             )
         channels = [width * section_channels for section_channels in (16, 32, 64)]
         self._first = _NormalizedConvolution(channels[0], 1, l2)

@@ -26,7 +26,7 @@ class CommandParser(argparse.ArgumentParser):
             return f"{self.prog} has no option {unknown!r}; {hint}"
         found = re.fullmatch(r"the following arguments are required: (.*)", message, re.DOTALL)
         if found:
-            return f"{self.prog} needs {found[1]}: see {self.prog} --help"
+            return f"{self.prog} needs {found[1]}; see {self.prog} --help"
         found = re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL)
         if not found:
             return " ".join(message.split())

@@ -150,7 +150,7 @@ class _Forker:
             try:
                 pid = os.fork()
             except OSError as error:
-                answer = ("error", f"cannot start another process ({error.strerror}): see `ulimit -u`")
+                answer = ("error", f"cannot start another process ({error.strerror}); see `ulimit -u`")
             else:
                 if pid == 0:
                     self._become_child(pipe, connection)

@@ -51,7 +51,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     for _, node in nodes_of(program):
         if not isinstance(node, ProgramNode):
             raise CallboardError(
-                f"the inline launcher has one thread, which {node.name} would block: take --launcher threads or "
+                f"the inline launcher has one thread, which {node.name} would block; take --launcher threads or "
                 "processes"
             )
     stop = threading.Event()
@@ -81,7 +81,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         signals.add()
 
     def end_hanging(overdue: Overdue) -> None:
-        error = f"{overdue.why}, and a node in the run's only thread cannot be killed: take --launcher processes"
+        error = f"{overdue.why}, and a node in the run's only thread cannot be killed; take --launcher processes"
         outcome.failed(overdue.node, error)
         stop.set()
         if in_main_thread and not signals.hurry(_UNWIND_SECONDS):

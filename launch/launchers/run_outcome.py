@@ -106,7 +106,7 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, CallboardError):
         return str(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return f"{error.strerror}: raise the limit of open files (`ulimit -n`), or start fewer nodes"
+        return f"{error.strerror}; raise the limit of open files (`ulimit -n`), or start fewer nodes"
     if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
         return (
             f"{error.strerror}: there are not enough free ports for the nodes and their connections; end what holds "

@@ -294,7 +294,7 @@ class Supervisor:
         for name, why in self._watchdog.look():
             node = self._nodes[name]
             if not node.can_be_killed:
-                self._fail(name, f"{why}, and a node in a thread cannot be killed: take --launcher processes")
+                self._fail(name, f"{why}, and a node in a thread cannot be killed; take --launcher processes")
             elif node.worker is not None and not node.has_hung and name not in self._ending_with_group:
                 node.has_hung = True
                 self._monitor.say(f"{name}: {why}, and is killed")

@@ -65,7 +65,7 @@ class Checkpoints:
             damaged = sorted(path.name for path in self.directory.glob("damaged-[0-9]*") if path.is_dir())
             if damaged:
                 raise CallboardError(
-                    f"no checkpoint in {self.directory} can be used, {damaged[-1]} is damaged: replace it by a copy, "
+                    f"no checkpoint in {self.directory} can be used, {damaged[-1]} is damaged; replace it by a copy, "
                     "or remove it to begin the training anew"
                 )
         return newest
@@ -257,7 +257,7 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise CallboardError(f"{path} is damaged: replace it by a copy, or take another checkpoint") from error
+        raise CallboardError(f"{path} is damaged; replace it by a copy, or take another checkpoint") from error
     return SavedPolicy(names, values, content)
 
 

@@ -52,7 +52,7 @@ class Storage:
         try:
             import fsspec
         except ImportError as error:
-            raise CallboardError(f"the run directory {url} needs the package fsspec: install callboard[ray]") from error
+            raise CallboardError(f"the run directory {url} needs the package fsspec; install callboard[ray]") from error
         self.url = url
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)

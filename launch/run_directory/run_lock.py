@@ -100,7 +100,7 @@ def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
         os.pwrite(descriptor, Holder.me(launcher).write(), 0)
     except OSError as error:
         raise CallboardError(
-            f"the run directory {directory} cannot be written ({error.strerror}): name another one with --run-dir"
+            f"the run directory {directory} cannot be written ({error.strerror}); name another one with --run-dir"
         ) from error
     try:
         yield descriptor
@@ -146,7 +146,7 @@ def _lock(path: pathlib.Path) -> int:
                 raise CallboardError(_refusal(path.parent, holder)) from None
             if deadline.has_passed:
                 raise CallboardError(
-                    f"something still runs in {path.parent}, left by {holder or 'another process'}: end it first"
+                    f"something still runs in {path.parent}, left by {holder or 'another process'}; end it first"
                 ) from None
             time.sleep(_POLL_SECONDS)
             continue
@@ -166,7 +166,7 @@ def _is_same(descriptor: int, path: pathlib.Path) -> bool:
 
 
 def _refusal(directory: object, holder: Holder) -> str:
-    return f"a run is active in {directory}, by {holder}: end it first, or name another directory"
+    return f"a run is active in {directory}, by {holder}; end it first, or name another directory"
 
 
 @contextlib.contextmanager

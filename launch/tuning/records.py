@@ -93,7 +93,7 @@ class TuneDirectory:
             if status.st_uid != os.geteuid() or writable:
                 problem = "can be written by others" if writable else "belongs to another user"
                 raise CallboardError(
-                    f"{path} {problem}, and a search that is resumed runs code that is in its files: take it over "
+                    f"{path} {problem}, and a search that is resumed runs code that is in its files; take it over "
                     "with chown and chmod, or give --trust if you trust all who could write there"
                 )
 
@@ -112,7 +112,7 @@ class TuneDirectory:
                     fields[name] = [tuple(pair) for pair in fields[name]]
                 trials[fields["number"]] = Trial(**fields)
         except (ValueError, TypeError, KeyError) as error:
-            raise CallboardError(f"{self.trials} is damaged: replace it by a copy, or begin the search anew") from error
+            raise CallboardError(f"{self.trials} is damaged; replace it by a copy, or begin the search anew") from error
         return trials
 
     def write_trials(self, trials: Iterable[Trial]) -> None:

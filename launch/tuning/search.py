@@ -83,7 +83,7 @@ def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_addre
 def _check_cluster(tuning: Tuning, joined: bool) -> None:
     if joined and tuning.scheduler == "pbt" and tuning.concurrent is not None:
         raise CallboardError(
-            "under pbt the Ray cluster decides how many trials run at a time: leave out --concurrent, or set "
+            "under pbt the Ray cluster decides how many trials run at a time; leave out --concurrent, or set "
             "--cpus-per-trial"
         )
     machines = [machine["Resources"] for machine in nodes() if machine["Alive"]]
@@ -92,7 +92,7 @@ def _check_cluster(tuning: Tuning, joined: bool) -> None:
         have = ", ".join(f"{machine.get('CPU', 0.0):g} and {machine.get('GPU', 0.0):g}" for machine in machines)
         raise CallboardError(
             f"no machine of the Ray cluster has the {needs['CPU']:g} CPU and {needs['GPU']:g} GPU of a trial, but "
-            f"{have}: lower --cpus-per-trial or --gpus-per-trial"
+            f"{have}; lower --cpus-per-trial or --gpus-per-trial"
         )
 
 

@@ -138,7 +138,7 @@ class Tuning:
         if self.evaluate_every >= self.max_steps:
             raise CallboardError(
                 f"trials are compared every evaluate_every ({self.evaluate_every:,}) environment steps, and each would "
-                f"end after {self.max_steps:,}: lower --evaluate-every or raise --max-steps"
+                f"end after {self.max_steps:,}; lower --evaluate-every or raise --max-steps"
             )
         if self.first_rung > self.max_steps:
             raise CallboardError(f"--grace-steps must be at most max_steps ({self.max_steps}), not {self.first_rung}")
@@ -160,7 +160,7 @@ class Tuning:
             hint = "name one of those in metrics.jsonl, such as evaluator/return"
             raise unknown("metric", self.metric, _EVALUATOR_METRICS, hint)
         if known and not self.settings["evaluator"]:
-            raise CallboardError(f"the metric {self.metric} needs the evaluator: leave evaluator at true")
+            raise CallboardError(f"the metric {self.metric} needs the evaluator; leave evaluator at true")
 
     def _check_values(self, values: Values) -> None:
         experiment = self.experiment(values, {})

@@ -116,7 +116,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
         key = name.strip().removeprefix("--").replace("-", "_")
         if not re.fullmatch(r"[^\s.]+(\.[^\s.]+)*", key):
             raise CallboardError(
-                f"--search {text!r} names no setting: write KEY=DISTRIBUTION, such as "
+                f"--search {text!r} names no setting; write KEY=DISTRIBUTION, such as "
                 "agent.learning_rate=loguniform(1e-4,1e-2)"
             )
         if key in fixed:
@@ -153,7 +153,7 @@ def _parse_domain(text: str, distribution: str) -> Domain:
     found = re.fullmatch(r"(\w+)\((.*)\)", distribution, re.DOTALL)
     if not found:
         raise CallboardError(
-            f"--search {text!r} is not understood: write KEY=DISTRIBUTION, such as "
+            f"--search {text!r} is not understood; write KEY=DISTRIBUTION, such as "
             "agent.learning_rate=loguniform(1e-4,1e-2)"
         )
     kind, arguments = found[1], _literals(text, found[2])

@@ -62,6 +62,6 @@ def test_an_unknown_node_has_no_handle(program):
 
 
 def test_the_inline_launcher_refuses_nodes_of_the_user_s_own(program, run):
-    with pytest.raises(CallboardError, match="which own/0 would block: take --launcher threads or processes"):
+    with pytest.raises(CallboardError, match="which own/0 would block; take --launcher threads or processes"):
         run_inline(program, run, None)
     assert not run.directory.path.exists()

@@ -46,7 +46,7 @@ def test_layers_and_parameters_are_those_of_table_6(depth, millions):
 
 
 def test_a_depth_that_is_not_there():
-    with pytest.raises(CallboardError, match="no ResNet of depth 18.  There are 8, 20, 32, 44, 56"):
+    with pytest.raises(CallboardError, match="unknown depth 18 of a ResNet; choose from 8, 20, 32, 44, 56"):
         ResNet(18)
 
 

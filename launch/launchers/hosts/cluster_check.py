@@ -66,7 +66,7 @@ class _Listener:
             self._socket = listen_on_all(port)
         except OSError as error:
             raise CallboardError(
-                f"the port {port} of host {host} cannot be bound ({error.strerror}): end the run or the program that "
+                f"the port {port} of host {host} cannot be bound ({error.strerror}); end the run or the program that "
                 "listens there, then check again"
             ) from error
 

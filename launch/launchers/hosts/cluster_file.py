@@ -28,7 +28,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....errors import CallboardError
+from ....errors import CallboardError, suggestion, unknown
 from ...experiment import Experiment
 from ...setting_types import shown
 from ...yaml_files import read_yaml
@@ -86,7 +86,7 @@ class Cluster:
     def check_host(self, host: str) -> None:
         """Raise `CallboardError` if the file does not contain the host."""
         if host not in self.hosts:
-            raise CallboardError(f"{self.path} names no host {host!r}: it has {', '.join(self.hosts)}")
+            raise CallboardError(f"{self.path} has no host {host!r}; {suggestion(host, self.hosts)}")
 
     def check_addresses(self) -> None:
         """Raise `CallboardError` if a host has a public address, because its ports execute what is sent to them."""
@@ -95,7 +95,7 @@ class Cluster:
                 if ipaddress.ip_address(found).is_global:
                     where = address if address == found else f"{address}, which is {found}"
                     raise CallboardError(
-                        f"the host {name} has a public address ({where}), and its ports run code that anyone sends: "
+                        f"the host {name} has a public address ({where}), and its ports run code that anyone sends; "
                         "use addresses of a private network, or pass --allow-public if a firewall guards the ports"
                     )
 
@@ -114,7 +114,7 @@ class Cluster:
         placed = len(self.placement.get("inference", ()))
         if bool(placed) != (experiment.inference == "central"):
             raise CallboardError(
-                f"inference is {experiment.inference}, and {self.path} places {placed} inference node(s): "
+                f"inference is {experiment.inference}, and {self.path} places {placed} inference node(s); "
                 + ("leave inference out of it" if placed else "name hosts for inference in it")
                 + f", or set inference to {'central' if placed else 'local'}"
             )
@@ -122,7 +122,7 @@ class Cluster:
         for field in given:
             if field in numbers and getattr(experiment, field) != numbers[field]:
                 raise CallboardError(
-                    f"{field} is {getattr(experiment, field)}, and {self.path} places {numbers[field]}: "
+                    f"{field} is {getattr(experiment, field)}, and {self.path} places {numbers[field]}; "
                     f"leave it out, since the file decides"
                 )
         return dataclasses.replace(experiment, **numbers)
@@ -149,7 +149,7 @@ class Cluster:
             if used[address] > len(self.ports):
                 raise CallboardError(
                     f"the nodes at host {name} need {used[address]} ports, and {self.path} gives them "
-                    f"{len(self.ports)}: set ports to {self.ports.start}-{self.ports.start + used[address] - 1} or more"
+                    f"{len(self.ports)}; set ports to {self.ports.start}-{self.ports.start + used[address] - 1} or more"
                 )
         return result
 
@@ -175,7 +175,7 @@ def read_cluster(path: pathlib.Path) -> Cluster:
         raise CallboardError(f"{path} must hold hosts, ports, learner, replay and actor")
     for key in content:
         if key not in _KEYS:
-            raise CallboardError(f"{path}: unknown key {key!r}: there are {', '.join(_KEYS)}")
+            raise CallboardError(f"{path}: {unknown('key', key, _KEYS)}")
     for key in ("hosts", "ports", "learner", "replay", "actor"):
         if not content.get(key):
             raise CallboardError(f"{path}: {key} is missing")
@@ -189,11 +189,11 @@ def read_cluster(path: pathlib.Path) -> Cluster:
             )
     placement = {label: _placed(path, label, content.get(label), hosts) for label in _PLACED}
     if len(placement["evaluator"]) > 1:
-        raise CallboardError(f"{path}: there is one evaluator at most, not {len(placement['evaluator'])}")
+        raise CallboardError(f"{path}: there can be one evaluator, not {len(placement['evaluator'])}")
     coordinator = _placed(path, "coordinator", content.get("coordinator"), hosts)
     if coordinator not in ([], placement["learner"][:1]):
         raise CallboardError(
-            f"{path}: the coordinator runs beside the first learner, on {placement['learner'][0]}: leave it out"
+            f"{path}: the coordinator runs beside the first learner, on {placement['learner'][0]}; leave it out"
         )
     patience = content.get("patience", _PATIENCE_SECONDS)
     if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 < patience < math.inf:
@@ -227,7 +227,7 @@ def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, st
                 )
         placed = [str(host) for host, count in setting.items() for _ in range(count)]
         if not placed:
-            raise CallboardError(f"{path}: {label} is placed nowhere")
+            raise CallboardError(f"{path}: {label} is not placed on any host")
     else:
         raise CallboardError(f"{path}: {label} must be hosts, such as [{next(iter(hosts))}], or numbers by host")
     for host in placed:

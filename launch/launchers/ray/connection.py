@@ -22,7 +22,7 @@ try:
     import ray
     from ray._private import services
 except ImportError as error:
-    raise CallboardError("Ray is not installed: install callboard[ray]") from error
+    raise CallboardError("Ray is not installed; install callboard[ray]") from error
 
 _STARTS = 3
 _DIAL_SECONDS = 10.0
@@ -55,11 +55,11 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         found = None if address == "local" else services.canonicalize_bootstrap_address(address)
     except ConnectionError as error:
         raise CallboardError(
-            "no Ray cluster runs here: start one with `ray start`, or leave --ray-address out"
+            "no Ray cluster runs here; start one with `ray start`, or leave --ray-address out"
         ) from error
     except (ValueError, OSError) as error:
         raise CallboardError(
-            f"{address!r} is no address of a Ray cluster: write HOST:PORT, auto or local ({_in_a_line(error)})"
+            f"{address!r} is not the address of a Ray cluster; write HOST:PORT, auto or local ({_in_a_line(error)})"
         ) from error
     if found is not None:
         _check_answers(found)
@@ -84,7 +84,7 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_DIAL_SECONDS).close()
     except (OSError, ValueError, OverflowError) as error:
         raise CallboardError(
-            f"no Ray cluster answers at {address} ({getattr(error, 'strerror', None) or error}): start one there with "
+            f"no Ray cluster answers at {address} ({getattr(error, 'strerror', None) or error}); start one there with "
             "`ray start --head`, or give another --ray-address"
         ) from error
 

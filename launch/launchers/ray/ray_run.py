@@ -335,6 +335,6 @@ def _no_room(bundles: Sequence[Mapping[str, float]], strategy: str) -> str:
     return (
         f"the Ray cluster has no room for the run: its {len(bundles)} nodes need {of(needs)} (placed by "
         f"{strategy}), and {machines} machine(s) have {of(ray.cluster_resources())}, of which "
-        f"{of(ray.available_resources())} are free: take fewer actors, less for each (--ray-cpus.actor 0.5), or add "
+        f"{of(ray.available_resources())} are free; take fewer actors, less for each (--ray-cpus.actor 0.5), or add "
         "machines"
     )

@@ -108,7 +108,7 @@ def test_an_environment_that_never_returns(train, launcher):
         assert run.wait(timeout=60) == 1, run.text()
         thread = {"threads": "a thread", "inline": "the run's only thread"}[launcher]
         assert re.fullmatch(
-            rf"actor/\d failed: in environment step for \d+ s, and a node in {thread} cannot be killed: take "
+            rf"actor/\d failed: in environment step for \d+ s, and a node in {thread} cannot be killed; take "
             "--launcher processes",
             run.text().splitlines()[-1],
         )

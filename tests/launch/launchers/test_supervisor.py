@@ -364,7 +364,7 @@ def test_an_error_of_the_supervisor_ends_the_run_and_restarts_nothing():
 @pytest.mark.parametrize(
     "error, text",
     [
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files: raise the limit of open files"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; raise the limit of open files"),
         (CallboardError("no such thing"), "no such thing"),
         (KeyError("what"), "Traceback"),
     ],

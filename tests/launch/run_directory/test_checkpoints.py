@@ -98,7 +98,7 @@ def test_where_all_are_damaged_nothing_begins_anew_without_a_word(run, said):
     for _ in range(2):
         checkpoints = Checkpoints(run, said.append)
         with pytest.raises(
-            CallboardError, match="no checkpoint in .* can be used, damaged-0.*7 is damaged: replace it"
+            CallboardError, match="no checkpoint in .* can be used, damaged-0.*7 is damaged; replace it"
         ):
             checkpoints.latest()
         assert checkpoints.counter_sources() == {}
@@ -230,5 +230,5 @@ def test_a_damaged_file_of_weights_is_named(run):
     BestPolicy(run).save(variables(1.0), 1.0, 1)
     for damaging in (truncate, empty):
         damaging(run.best_policy)
-        with pytest.raises(CallboardError, match="best.npz is damaged: replace it by a copy"):
+        with pytest.raises(CallboardError, match="best.npz is damaged; replace it by a copy"):
             load_policy(run.best_policy, variables(0))

@@ -31,7 +31,7 @@ def test_a_second_run_is_refused_by_name_and_the_first_leaves_nothing(tmp_path):
     path = tmp_path / "runs" / "new" / "lock"
     with run_lock(path, "processes"):
         for launcher in ("processes", "inline"):
-            with pytest.raises(CallboardError, match=rf"{REFUSAL} \(--launcher processes\): end it first"):
+            with pytest.raises(CallboardError, match=rf"{REFUSAL} \(--launcher processes\); end it first"):
                 with run_lock(path, launcher):
                     pass
     assert list(tmp_path.iterdir()) == []
@@ -68,7 +68,7 @@ def test_what_is_left_of_a_run_that_was_killed_is_waited_for(tmp_path, dead, mon
 
 def test_a_directory_that_cannot_be_written_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(CallboardError, match=r"file/run cannot be written \(Not a directory\): name another one"):
+    with pytest.raises(CallboardError, match=r"file/run cannot be written \(Not a directory\); name another one"):
         with run_lock(tmp_path / "file" / "run" / "lock", "processes"):
             pass
 

@@ -113,9 +113,9 @@ def test_every_sample_and_every_extreme_is_tried():
     [
         ("agent.x", "write KEY=DISTRIBUTION"),
         ("agent.x=0.1", "write KEY=DISTRIBUTION"),
-        ("=choice(1, 2)", "names no setting: write KEY=DISTRIBUTION"),
-        ("agent.=choice(1, 2)", "names no setting: write KEY=DISTRIBUTION"),
-        (".x=choice(1, 2)", "names no setting: write KEY=DISTRIBUTION"),
+        ("=choice(1, 2)", "names no setting; write KEY=DISTRIBUTION"),
+        ("agent.=choice(1, 2)", "names no setting; write KEY=DISTRIBUTION"),
+        (".x=choice(1, 2)", "names no setting; write KEY=DISTRIBUTION"),
         ("agent.x=uniform(1)", "uniform takes two numbers"),
         ("agent.x=uniform(1, 2, 3)", "uniform takes two numbers"),
         ("agent.x=uniform(low, 2)", "uniform takes two numbers"),

@@ -43,7 +43,7 @@ RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
         (["CARTPOLE", "--search", "agent.=choice(1,2)"], "names no setting"),
         (["CARTPOLE", "--search", RATE, "--run-dir", "s3://bucket/x"], "must be a path, not s3://bucket/x"),
         (["CARTPOLE", "--search", RATE, "--ray-address", "ray://head:10001"], "must run on a machine of the cluster"),
-        (["CARTPOLE", "--search", RATE, "--ray-address", "nonsense"], "'nonsense' is no address of a Ray cluster"),
+        (["CARTPOLE", "--search", RATE, "--ray-address", "nonsense"], "'nonsense' is not the address of a Ray cluster"),
         (["CARTPOLE", "--search", "actors"], "write KEY=DISTRIBUTION"),
         (["CARTPOLE", "--search"], "--search needs a value"),
         (["CARTPOLE", "--search", RATE, "--sampels", "3"], "unknown option '--sampels'; did you mean '--samples'?"),

@@ -89,7 +89,7 @@ def test_an_ipv6_address_is_put_in_brackets(cluster):
 
 def test_too_few_ports(cluster):
     small = cluster(ports="20000-20003")
-    with pytest.raises(CallboardError, match=r"host gpu-0 need 6 ports, .* gives them 4: set ports to 20000-20005"):
+    with pytest.raises(CallboardError, match=r"host gpu-0 need 6 ports, .* gives them 4; set ports to 20000-20005"):
         small.addresses(program_of(small))
 
 
@@ -104,9 +104,9 @@ def test_too_few_ports(cluster):
         ({"ports": "80-90"}, "ports must be a range"),
         ({"learner": ["gpu-1"]}, "learner is placed on 'gpu-1', which is not among hosts: gpu-0, cpu-0, cpu-1"),
         ({"actor": {"cpu-0": "two"}}, "actor at cpu-0 must be a number of nodes up to 10,000, not 'two'"),
-        ({"actor": {"cpu-0": 0}}, "actor is placed nowhere"),
-        ({"evaluator": ["gpu-0", "cpu-0"]}, "there is one evaluator at most, not 2"),
-        ({"coordinator": "cpu-0"}, "the coordinator runs beside the first learner, on gpu-0: leave it out"),
+        ({"actor": {"cpu-0": 0}}, "actor is not placed on any host"),
+        ({"evaluator": ["gpu-0", "cpu-0"]}, "there can be one evaluator, not 2"),
+        ({"coordinator": "cpu-0"}, "the coordinator runs beside the first learner, on gpu-0; leave it out"),
         ({"actors": {"cpu-0": 2}}, "unknown key 'actors'"),
         ({"patience": "long"}, "patience must be seconds, not 'long'"),
     ],
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_file_is_told_in_one_line(cluster, changes, message
 
 def test_a_number_that_contradicts_the_file_is_refused(cluster):
     experiment = parse_experiment("apex", {}, ["--env", "CartPole-v1", "--actors", "5"])
-    with pytest.raises(CallboardError, match="actors is 5, and .* places 3: leave it out"):
+    with pytest.raises(CallboardError, match="actors is 5, and .* places 3; leave it out"):
         cluster().fit(experiment, given=["actors"])
     assert cluster().fit(experiment).actors == 3
 

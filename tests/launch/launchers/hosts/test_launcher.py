@@ -229,7 +229,7 @@ def test_a_host_with_other_settings_is_refused_by_name_and_the_others_continue(
     "content, host, says",
     [
         (dict(ports="20000-20002"), "a", "the nodes at host a need"),
-        ({}, "unknown", "names no host 'unknown': it has a, b, c"),
+        ({}, "unknown", "has no host 'unknown'; choose from a, b, c"),
         (dict(patience=4), "b", "the host a does not answer at"),
         (dict(actor={"b": 1, "elsewhere": 1}), "a", "actor is placed on 'elsewhere'"),
     ],

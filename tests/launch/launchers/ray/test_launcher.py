@@ -263,7 +263,7 @@ def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
     assert run.wait(timeout=60) == 2
     last = run.text().splitlines()[-1]
     assert "the Ray cluster has no room for the run: its 34 nodes need 36 CPU and 0 GPU (placed by PACK)" in last
-    assert "and 4 machine(s) have 18 CPU and 0 GPU, of which 18 CPU and 0 GPU are free: take fewer actors" in last
+    assert "and 4 machine(s) have 18 CPU and 0 GPU, of which 18 CPU and 0 GPU are free; take fewer actors" in last
     assert left_behind(cluster, run) == []
 
 
@@ -281,7 +281,7 @@ def test_a_cluster_that_is_too_small_is_named_in_one_line(train_on, cluster):
         (["--launcher", "threads", "--ray-strategy", "PACK"], "--ray-strategy is an option of --launcher ray"),
         (["--launcher", "inline", "--run-dir", "s3://bucket/run"], "the inline launcher needs a run directory that is"),
         (["--run-dir", "s4://bucket/run"], "the run directory s4://bucket/run cannot be used: Protocol not known: s4"),
-        (["--learner-devices", "all"], "set learner_devices to their number"),
+        (["--learner-devices", "all"], "on its machine; set it to a number"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(tmp_path, monkeypatch, capsys, options, message):
