@@ -92,21 +92,22 @@ class Reinforce(Agent):
         return GradientLearner(functools.partial(self.loss, networks), [objective], strategy, self.max_gradient_norm)
 
     def loss(self, network: Network, sample: Sample) -> LossOutput:
-        """Returns a replica's part of a batch's loss and metrics: sums, divided by the size of the global batch."""
+        """Returns a replica's part of a batch's loss and metrics; `sample` holds T transitions of each sequence."""
         record = sample.record
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first)
         policy, value = Categorical(outputs.logits[:-1]), outputs.value
         valid_t = valid_transitions(record.first, record.last, record.discount)
         return_t = returns(value, record.reward, self.discount * record.discount, valid_t)
 
-        parts = {
-            "policy_loss": policy_gradient_loss(policy.log_prob(record.action), return_t - value[:-1], valid_t),
-            "baseline_loss": value_loss(value[:-1], return_t, valid_t),
-            "entropy_loss": entropy_loss(policy.entropy(), valid_t),
-        }
-        means = {name: tf.reduce_sum(part) / (self.unroll_length * self.batch_size) for name, part in parts.items()}
-        costs = {"policy_loss": 1.0, "baseline_loss": self.baseline_cost, "entropy_loss": self.entropy_cost}
-        return LossOutput(tf.add_n([cost * means[name] for name, cost in costs.items()]), means)
+        def mean(per_transition: tf.Tensor) -> tf.Tensor:
+            # Dividing by the size of the global batch makes the sum over the learner's devices the mean.
+            return tf.reduce_sum(per_transition) / (self.unroll_length * self.batch_size)
+
+        policy_part = mean(policy_gradient_loss(policy.log_prob(record.action), return_t - value[:-1], valid_t))
+        baseline_part = mean(value_loss(value[:-1], return_t, valid_t))
+        entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
+        loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
+        return LossOutput(loss, {"baseline_loss": baseline_part, "entropy": -entropy_part})
 
 
 def returns(value: tf.Tensor, r_t: tf.Tensor, discount_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
