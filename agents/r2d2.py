@@ -2,17 +2,17 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 import tree
 
-from ..data import Layout, Nest, Record, Sample, Timestep
+from ..data import Layout, Record, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
-from ..replay import ReplayLimits, SequenceReplay, check_stack, initial_frames, push_frames, stacked_spec
+from ..replay import ReplayLimits, SequenceReplay, check_stack, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner, make_optimizer
@@ -21,49 +21,9 @@ from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.value_rescaling import EPSILON, inverse_rescale
-from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
+from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, make_q_learner
+from .r2d2_policy import R2D2Policy, without_frames
 from .ranges import check_ranges
-
-
-class R2D2State(NamedTuple):
-    """Recurrent state of the policy; the previous reward is part of the timestep."""
-
-    core: Nest
-    """State of the network's core, leaves `[B, ...]`."""
-    previous_action: Any
-    """`[B]`, the action that led to the observation."""
-    frames: Nest
-    """Frames to stack with those of the observation.  Not written to replay, which already stores them."""
-
-
-class R2D2Extras(NamedTuple):
-    """What the behavior policy adds to the record."""
-
-    q: Any
-    """`[B, A]`, action values for the initial priorities."""
-    previous_reward: Any
-    """`[B]`, the reward that came with the observation; a sequence holds only the rewards that followed."""
-
-
-class R2D2Policy(QPolicy):
-    """Acts on stacked frames, the previous action and the previous reward, with a recurrent core."""
-
-    def initial_state(self, batch_size: int) -> R2D2State:
-        return R2D2State(
-            core=self.network.initial_state(batch_size),
-            previous_action=tf.zeros((batch_size,), self._spec.action.dtype),
-            frames=initial_frames(self._spec, self._agent.frame_stack, batch_size),
-        )
-
-    def __call__(
-        self, timestep: Timestep, state: R2D2State, slot: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Nest, Nest, Nest]:
-        observation, frames = push_frames(timestep, state.frames, self._agent.frame_stack)
-        q, core = self.network.step(
-            Inputs(observation, state.previous_action, timestep.reward), state.core, timestep.first
-        )
-        action = self.choose(q, slot, seed)
-        return action, R2D2Extras(q, timestep.reward), R2D2State(core, action, frames)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +192,7 @@ class R2D2(Agent):
             length=self._length,
             period=self.period,
             keep_extras=True,
-            stored_state=_without_frames,
+            stored_state=without_frames,
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
@@ -324,7 +284,3 @@ class R2D2(Agent):
 
     def _priority(self, delta_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
         return mixed_priority(delta_t, valid_t, self.priority_eta) + SMALLEST_PRIORITY
-
-
-def _without_frames(state: R2D2State) -> R2D2State:
-    return state._replace(frames=())

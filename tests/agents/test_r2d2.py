@@ -11,7 +11,8 @@ from dm_env import specs as dm_specs
 from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
-from callboard.agents.r2d2 import R2D2, R2D2Extras, R2D2State
+from callboard.agents.r2d2 import R2D2
+from callboard.agents.r2d2_policy import R2D2Extras, R2D2State
 from callboard.data import ItemInfo, Record, Sample, Timestep
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
