@@ -135,7 +135,10 @@ class SupervisingNode(GraphNode):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             outcome = pool.submit(self._supervise, monitor, stop).result()
         monitor.complete(outcome)
-        failed = f"{outcome.failed_node} failed" if outcome.failed_node is not None else ""
+        failed = ""
+        if outcome.failed_node is not None:
+            *_, reason = ["", *(outcome.error or "").splitlines()]
+            failed = f"{outcome.failed_node} failed: {reason}"
         # Launchpad ignores errors of a program that it is stopping; where it sees one, it stops the program by itself.
         if not stop.is_set() and not (failed and one_process):
             self.launch_context.program_stopper()
