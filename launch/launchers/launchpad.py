@@ -92,8 +92,12 @@ class LaunchpadLauncher(Launcher):
 
 def _resources(program: lp.Program) -> dict[str, Any]:
     """Returns the flags and the environment of all processes, by group."""
+    from absl import flags
     from launchpad.nodes.python.local_multi_processing import PythonProcess
 
+    if "lp_dummy_config" not in flags.FLAGS:
+        # Launchpad needs it to pass on flags, but does not define it in this version.
+        flags.DEFINE_string("lp_dummy_config", "", "")
     environment = {"PYTHONPATH": os.pathsep.join(path for path in library_path() if path)}
     return {
         label: PythonProcess(args={"lp_termination_notice_secs": _NOTICE_SECONDS}, env=environment)
