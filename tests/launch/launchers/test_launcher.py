@@ -5,12 +5,15 @@ import pathlib
 import re
 
 import pytest
+import yaml
 
 from callboard.errors import CallboardError
 from callboard.launch.cli.train import main as train_command
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.launcher import Launcher
+from callboard.launch.launchers.hosts.launcher import HostsLauncher
+from callboard.launch.launchers.launcher import Launcher, LocalPart
 from callboard.launch.launchers.local_launchers import InlineLauncher, ProcessesLauncher, ThreadsLauncher
+from callboard.launch.launchers.ray.launcher import RayLauncher
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
 from callboard.launch.setting_types import field_types
 
@@ -91,3 +94,19 @@ def test_every_launcher_declares_its_name_and_documents_its_options(name):
 def test_an_experiment_that_a_launcher_cannot_run_is_refused(launcher, settings, message):
     with pytest.raises(CallboardError, match=re.escape(message)):
         launcher.check(Experiment(**{"agent": None, "env": "CartPole-v1", **settings}))
+
+
+def test_every_machine_checks_the_part_of_the_run_that_it_has(tmp_path):
+    cluster = tmp_path / "cluster.yaml"
+    nodes = {"learner": ["a", "b"], "replay": ["a", "b", "b"], "actor": {"a": 1, "c": 4}}
+    cluster.write_text(yaml.safe_dump({"hosts": dict.fromkeys("abc", "127.0.0.1"), "ports": "23000-23099", **nodes}))
+    hosts = {host: HostsLauncher(cluster, host) for host in "abc"}
+    experiment = hosts["a"].fit(Experiment(None, "CartPole-v1"))
+    assert (experiment.learners, experiment.replay_shards, experiment.actors) == (2, 3, 5)
+    assert hosts["a"].local_part(experiment) == LocalPart(1, [0], checkpoints=True)
+    assert hosts["b"].local_part(experiment) == LocalPart(1, [1, 2], checkpoints=False)
+    assert hosts["c"].local_part(experiment) == LocalPart(0, [], checkpoints=False)
+    assert ProcessesLauncher().local_part(experiment) == LocalPart(2, range(3))
+    assert RayLauncher().local_part(experiment) == LocalPart(0, range(3))
+    with pytest.raises(CallboardError, match="actors is 2, and .* places 5; leave it out"):
+        hosts["a"].fit(Experiment(None, "CartPole-v1"), given=["actors"])
