@@ -60,7 +60,7 @@ def test_an_agent_of_the_users_own_is_found_by_its_path(user_package):
     [
         ("impalla", "unknown agent 'impalla'; did you mean 'impala'?"),
         ("xyz", f"unknown agent 'xyz'; choose from {', '.join(AGENTS)}"),
-        ("someones_agents.good", "or package.module:Class"),
+        ("someones_agents.good", "or write package.module:Class"),
         ("someones_agents.good:Other", "is not a subclass of callboard.agents.Agent"),
         ("someones_agents.good:Mind", "has no 'Mind', did you mean 'Mine'?"),
         ("someones_agents.good:an_agent", "is not a subclass of callboard.agents.Agent"),

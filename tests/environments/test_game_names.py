@@ -15,7 +15,7 @@ from callboard.errors import CallboardError
         ("ALE/Brekout-v5", {}, "unknown environment 'ALE/Brekout-v5'; did you mean 'ALE/Breakout-v5'?"),
         ("ale/pong-v5", {}, "unknown environment 'ale/pong-v5'; did you mean 'ALE/Pong-v5'?"),
         ("ALE/Qbert", {}, "unknown environment 'ALE/Qbert'; did you mean 'ALE/Qbert-v5'?"),
-        ("ALE/", {}, "unknown environment 'ALE/': give an id of ale-py, such as 'ALE/Breakout-v5'"),
+        ("ALE/", {}, "unknown environment 'ALE/'; give an id of ale-py, such as 'ALE/Breakout-v5'"),
         (
             "ALE/Pong-v5",
             {"frame_skip": 4},
@@ -45,7 +45,7 @@ from callboard.errors import CallboardError
         (
             "MinAtar/Breakout-v1",
             {"sticky_action_probability": 0.1},
-            "environment 'MinAtar/Breakout-v1' has no option 'sticky_action_probability': "
+            "environment 'MinAtar/Breakout-v1' has no option 'sticky_action_probability'; "
             "did you mean 'sticky_action_prob'?",
         ),
         (
@@ -69,7 +69,7 @@ from callboard.errors import CallboardError
         (
             "NewUser/Grid-v0",
             {},
-            "unknown environment 'NewUser/Grid-v0': if a module of yours registers it, write "
+            "unknown environment 'NewUser/Grid-v0'; if a module of yours registers it, write "
             "'your_module:NewUser/Grid-v0'",
         ),
         (
@@ -81,7 +81,7 @@ from callboard.errors import CallboardError
         (
             "procgen:qqqq",
             {},
-            "unknown environment 'procgen:qqqq': the games are bigfish, bossfight, caveflyer, chaser, climber, "
+            "unknown environment 'procgen:qqqq'; the games are bigfish, bossfight, caveflyer, chaser, climber, "
             "coinrun, dodgeball, fruitbot, heist, jumper, leaper, maze, miner, ninja, plunder, starpilot",
         ),
         (

@@ -84,7 +84,8 @@ def test_everything_continues(interrupted, start):
         assert learner.collect().values["learner/step"] == steps + 3
     replay.stop_server()
 
-    limit = before["environment_steps"] + STEPS
+    # Actors that fill a queue must need the learner before they have executed all steps.
+    limit = before["environment_steps"] + (STEPS if learns_from_old else 10 * STEPS)
     resumed = start("train", "--resume", "--run-dir", interrupted.run_dir, "--max-steps", limit)
     assert resumed.wait() == 0, resumed.text()
     assert f"learner/0: continues from learner step {steps:,}" in resumed.text()
