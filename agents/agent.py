@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..data import Layout, Nest, Timestep, Update
+from ..setting_types import check_ranges
 
 if TYPE_CHECKING:
     # Settings are parsed and validated before TensorFlow is imported.
@@ -59,7 +60,13 @@ class Agent(abc.ABC):
 
     Every node of a run builds its part from the same agent.  Actors use `make_networks`, `make_policy` and the writer
     of `make_replay`; replay servers use its tables; learners use its dataset, `make_networks` and `make_learner`.
+
+    Raises:
+      CallboardError: a hyperparameter is not in the range of its annotation (see `setting_types`).
     """
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "agent.")
 
     @abc.abstractmethod
     def check(self, layout: Layout) -> None:

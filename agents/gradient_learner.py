@@ -1,7 +1,7 @@
 """A learner that applies gradients of one or several losses, with one or several updates per call."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import tensorflow as tf
 import tree
@@ -25,7 +25,6 @@ class GradientLearner(tf.Module):
       loss: takes one replica's share of a batch, a `Sample`, and with `seed` also an int64 `[2]`.
       objectives: the losses, and what they train.
       strategy: the strategy in whose scope the networks and the optimizers were created.
-      max_gradient_norm: global norm to which the gradient of each loss is clipped; None for no clipping.
       updates_per_call: updates that `step` makes.  If more than one, an element of the dataset holds as many batches,
         stacked along a new first axis.
       after_update: called after every update with the number of updates made so far, int64; for target networks.
@@ -37,7 +36,6 @@ class GradientLearner(tf.Module):
         loss: Loss,
         objectives: Sequence[Objective],
         strategy: tf.distribute.Strategy,
-        max_gradient_norm: float | None = None,
         updates_per_call: int = 1,
         after_update: Callable[[tf.Tensor], None] | None = None,
         seed: int | None = None,
@@ -51,7 +49,7 @@ class GradientLearner(tf.Module):
         # Attributes, so that they are saved in checkpoints.
         self.optimizers = [objective.optimizer for objective in objectives]
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
-        self._gradient_step = GradientStep(objectives, strategy, max_gradient_norm)
+        self._gradient_step = GradientStep(objectives, strategy)
         self._compiled = CompiledOnFirstCall(self._update if updates_per_call == 1 else self._updates)
 
     def step(self, iterator: Iterator[Any]) -> Update:
@@ -92,41 +90,3 @@ class GradientLearner(tf.Module):
         if priorities is not None:
             priorities = Priorities(sample.info.key, sample.info.shard, priorities)
         return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
-
-
-class RMSProp(tf.keras.optimizers.RMSprop):
-    """RMSProp as in TensorFlow 1, with moving averages of squared gradients that start at 1.
-
-    Keras starts them at 0, so its first step is `1 / sqrt(1 - rho)` times the learning rate for every parameter,
-    however small its gradient.
-    """
-
-    def build(self, var_list: Sequence[tf.Variable]) -> None:
-        built = getattr(self, "_built", False)
-        super().build(var_list)
-        if not built:
-            for average in self._velocities:
-                average.assign(tf.ones_like(average))
-
-
-def make_optimizer(
-    name: Literal["rmsprop", "adam"], learning_rate: float, decay_steps: int | None, decay: float, epsilon: float
-) -> tf.keras.optimizers.Optimizer:
-    """Creates an optimizer by name.
-
-    Args:
-      name: `rmsprop` or `adam`.
-      learning_rate: initial learning rate.
-      decay_steps: learner steps over which the learning rate decays linearly to 0; None keeps it constant.
-      decay: decay of RMSProp's moving average of squared gradients; Adam uses 0.9 and 0.999.
-      epsilon: added to the denominator by Adam, and under its square root by RMSProp, as in TensorFlow 1.
-    """
-    # A schedule even for a constant rate: a learning rate in a variable would be restored from the checkpoint, and a
-    # run resumed with another learning rate would continue with the old one.
-    last = learning_rate if decay_steps is None else 0.0
-    rate = tf.keras.optimizers.schedules.PolynomialDecay(
-        learning_rate, max(1, decay_steps or 1), end_learning_rate=last
-    )
-    if name == "adam":
-        return tf.keras.optimizers.Adam(rate, epsilon=epsilon, jit_compile=False)
-    return RMSProp(rate, rho=decay, epsilon=epsilon, jit_compile=False)

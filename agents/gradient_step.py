@@ -29,6 +29,8 @@ class Objective(NamedTuple):
     """`loss`, or a name that ends in `_loss`."""
     variables: Sequence[tf.Variable]
     optimizer: tf.keras.optimizers.Optimizer
+    max_gradient_norm: float | None = None
+    """Global norm to which the loss's gradient is clipped; None for no clipping."""
 
 
 class GradientStep:
@@ -39,18 +41,11 @@ class GradientStep:
     Args:
       objectives: the losses.
       strategy: the strategy in whose scope the variables and the optimizers were created.
-      max_gradient_norm: global norm to which the gradient of each loss is clipped; None for no clipping.
     """
 
-    def __init__(
-        self,
-        objectives: Sequence[Objective],
-        strategy: tf.distribute.Strategy,
-        max_gradient_norm: float | None = None,
-    ):
+    def __init__(self, objectives: Sequence[Objective], strategy: tf.distribute.Strategy):
         self._objectives = [objective._replace(variables=list(objective.variables)) for objective in objectives]
         self._strategy = strategy
-        self._max_gradient_norm = max_gradient_norm
         for objective in self._objectives:
             objective.optimizer.build(objective.variables)
         losses = [objective.name for objective in objectives]
@@ -93,8 +88,8 @@ class GradientStep:
         norms = {}
         for objective, gradient in zip(self._objectives, gradients, strict=True):
             norms[_norm_name(objective.name)] = norm = tf.linalg.global_norm(gradient)
-            if self._max_gradient_norm is not None:
-                gradient, _ = tf.clip_by_global_norm(gradient, self._max_gradient_norm, use_norm=norm)
+            if objective.max_gradient_norm is not None:
+                gradient, _ = tf.clip_by_global_norm(gradient, objective.max_gradient_norm, use_norm=norm)
             objective.optimizer.apply_gradients(
                 zip(gradient, objective.variables, strict=True), skip_gradients_aggregation=True
             )

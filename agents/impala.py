@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from dm_env import specs as dm_specs
@@ -16,11 +16,12 @@ from ..networks.network import Inputs, Network
 from ..replay import SequenceQueue
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner, make_optimizer
-from .gradient_step import LossOutput, Objective
+from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput
+from .impala_settings import ImpalaSettings
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.vtrace import vtrace
-from .ranges import check_ranges
+from .optimizers import make_objective
 
 
 class ImpalaExtras(NamedTuple):
@@ -49,68 +50,8 @@ class ImpalaPolicy(tf.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Impala(Agent):
-    """The IMPALA agent.  Defaults are the paper's for Atari (table G.1) where it states one, except for `reward_clip`.
-
-    The loss is a sum over time and batch, as in the paper.  `max_gradient_norm` and `optimizer_epsilon` apply to
-    gradients of this sum, so their effect depends on `unroll_length` and `batch_size`.  The recipe `impala-atari` adds
-    the paper's settings that are specific to Atari.  docs/defaults.md compares all defaults with the papers'.
-
-    Attributes:
-      unroll_length: transitions in a sequence (T).
-      batch_size: sequences in a learner step, over all replicas.
-      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
-      queue_batches: maximum number of batches in the queue; a longer queue means older behavior policies.
-      discount: γ.
-      entropy_cost: weight of the entropy bonus.
-      baseline_cost: weight of the value loss.
-      clip_rho: ρ-bar, upper bound of the importance weights in the V-trace targets.
-      clip_c: c-bar, upper bound of the trace coefficients.
-      clip_policy_gradient_rho: upper bound of the importance weights in the policy gradient.
-      lambda_: λ of the trace coefficients; 1 in the paper.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
-        clips Atari rewards to [-1, 1], which would change other tasks.
-      optimizer: rmsprop or adam.
-      learning_rate: initial learning rate.
-      learning_rate_decay: whether the learning rate decays linearly to 0 over the run, counted in timesteps of full
-        batches.  These include the last timesteps of episodes, which are not environment steps, so with short episodes
-        it reaches 0 slightly before the run's last environment step.
-      rmsprop_decay: decay of the moving average of squared gradients, which starts at 1, as in TensorFlow 1.
-      optimizer_epsilon: added under the square root of that average by RMSProp, and to the denominator by Adam.  0.01
-        is the paper's for Atari; the authors' code, for DMLab, uses 0.1.
-      max_gradient_norm: global norm to which gradients are clipped.
-      normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
-        of the observations in the learner's batches.  Byte images are not normalized.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.  The
-        torso sees a single frame; the paper stacks 4 Atari frames.
-      core: none or lstm.  The LSTM sees only the features; the paper's also sees the previous action and reward.
-      hidden_sizes: layers of the MLP for vector observations, which the paper does not have.
-      lstm_size: units of the LSTM core.
-    """
-
-    unroll_length: int = 20
-    batch_size: int = 32
-    updates_per_call: int = 1
-    queue_batches: int = 2
-    discount: float = 0.99
-    entropy_cost: float = 0.01
-    baseline_cost: float = 0.5
-    clip_rho: float = 1.0
-    clip_c: float = 1.0
-    clip_policy_gradient_rho: float = 1.0
-    lambda_: float = 1.0
-    reward_clip: float | None = None
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    learning_rate: float = 6e-4
-    learning_rate_decay: bool = True
-    rmsprop_decay: float = 0.99
-    optimizer_epsilon: float = 0.01
-    max_gradient_norm: float = 40.0
-    normalize_observations: bool = True
-    torso: str = "auto"
-    core: Literal["none", "lstm"] = "none"
-    hidden_sizes: tuple[int, ...] = (256, 256)
-    lstm_size: int = 256
+class Impala(ImpalaSettings, Agent):
+    """The IMPALA agent."""
 
     def check(self, layout: Layout) -> None:
         if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
@@ -118,40 +59,11 @@ class Impala(Agent):
                 f"impala has a categorical policy and needs one discrete action, but the environment's action is "
                 f"{specs.describe(layout.spec.action)}"
             )
-        check_ranges(
-            self,
-            at_least_one=(
-                "unroll_length",
-                "batch_size",
-                "updates_per_call",
-                "queue_batches",
-                "hidden_sizes",
-                "lstm_size",
-            ),
-            at_least_zero=("entropy_cost", "baseline_cost"),
-            from_zero_to_one=("discount", "lambda_", "rmsprop_decay"),
-            more_than_zero=(
-                "clip_rho",
-                "clip_c",
-                "clip_policy_gradient_rho",
-                "reward_clip",
-                "learning_rate",
-                "optimizer_epsilon",
-                "max_gradient_norm",
-            ),
-        )
-        check_torso(layout.spec, self.torso)
+        check_torso(layout.spec, self.network.torso)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> Network:
-        return policy_value_network(
-            layout.spec,
-            torso=self.torso,
-            core=self.core,
-            hidden_sizes=self.hidden_sizes,
-            lstm_size=self.lstm_size,
-            normalize_observations=self.normalize_observations,
-        )
+        return policy_value_network(layout.spec, **vars(self.network))
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
         return ImpalaPolicy(networks, mode)
@@ -164,18 +76,10 @@ class Impala(Agent):
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)
-        optimizer = make_optimizer(
-            self.optimizer,
-            self.learning_rate,
-            steps if self.learning_rate_decay else None,
-            self.rmsprop_decay,
-            self.optimizer_epsilon,
-        )
         return GradientLearner(
             functools.partial(self.loss, networks),
-            [Objective("loss", networks.trainable_variables, optimizer)],
+            [make_objective("loss", networks.trainable_variables, self.optimizer, steps)],
             strategy,
-            self.max_gradient_norm,
             self.updates_per_call,
         )
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -13,93 +12,22 @@ from .. import specs
 from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
-from ..networks.heads import LOG_STD_BOUNDS
 from ..networks.network import Inputs
 from ..replay import SequenceQueue
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
+from .optimizers import make_optimizer
 from .ppo_learner import PpoLearner, Rates
 from .ppo_policy import PpoNetworks, PpoPolicy
 from .ppo_rollout import Rollout, make_rollout
-from .ranges import check_ranges
+from .ppo_settings import PpoSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class Ppo(Agent):
-    """The PPO agent.  Defaults are the paper's for MuJoCo (table 3) where it states one.
-
-    The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
-    (OpenAI Baselines).  docs/defaults.md compares all defaults with the papers'.
-
-    Attributes:
-      unroll_length: transitions in a sequence (T).
-      batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
-      epochs: passes over the batch per iteration.
-      minibatches: gradient steps per epoch.
-      max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their
-        data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
-      discount: γ.
-      gae_lambda: λ of the advantages.
-      clip: ε of the probability ratio.
-      clip_decay: whether ε decays linearly to 0, as the learning rate does.
-      clip_value: whether the value loss is clipped too, so that it has no gradient once the value has moved by ε.
-      entropy_cost: weight of the entropy bonus.
-      value_cost: weight of the value loss.
-      normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
-        them in each minibatch.
-      normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
-        [-10, 10].
-      normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
-        of the observations in the learner's batches.
-      target_kl: mean KL divergence from the behavior policy over an epoch above which the iteration stops; None for no
-        limit.  The mean includes the epoch's first minibatches, whose divergence is small, so the same number is a
-        looser limit than where each minibatch is checked (Stable-Baselines3).
-      learning_rate: initial learning rate of Adam.
-      learning_rate_decay: whether the learning rate decays linearly to 0 over the run, counted in timesteps of full
-        batches.  These include the last timesteps of episodes, which are not environment steps, so with short episodes
-        it reaches 0 slightly before the run's last environment step.
-      optimizer_epsilon: added to the denominator of the update.
-      max_gradient_norm: global norm to which gradients are clipped.
-      initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
-        action.  It is kept between -10 and 2.
-      std_from_observation: whether that standard deviation depends on the observation.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.  The
-        torso sees a single frame; the paper stacks 4 Atari frames.
-      core: none or lstm.
-      hidden_sizes: layers of the MLP for vector observations, shared by policy and value.
-      head_sizes: separate layers of policy and value after torso and core.
-      lstm_size: units of the LSTM core.
-    """
-
-    unroll_length: int = 64
-    batch_size: int = 32
-    epochs: int = 10
-    minibatches: int = 32
-    max_policy_lag: int = 0
-    discount: float = 0.99
-    gae_lambda: float = 0.95
-    clip: float = 0.2
-    clip_decay: bool = False
-    clip_value: bool = False
-    entropy_cost: float = 0.0
-    value_cost: float = 0.5
-    normalize_advantages: bool = True
-    normalize_rewards: bool = True
-    normalize_observations: bool = True
-    target_kl: float | None = None
-    learning_rate: float = 3e-4
-    learning_rate_decay: bool = True
-    optimizer_epsilon: float = 1e-5
-    max_gradient_norm: float = 0.5
-    initial_log_std: float = 0.0
-    std_from_observation: bool = False
-    torso: str = "auto"
-    core: Literal["none", "lstm"] = "none"
-    hidden_sizes: tuple[int, ...] = ()
-    head_sizes: tuple[int, ...] = (64, 64)
-    lstm_size: int = 128
+class Ppo(PpoSettings, Agent):
+    """The PPO agent."""
 
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
@@ -111,32 +39,13 @@ class Ppo(Agent):
             )
         if is_box and 0 in action.shape:
             raise CallboardError(f"ppo has nothing to choose: the environment's action is {specs.describe(action)}")
-        check_ranges(
-            self,
-            at_least_one=(
-                "unroll_length",
-                "batch_size",
-                "epochs",
-                "minibatches",
-                "hidden_sizes",
-                "head_sizes",
-                "lstm_size",
-            ),
-            at_least_zero=("max_policy_lag", "entropy_cost", "value_cost"),
-            from_zero_to_one=("discount", "gae_lambda"),
-            more_than_zero=("clip", "learning_rate", "optimizer_epsilon", "max_gradient_norm", "target_kl"),
-        )
-        lowest, highest = LOG_STD_BOUNDS
-        if not lowest <= self.initial_log_std <= highest:
-            raise CallboardError(
-                f"agent.initial_log_std must lie between {lowest:g} and {highest:g}, not be {self.initial_log_std}"
-            )
-        if ":" not in self.torso and self.torso.startswith("resnet"):
+        torso = self.network.torso
+        if ":" not in torso and torso.startswith("resnet"):
             raise CallboardError(
                 f"ppo compares probabilities before and after an update, and batch normalization changes them too: "
-                f"take agent.torso impala or nature, not {self.torso}"
+                f"set agent.network.torso to impala or nature, not {torso}"
             )
-        check_torso(layout.spec, self.torso)
+        check_torso(layout.spec, torso)
         self._check_sizes(layout)
 
     def _check_sizes(self, layout: Layout) -> None:
@@ -157,7 +66,7 @@ class Ppo(Agent):
                 f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
                 f"{self.unroll_length * self.batch_size} of an iteration (agent.unroll_length x agent.batch_size)"
             )
-        self._check_minibatches(layout, has_memory=self.core != "none")
+        self._check_minibatches(layout, has_memory=self.network.core != "none")
 
     def _check_minibatches(self, layout: Layout, has_memory: bool) -> None:
         share, what = self.batch_size // layout.replicas, "sequences"
@@ -171,20 +80,12 @@ class Ppo(Agent):
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
         """Creates the networks; a subclass may put any `Network` with any core into its `PpoNetworks`."""
-        settings: dict[str, Any] = dict(
-            torso=self.torso,
-            core=self.core,
-            hidden_sizes=self.hidden_sizes,
-            head_sizes=self.head_sizes,
-            lstm_size=self.lstm_size,
-            normalize_observations=self.normalize_observations,
-        )
         if isinstance(layout.spec.action, dm_specs.DiscreteArray):
-            network = policy_value_network(layout.spec, **settings)
+            network = policy_value_network(layout.spec, **vars(self.network))
         else:
             network = gaussian_value_network(
                 layout.spec,
-                **settings,
+                **vars(self.network),
                 initial_log_std=self.initial_log_std,
                 std_from_features=self.std_from_observation,
             )
@@ -216,7 +117,7 @@ class Ppo(Agent):
             networks,
             functools.partial(self.loss, networks),
             functools.partial(self.rollout, networks),
-            tf.keras.optimizers.Adam(self.learning_rate, epsilon=self.optimizer_epsilon, jit_compile=False),
+            make_optimizer(self.optimizer, steps=None),
             strategy,
             rates=functools.partial(self._rates, max(1, layout.max_steps // (self.unroll_length * self.batch_size))),
             parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,
@@ -224,14 +125,14 @@ class Ppo(Agent):
             minibatches=self.minibatches,
             max_policy_lag=self.max_policy_lag,
             target_kl=self.target_kl,
-            max_gradient_norm=self.max_gradient_norm,
+            max_gradient_norm=self.optimizer.max_gradient_norm,
             seed=layout.seed,
         )
 
     def _rates(self, iterations: int, step: int) -> Rates:
         left = max(0.0, 1.0 - step / iterations)
         return Rates(
-            learning_rate=self.learning_rate * (left if self.learning_rate_decay else 1.0),
+            learning_rate=self.optimizer.learning_rate * (left if self.optimizer.learning_rate_decay else 1.0),
             clip=self.clip * (left if self.clip_decay else 1.0),
         )
 

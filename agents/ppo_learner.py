@@ -40,7 +40,7 @@ class PpoLearner(tf.Module):
       minibatches: gradient steps per epoch.
       max_policy_lag: age, in iterations, of the oldest weights whose data is learned from.
       target_kl: mean KL divergence over an epoch above which the iteration stops; None for no limit.
-      max_gradient_norm: global norm to which gradients are clipped.
+      max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
       seed: the run's seed.
     """
 
@@ -57,7 +57,7 @@ class PpoLearner(tf.Module):
         minibatches: int,
         max_policy_lag: int,
         target_kl: float | None,
-        max_gradient_norm: float,
+        max_gradient_norm: float | None,
         seed: int,
     ):
         super().__init__()
@@ -71,8 +71,8 @@ class PpoLearner(tf.Module):
         self._max_policy_lag = max_policy_lag
         self._target_kl = target_kl
         self._seed = seed
-        objective = Objective("loss", networks.network.trainable_variables, optimizer)
-        self._gradient_step = gradient_step = GradientStep([objective], strategy, max_gradient_norm)
+        objective = Objective("loss", networks.network.trainable_variables, optimizer, max_gradient_norm)
+        self._gradient_step = gradient_step = GradientStep([objective], strategy)
 
         def minibatch_loss(rollout: Rollout, number: tf.Tensor, seed: tf.Tensor, clip: tf.Tensor) -> LossOutput:
             return loss(select_minibatch(rollout, minibatches, number, seed), clip)

@@ -13,8 +13,10 @@ from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
 from .agent import Mode
 from .gradient_learner import GradientLearner
-from .gradient_step import LossOutput, Objective
+from .gradient_step import LossOutput
 from .losses.exploration import epsilon_greedy, epsilon_ladder
+from .optimizer_settings import OptimizerSettings
+from .optimizers import make_objective
 
 SMALLEST_PRIORITY = 1e-6
 """Added to every priority so that items with zero TD error can still be sampled."""
@@ -61,10 +63,10 @@ class QPolicy(tf.Module):
 def make_q_learner(
     networks: QNetworks,
     loss: Callable[[Sample], LossOutput],
-    optimizer: tf.keras.optimizers.Optimizer,
+    optimizer: OptimizerSettings,
+    steps: int,
     strategy: tf.distribute.Strategy,
     target_update_period: int,
-    max_gradient_norm: float,
     updates_per_call: int,
 ) -> GradientLearner:
     """Creates a learner that trains the online network and periodically copies it to the target network.
@@ -72,10 +74,10 @@ def make_q_learner(
     Args:
       networks: the target network is initialized as a copy of the online network.
       loss: see `GradientLearner`, as for the arguments below.
-      optimizer: applies the gradients.
+      optimizer: settings of the optimizer.
+      steps: learner steps of the run.
       strategy: runs the replicas.
       target_update_period: learner steps between updates of the target network.
-      max_gradient_norm: global norm to which gradients are clipped.
       updates_per_call: updates that one call makes.
     """
     copy_weights(networks.online, networks.target)
@@ -83,8 +85,8 @@ def make_q_learner(
     def update_target(steps: tf.Tensor) -> None:
         copy_weights_every(target_update_period, steps, networks.online, networks.target)
 
-    objective = Objective("loss", networks.online.trainable_variables, optimizer)
-    return GradientLearner(loss, [objective], strategy, max_gradient_norm, updates_per_call, after_update=update_target)
+    objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
+    return GradientLearner(loss, [objective], strategy, updates_per_call, after_update=update_target)
 
 
 def check_action(name: str, layout: Layout) -> None:

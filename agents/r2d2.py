@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,10 +12,10 @@ from ..data import Layout, Record, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_torso, q_network
 from ..networks.network import Inputs, Network
-from ..replay import ReplayLimits, SequenceReplay, check_stack, stacked_spec
+from ..replay import SequenceReplay, check_stack, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner, make_optimizer
+from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
@@ -23,97 +23,17 @@ from .losses.replicas import largest_over_replicas
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, make_q_learner
 from .r2d2_policy import R2D2Policy, without_frames
-from .ranges import check_ranges
+from .r2d2_settings import R2D2Settings
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2(Agent):
-    """The R2D2 agent.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (section 2.3, table 2).
-
-    The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them
-    nothing is learned within a million steps, since the target network is first updated after millions.  Here
-    sequences, batches, layers and the discount are smaller, the learning rate is larger, and the target network is
-    updated more often.  Returns, priorities, exploration and value rescaling are the paper's.  docs/defaults.md
-    compares all defaults with the papers'.
+class R2D2(R2D2Settings, Agent):
+    """The R2D2 agent.
 
     A sequence holds `burn_in + trace_length` transitions of one environment and may cross the end of an episode: there
     the recurrent state is reset, and the transition to the next episode is not valid.  In the paper a sequence ends
     with its episode.
-
-    Attributes:
-      burn_in: transitions at the start of a sequence that only refresh the stored recurrent state.
-      trace_length: transitions after the burn-in, which are learned from.
-      period: steps of an environment from the start of one sequence to the start of the next.
-      n_step: transitions in a return (n); fewer at the end of a sequence.
-      batch_size: sequences in a learner step, over all replicas.
-      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
-      replay_size: maximum number of sequences in replay, over all shards; the oldest are evicted.
-      min_replay_size: sequences in replay before learning begins.
-      samples_per_insert: average number of times that a sequence is learned from; in the paper actors and learner run
-        freely.
-      error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a suitable number.
-      priority_exponent: α, sequences are sampled in proportion to priority^α; 0 samples uniformly.
-      priority_eta: η, weight of the largest TD error in a priority; the mean TD error has weight 1 - η.
-      importance_exponent: β, how far importance weights correct the bias of prioritized sampling.
-      discount: γ.
-      epsilon: exploration rate of the first environment, constant over the run.  A single environment explores at this
-        rate and needs a lower one.
-      epsilon_alpha: the last environment explores at rate epsilon^(1 + epsilon_alpha), the others in between.
-      evaluation_epsilon: rate of random actions in evaluation; 0.001 or 0.01 is usual on Atari, where a policy without
-        random actions may repeat an action without effect until the time limit.
-      target_update_period: learner steps between updates of the target network.
-      rescale_values: whether the network learns rescaled values h(Q) instead of Q.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.
-      learning_rate: initial learning rate of Adam.
-      learning_rate_decay: whether the learning rate decays linearly to 0 over the run, counted in timesteps of full
-        batches.  These include the last timesteps of episodes, which are not environment steps, so with short episodes
-        it reaches 0 slightly before the run's last environment step.
-      optimizer_epsilon: added to the denominator of the update.  Like `max_gradient_norm`, it applies to gradients of a
-        loss that is a sum over the `trace_length` steps of a sequence and a mean over sequences, as in the authors'
-        published code (SEED RL).
-      max_gradient_norm: global norm to which gradients are clipped.
-      frame_stack: number of most recent images that the network sees; replay stores each image once.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.
-      core: lstm, or none for a network without memory.
-      hidden_sizes: layers of the MLP for vector observations.
-      lstm_size: units of the LSTM core.
-      previous_inputs: whether the core also sees the previous action and the previous reward, which is not clipped.
-      dueling: whether value and advantages have separate streams.
-      stream_size: units of the hidden layer in each stream; 0 for no hidden layer.
     """
-
-    burn_in: int = 20
-    trace_length: int = 40
-    period: int = 20
-    n_step: int = 5
-    batch_size: int = 32
-    updates_per_call: int = 1
-    replay_size: int = 20_000
-    min_replay_size: int = 200
-    samples_per_insert: float = 32.0
-    error_buffer: float | None = None
-    priority_exponent: float = 0.9
-    priority_eta: float = 0.9
-    importance_exponent: float = 0.6
-    discount: float = 0.99
-    epsilon: float = 0.4
-    epsilon_alpha: float = 7.0
-    evaluation_epsilon: float = 0.0
-    target_update_period: int = 100
-    rescale_values: bool = True
-    reward_clip: float | None = None
-    learning_rate: float = 1e-3
-    learning_rate_decay: bool = True
-    optimizer_epsilon: float = 1e-3
-    max_gradient_norm: float = 40.0
-    frame_stack: int = 1
-    torso: str = "auto"
-    core: Literal["none", "lstm"] = "lstm"
-    hidden_sizes: tuple[int, ...] = (128, 128)
-    lstm_size: int = 128
-    previous_inputs: bool = True
-    dueling: bool = True
-    stream_size: int = 128
 
     @property
     def _length(self) -> int:
@@ -125,29 +45,7 @@ class R2D2(Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("r2d2", layout)
-        check_torso(layout.spec, self.torso)
-        check_ranges(
-            self,
-            at_least_one=(
-                "trace_length",
-                "period",
-                "n_step",
-                "updates_per_call",
-                "target_update_period",
-                "lstm_size",
-                "hidden_sizes",
-            ),
-            at_least_zero=("burn_in", "epsilon_alpha", "stream_size"),
-            from_zero_to_one=(
-                "priority_exponent",
-                "priority_eta",
-                "importance_exponent",
-                "discount",
-                "epsilon",
-                "evaluation_epsilon",
-            ),
-            more_than_zero=("learning_rate", "optimizer_epsilon", "max_gradient_norm", "reward_clip"),
-        )
+        check_torso(layout.spec, self.network.torso)
         for name in ("period", "n_step"):
             if getattr(self, name) > self.trace_length:
                 raise CallboardError(
@@ -157,24 +55,14 @@ class R2D2(Agent):
         self.make_replay(layout).check()
         envs = layout.actors * layout.envs_per_actor
         sequences = max(0, envs * ((layout.max_steps // envs - 1 - self._length) // self.period + 1))
-        if sequences < self.min_replay_size:
+        if sequences < self.replay.min_size:
             raise CallboardError(
                 f"learning would never begin: max_steps = {layout.max_steps} in {envs} environments make {sequences} "
-                f"sequences of {self._length} transitions, and agent.min_replay_size is {self.min_replay_size}"
+                f"sequences of {self._length} transitions, and agent.replay.min_size is {self.replay.min_size}"
             )
 
     def make_networks(self, layout: Layout) -> QNetworks:
-        make_network = functools.partial(
-            q_network,
-            stacked_spec(layout.spec, self.frame_stack),
-            torso=self.torso,
-            core=self.core,
-            hidden_sizes=self.hidden_sizes,
-            lstm_size=self.lstm_size,
-            dueling=self.dueling,
-            stream_size=self.stream_size,
-            previous_inputs=self.previous_inputs,
-        )
+        make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
         return QNetworks(make_network, layout)
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> R2D2Policy:
@@ -183,10 +71,10 @@ class R2D2(Agent):
     def make_replay(self, layout: Layout) -> SequenceReplay:
         return SequenceReplay(
             layout,
-            ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer),
+            self.replay.limits(),
             self.batch_size,
             self.updates_per_call,
-            priority_exponent=self.priority_exponent,
+            priority_exponent=self.replay.priority_exponent,
             first_priority=self.first_priority,
             stack=self.frame_stack,
             length=self._length,
@@ -196,15 +84,14 @@ class R2D2(Agent):
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = int(layout.max_steps / self.period * self.samples_per_insert / self.batch_size)
-        decay_steps = steps if self.learning_rate_decay else None
+        steps = int(layout.max_steps / self.period * self.replay.samples_per_insert / self.batch_size)
         return make_q_learner(
             networks,
             functools.partial(self.loss, networks),
-            make_optimizer("adam", self.learning_rate, decay_steps, 0.0, self.optimizer_epsilon),
+            self.optimizer,
+            steps,
             strategy,
             self.target_update_period,
-            self.max_gradient_norm,
             self.updates_per_call,
         )
 
@@ -232,7 +119,9 @@ class R2D2(Agent):
         trace, info = self._trace(sample.record), sample.info
         q_online = self._values(networks.online, sample, training=True)
         delta_t, valid_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
-        weight = importance_weights(info.probability, info.items, self.importance_exponent, largest_over_replicas)
+        weight = importance_weights(
+            info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
+        )
 
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.

@@ -1,11 +1,16 @@
 """Lookup of agents by name: built-in names, or `package.module:Class` for user-defined agents."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
 from .agent import Agent
-from .declared_settings import declared_settings
+from .apex_settings import ApexSettings
+from .impala_settings import ImpalaSettings
+from .ppo_settings import PpoSettings
+from .r2d2_settings import R2D2Settings
+from .sac_settings import SacSettings
 
 AGENTS = {
     "apex": "callboard.agents.apex:Apex",
@@ -13,6 +18,13 @@ AGENTS = {
     "ppo": "callboard.agents.ppo:Ppo",
     "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",
+}
+_SETTINGS: Mapping[str, type] = {
+    "apex": ApexSettings,
+    "impala": ImpalaSettings,
+    "ppo": PpoSettings,
+    "r2d2": R2D2Settings,
+    "sac": SacSettings,
 }
 
 
@@ -31,13 +43,12 @@ def agent_class(name: str) -> type[Agent]:
 def agent_settings(name: str) -> type:
     """Returns a dataclass with the fields and defaults of the agent with that name.
 
-    For built-in agents this is not the agent's class itself, so that TensorFlow is not imported.
+    For built-in agents this is the base class of the agent with its hyperparameters, which does not import TensorFlow.
 
     Raises:
       CallboardError: as for `agent_class`, or the agent is not a dataclass.
     """
-    declared = declared_settings(_path(name)) if name in AGENTS else None
-    settings = declared or agent_class(name)
+    settings = _SETTINGS.get(name) or agent_class(name)
     if not dataclasses.is_dataclass(settings):
         raise CallboardError(f"the agent {name!r} must be a frozen dataclass")
     return settings

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +19,15 @@ from ..networks.distributions import SquashedGaussian
 from ..networks.factory import check_torso
 from ..networks.network import Inputs
 from ..networks.target_update import move_weights
-from ..replay import ReplayLimits, TransitionReplay
+from ..replay import TransitionReplay
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
-from .gradient_learner import GradientLearner, make_optimizer
-from .gradient_step import LossOutput, Objective
+from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput
 from .losses.replicas import global_index
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
-from .ranges import check_ranges
+from .optimizers import make_objective
+from .sac_settings import SacSettings
 
 
 class SacNetworks(tf.Module):
@@ -94,51 +93,8 @@ def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.T
 
 
 @dataclasses.dataclass(frozen=True)
-class Sac(Agent):
-    """The SAC agent.  Defaults are the paper's (appendix D) where it states one.
-
-    The gradients of critics, policy and temperature are taken at the same weights; other implementations update one
-    after the other.  docs/defaults.md compares all defaults with the papers'.
-
-    Attributes:
-      batch_size: transitions in a learner step, over all replicas.
-      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
-      replay_size: maximum number of transitions in replay, over all shards; the oldest are evicted.
-      min_replay_size: transitions in replay before learning begins; until then actions are uniformly random.
-      samples_per_insert: average number of times that a transition is learned from; if it equals the batch size, there
-        is one learner step per environment step.
-      error_buffer: samples by which learning may run ahead of or behind samples_per_insert; None for a suitable number.
-      hold: timesteps for which an exploratory action is repeated before the next one is sampled.
-      discount: γ.
-      target_update_rate: τ, the fraction of the distance to the critics that the target critics move at each step.
-      temperature: initial α, the weight of entropy relative to rewards.
-      target_entropy: entropy, in nats, to which α drives the policy over actions scaled to [-1, 1]; None for minus the
-        number of action components.
-      actor_learning_rate: learning rate of the policy.
-      critic_learning_rate: learning rate of the critics.
-      temperature_learning_rate: learning rate of the logarithm of α.
-      optimizer_epsilon: added to the denominator of the updates, all by Adam.
-      torso: auto, mlp, nature, impala, or package.module:factory, which takes the spec and returns a Keras model.
-      hidden_sizes: layers of the policy on the torso's features, and of each critic on the features and the action.
-    """
-
-    batch_size: int = 256
-    updates_per_call: int = 1
-    replay_size: int = 1_000_000
-    min_replay_size: int = 10_000
-    samples_per_insert: float = 256.0
-    error_buffer: float | None = None
-    hold: int = 1
-    discount: float = 0.99
-    target_update_rate: float = 0.005
-    temperature: float = 1.0
-    target_entropy: float | None = None
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-4
-    optimizer_epsilon: float = 1e-8
-    torso: str = "auto"
-    hidden_sizes: tuple[int, ...] = (256, 256)
+class Sac(SacSettings, Agent):
+    """The SAC agent."""
 
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
@@ -153,39 +109,17 @@ class Sac(Agent):
                 f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
             )
         ActionBounds(action)
-        check_ranges(
-            self,
-            at_least_one=("hold", "updates_per_call", "hidden_sizes"),
-            at_least_zero=(),
-            from_zero_to_one=("discount",),
-            more_than_zero=(
-                "temperature",
-                "actor_learning_rate",
-                "critic_learning_rate",
-                "temperature_learning_rate",
-                "optimizer_epsilon",
-            ),
-        )
-        if not 0 < self.target_update_rate <= 1:
+        torso = self.network.torso
+        if ":" not in torso and torso.startswith("resnet"):
             raise CallboardError(
-                f"agent.target_update_rate must be more than 0 and at most 1, not {self.target_update_rate}"
+                f"sac does not train the statistics of batch normalization: set agent.network.torso to impala or "
+                f"nature, not {torso}"
             )
-        if self.target_entropy is not None and not math.isfinite(self.target_entropy):
-            raise CallboardError(f"agent.target_entropy must be a finite number, not {self.target_entropy}")
-        if ":" not in self.torso and self.torso.startswith("resnet"):
-            raise CallboardError(
-                f"sac does not train the statistics of batch normalization: take agent.torso impala or nature, not "
-                f"{self.torso}"
-            )
-        check_torso(layout.spec, self.torso)
+        check_torso(layout.spec, torso)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
-        return SacNetworks(
-            actor_critic_networks(
-                layout.spec, torso=self.torso, hidden_sizes=self.hidden_sizes, temperature=self.temperature
-            )
-        )
+        return SacNetworks(actor_critic_networks(layout.spec, **vars(self.network), temperature=self.temperature))
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
         return SacPolicy(networks, self.hold, mode)
@@ -194,14 +128,11 @@ class Sac(Agent):
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        limits = ReplayLimits(self.replay_size, self.min_replay_size, self.samples_per_insert, self.error_buffer)
-        return TransitionReplay(layout, limits, self.batch_size, self.updates_per_call)
+        return TransitionReplay(layout, self.replay.limits(), self.batch_size, self.updates_per_call)
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
-
-        def objective(name: str, variables: Sequence[tf.Variable], learning_rate: float) -> Objective:
-            return Objective(name, variables, make_optimizer("adam", learning_rate, None, 0.0, self.optimizer_epsilon))
+        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
 
         def update_target(steps: tf.Tensor) -> None:
             move_weights(learned.critic, learned.target_critic, self.target_update_rate)
@@ -210,9 +141,9 @@ class Sac(Agent):
         return GradientLearner(
             functools.partial(self.loss, learned),
             [
-                objective("critic_loss", learned.critic.trainable_variables, self.critic_learning_rate),
-                objective("actor_loss", learned.policy.trainable_variables, self.actor_learning_rate),
-                objective("temperature_loss", [learned.log_alpha], self.temperature_learning_rate),
+                make_objective("critic_loss", learned.critic.trainable_variables, self.critic_optimizer, steps),
+                make_objective("actor_loss", learned.policy.trainable_variables, self.actor_optimizer, steps),
+                make_objective("temperature_loss", [learned.log_alpha], self.temperature_optimizer, steps),
             ],
             strategy,
             updates_per_call=self.updates_per_call,

@@ -25,6 +25,7 @@ from ..agents.impala import Impala
 from ..data import Layout, Timestep
 from ..launch.experiment import Experiment
 from ..launch.program import POLICIES
+from ..nested_settings import from_values
 from ..replay import SequenceQueue, sequence_signature
 from .harness import Case
 from .side import Side
@@ -72,7 +73,15 @@ def experiment(library: Library, batch_size: int) -> Experiment:
         "atari": ("ALE/Breakout-v5", {}, "nature"),
     }[library]
     return Experiment(
-        RecordingImpala(torso=torso, hidden_sizes=(64, 64), normalize_observations=False, batch_size=batch_size),
+        from_values(
+            RecordingImpala,
+            {
+                "network.torso": torso,
+                "network.hidden_sizes": (64, 64),
+                "network.normalize_observations": False,
+                "batch_size": batch_size,
+            },
+        ),
         env,
         env_options=cast(dict[str, Any], options),
         seed=_SEED,

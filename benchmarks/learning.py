@@ -30,6 +30,7 @@ from ..errors import CallboardError
 from ..launch.experiment import Experiment
 from ..launch.nodes.devices import device_names, make_strategy
 from ..launch.program import learner_policy
+from ..nested_settings import from_values
 from ..replay import SequenceQueue, TransitionReplay, sequence_signature
 from .harness import Case
 from .nodes import Nodes
@@ -143,7 +144,7 @@ class Learning(Side):
         """Return the number of items that this many calls of the learner need in replay."""
         agent = self.work.agent
         if not self.work.read_once:
-            return 0 if self._writer.items_written else agent.replay_size
+            return 0 if self._writer.items_written else agent.replay.size
         return calls * agent.updates_per_call * agent.batch_size / _ENVS
 
     def steps_per_second(self, call: Callable[[], object]) -> float:
@@ -202,24 +203,37 @@ def work(quick: bool) -> dict[str, Work]:
     """Return the measured cases, by name."""
     size = 1_000 if quick else 20_000
     updates = 2 if quick else _UPDATES_PER_CALL
-    mlp = QueuedImpala(torso="mlp", hidden_sizes=(64, 64), normalize_observations=False, updates_per_call=updates)
+    mlp = from_values(
+        QueuedImpala,
+        {
+            "network.torso": "mlp",
+            "network.hidden_sizes": (64, 64),
+            "network.normalize_observations": False,
+            "updates_per_call": updates,
+        },
+    )
     one = dataclasses.replace(mlp, updates_per_call=1)
-    apex = UnlimitedApex(
-        batch_size=256,
-        updates_per_call=updates,
-        replay_size=size,
-        min_replay_size=size // 2,
-        optimizer="rmsprop",
-        huber=None,
-        hidden_sizes=(128, 128),
-        stream_size=0,
+    apex = from_values(
+        UnlimitedApex,
+        {
+            "batch_size": 256,
+            "updates_per_call": updates,
+            "replay.size": size,
+            "replay.min_size": size // 2,
+            "optimizer.name": "rmsprop",
+            "huber": None,
+            "network.hidden_sizes": (128, 128),
+            "network.stream_size": 0,
+        },
     )
     return {
         "impala, MLP": Work(mlp, "CartPole-v1", 3 if quick else 250, True),
         "impala, MLP, one update to a call": Work(one, "CartPole-v1", 6 if quick else 1_000, True),
         "impala, MLP, one thread": Work(mlp, "CartPole-v1", 3 if quick else 250, True, threads=1),
         "ape-x, MLP": Work(apex, "CartPole-v1", 3 if quick else 50, False),
-        "impala, ResNet": Work(QueuedImpala(torso="impala"), "procgen:coinrun", 1 if quick else 8, True),
+        "impala, ResNet": Work(
+            from_values(QueuedImpala, {"network.torso": "impala"}), "procgen:coinrun", 1 if quick else 8, True
+        ),
     }
 
 

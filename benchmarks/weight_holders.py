@@ -19,6 +19,7 @@ from ..agents.weights import WeightClient
 from ..data import Layout
 from ..launch.experiment import Experiment
 from ..launch.nodes.weight_fetching import fetch_pause
+from ..nested_settings import from_values
 from ..replay import ReplayDataset, ReplayHandle, SequenceQueue, sequence_spec
 
 Specs = Sequence[tuple[tuple[int, ...], str]]
@@ -50,12 +51,15 @@ def experiment(torso: str) -> Experiment:
     """Return the experiment whose learner is measured; a large network gets small batches, to keep its steps short."""
     env, length, batch_size = ("CartPole-v1", 20, 32) if torso == "mlp" else ("procgen:coinrun", 1, 1)
     return Experiment(
-        ConstantImpala(
-            torso=torso,
-            hidden_sizes=(64, 64),
-            normalize_observations=False,
-            unroll_length=length,
-            batch_size=batch_size,
+        from_values(
+            ConstantImpala,
+            {
+                "network.torso": torso,
+                "network.hidden_sizes": (64, 64),
+                "network.normalize_observations": False,
+                "unroll_length": length,
+                "batch_size": batch_size,
+            },
         ),
         env,
         actors=1,

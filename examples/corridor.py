@@ -3,7 +3,7 @@
 Run from the root of the repository:
 
     callboard train impala --env examples.corridor:Corridor --max-steps 30000 --stop-return 1 \
-        --agent.optimizer adam --agent.optimizer-epsilon 1.6e-3 --agent.learning-rate 5e-3 \
+        --agent.optimizer.name adam --agent.optimizer.epsilon 1.6e-3 --agent.optimizer.learning-rate 5e-3 \
         --agent.unroll-length 10 --agent.batch-size 16 --evaluate-every 5000
 
 The arguments of its constructor are options: `--env-options.length 21`.

@@ -25,6 +25,7 @@ from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.ray.parts import Parts, RemoteWeights, rollout, start_parts, train
 from callboard.launch.nodes.acting_setup import compile_policy, make_environments
+from callboard.nested_settings import from_values
 
 EPISODES = 100
 
@@ -81,13 +82,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ray-address", help="of a Ray cluster, or auto; without it one is started here")
     settings = parser.parse_args()
-    agent = Sac(
-        min_replay_size=1000,
-        replay_size=100_000,
-        actor_learning_rate=1e-3,
-        critic_learning_rate=1e-3,
-        temperature_learning_rate=1e-3,
-        hidden_sizes=(64, 64),
+    agent = from_values(
+        Sac,
+        {
+            "replay.min_size": 1000,
+            "replay.size": 100_000,
+            "actor_optimizer.learning_rate": 1e-3,
+            "critic_optimizer.learning_rate": 1e-3,
+            "temperature_optimizer.learning_rate": 1e-3,
+            "network.hidden_sizes": (64, 64),
+        },
     )
     experiment = Experiment(
         agent=agent,

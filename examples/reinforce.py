@@ -15,10 +15,12 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents import Agent, Mode
-from callboard.agents.gradient_learner import GradientLearner, make_optimizer
-from callboard.agents.gradient_step import LossOutput, Objective
+from callboard.agents.gradient_learner import GradientLearner
+from callboard.agents.gradient_step import LossOutput
 from callboard.agents.losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from callboard.agents.losses.recurrence import backward_sum
+from callboard.agents.optimizer_settings import OptimizerSettings
+from callboard.agents.optimizers import make_objective
 from callboard.data import Layout, Nest, Sample, Timestep
 from callboard.errors import CallboardError
 from callboard.networks.distributions import Categorical
@@ -56,8 +58,7 @@ class Reinforce(Agent):
       discount: γ.
       baseline_cost: weight of the baseline's loss.
       entropy_cost: weight of the entropy bonus.
-      learning_rate: initial learning rate of Adam; it decays linearly to 0 over the run.
-      max_gradient_norm: global norm to which gradients are clipped.
+      optimizer: the optimizer.
       hidden_sizes: layers of the network.
     """
 
@@ -66,8 +67,7 @@ class Reinforce(Agent):
     discount: float = 0.99
     baseline_cost: float = 0.05
     entropy_cost: float = 0.01
-    learning_rate: float = 2e-3
-    max_gradient_norm: float = 40.0
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=2e-3, epsilon=1e-5, max_gradient_norm=40.0)
     hidden_sizes: tuple[int, ...] = (64, 64)
 
     def check(self, layout: Layout) -> None:
@@ -87,9 +87,8 @@ class Reinforce(Agent):
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)
-        optimizer = make_optimizer("adam", self.learning_rate, steps, decay=0.0, epsilon=1e-5)
-        objective = Objective("loss", networks.trainable_variables, optimizer)
-        return GradientLearner(functools.partial(self.loss, networks), [objective], strategy, self.max_gradient_norm)
+        objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps)
+        return GradientLearner(functools.partial(self.loss, networks), [objective], strategy)
 
     def loss(self, network: Network, sample: Sample) -> LossOutput:
         """Returns a replica's part of a batch's loss and metrics; `sample` holds T transitions of each sequence."""

@@ -1,35 +1,27 @@
 """An experiment: everything that defines a run."""
 
 import dataclasses
-import math
 import pathlib
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from annotated_types import Interval
 
 from ..agents import Agent
 from ..agents.agent import Mode
 from ..data import Layout
 from ..environments import spec as environment_spec
 from ..errors import CallboardError
+from ..setting_types import FiniteFloat, check_ranges
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
 
-_MOST_SECONDS = 10**8
-_MOST_NODES = 10_000
-_MOST_STEPS = 2**62
-_RANGES = {
-    "seed": (0, 2**31 - 1),
-    "actors": (1, _MOST_NODES),
-    "envs_per_actor": (1, 1_000_000),
-    "inference_nodes": (1, _MOST_NODES),
-    "replay_shards": (1, _MOST_NODES),
-    "learners": (1, _MOST_NODES),
-    "learner_threads": (0, 1024),
-    "evaluate_every": (1, _MOST_STEPS),
-    "evaluation_episodes": (1, 1_000_000),
-    "evaluation_envs": (1, 1_000_000),
-    "max_steps": (1, _MOST_STEPS),
-}
-"""Lowest and highest values: higher ones fit no machine, and mistyped numbers are rejected at once."""
+# Higher numbers fit no machine, and mistyped ones are rejected at once.
+Seconds = Annotated[float, Interval(gt=0, le=10**8)]
+StepCount = Annotated[int, Interval(ge=1, le=2**62)]
+NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
+EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
+ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
+Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,27 +70,27 @@ class Experiment:
     agent: Agent
     env: str
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    seed: int = 1
-    actors: int = 2
-    envs_per_actor: int = 16
+    seed: Seed = 1
+    actors: NodeCount = 2
+    envs_per_actor: EnvironmentCount = 16
     inference: Literal["local", "central"] = "local"
-    inference_nodes: int = 1
-    replay_shards: int = 1
-    learners: int = 1
+    inference_nodes: NodeCount = 1
+    replay_shards: NodeCount = 1
+    learners: NodeCount = 1
     learner_devices: int | str = 1
-    learner_threads: int = 0
+    learner_threads: ThreadCount = 0
     evaluator: bool = True
-    evaluate_every: int = 20_000
-    evaluation_episodes: int = 100
-    evaluation_envs: int = 20
+    evaluate_every: StepCount = 20_000
+    evaluation_episodes: EnvironmentCount = 100
+    evaluation_envs: EnvironmentCount = 20
     evaluation_mode: Literal["greedy", "sampled"] = "greedy"
-    evaluation_timeout: float = 1800.0
-    max_steps: int = 1_000_000
-    stop_return: float | None = None
-    checkpoint_every: float = 30.0
+    evaluation_timeout: Seconds = 1800.0
+    max_steps: StepCount = 1_000_000
+    stop_return: FiniteFloat | None = None
+    checkpoint_every: Seconds = 30.0
     checkpoint_replay: bool = False
-    replay_checkpoint_every: float = 300.0
-    node_timeout: float = 300.0
+    replay_checkpoint_every: Seconds = 300.0
+    node_timeout: Seconds = 300.0
     run_dir: str | pathlib.Path | None = None
 
     def check_numbers(self) -> None:
@@ -107,19 +99,7 @@ class Experiment:
         Raises:
           CallboardError: names the problem and a valid value, in one line.
         """
-        for name, (lowest, highest) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not lowest <= value <= highest:
-                if value < lowest:
-                    raise CallboardError(f"{name} must be at least {lowest:,}, not {value:,}")
-                raise CallboardError(f"{name} must be at most {highest:,}, not {value:,}")
-        if self.stop_return is not None and not math.isfinite(self.stop_return):
-            raise CallboardError(f"stop_return must be a number or null, not {self.stop_return}")
-        for name in ("checkpoint_every", "replay_checkpoint_every", "evaluation_timeout", "node_timeout"):
-            if not 0 < getattr(self, name) <= _MOST_SECONDS:
-                raise CallboardError(
-                    f"{name} must be more than 0 seconds and at most {_MOST_SECONDS:,}, not {getattr(self, name)}"
-                )
+        check_ranges(self)
         if self.replay_shards > self.actors:
             raise CallboardError(
                 f"each of {self.replay_shards} replay shards needs an actor that writes to it: "

@@ -52,8 +52,8 @@ class ReplayLimits:
           updates_per_call: batches that are sampled at once.
 
         Raises:
-          CallboardError: the limits cannot work; the message names one of the agent's fields `replay_size`,
-            `min_replay_size`, `samples_per_insert`, `error_buffer` and `batch_size`.
+          CallboardError: the limits cannot work; the message names one of the agent's fields `batch_size`,
+            `replay.size`, `replay.min_size`, `replay.samples_per_insert` and `replay.error_buffer`.
         """
         if batch_size < 1 or batch_size % layout.replicas:
             raise CallboardError(
@@ -63,28 +63,28 @@ class ReplayLimits:
         if self.size < batch_size * layout.shards:
             raise CallboardError(
                 f"a replay of {self.size} items in {layout.shards} shard(s) is smaller than a batch of {batch_size}: "
-                f"set agent.replay_size to at least {batch_size * layout.shards}"
+                f"set agent.replay.size to at least {batch_size * layout.shards}"
             )
         if not layout.shards <= self.min_size <= self.size:
             raise CallboardError(
-                f"agent.min_replay_size must lie between {layout.shards} and agent.replay_size ({self.size}), "
+                f"agent.replay.min_size must lie between {layout.shards} and agent.replay.size ({self.size}), "
                 f"not be {self.min_size}"
             )
         if self.min_size >= layout.max_steps:
             raise CallboardError(
-                f"learning would never begin: agent.min_replay_size is {self.min_size}, and the run ends after "
+                f"learning would never begin: agent.replay.min_size is {self.min_size}, and the run ends after "
                 f"max_steps = {layout.max_steps} environment steps"
             )
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
-            raise CallboardError(f"agent.samples_per_insert must be more than 0, not {self.samples_per_insert}")
+            raise CallboardError(f"agent.replay.samples_per_insert must be more than 0, not {self.samples_per_insert}")
         sampled_at_once = batch_size * updates_per_call
         needed = self._needed_buffer(layout, sampled_at_once)
         if self.error_buffer is not None and not self.error_buffer >= needed:  # Also rejects NaN.
             what = "a batch of" if updates_per_call == 1 else f"{updates_per_call} batches, together"
             raise CallboardError(
-                f"an agent.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} samples per "
-                f"insert: actors and learner would wait for each other over {what} {sampled_at_once}; set it to at "
-                f"least {math.ceil(needed)}, or leave it out"
+                f"an agent.replay.error_buffer of {self.error_buffer:g} cannot keep {self.samples_per_insert:g} "
+                f"samples per insert: actors and learner would wait for each other over {what} {sampled_at_once}; set "
+                f"it to at least {math.ceil(needed)}, or leave it out"
             )
 
     def buffer(self, layout: Layout, sampled_at_once: int) -> float:

@@ -16,8 +16,10 @@ PENDULUM = ("Pendulum-v1", -200, 20_000)
 BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
 
 # With a large epsilon an optimizer's update shows how long a gradient was, which Adam's first one does not.
-_SMALL: dict[str, Any] = dict(batch_size=8, hidden_sizes=(4,), optimizer_epsilon=1.0)
-_CLIPPED: dict[str, Any] = dict(max_gradient_norm=CLIPPED_TO, learning_rate_decay=False)
+_SIZES: dict[str, Any] = {"batch_size": 8, "network.hidden_sizes": (4,)}
+_SMALL: dict[str, Any] = {**_SIZES, "optimizer.epsilon": 1.0}
+_SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", "temperature")}
+_CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
 
 
 class SmallUpdate(NamedTuple):
@@ -50,8 +52,8 @@ class AgentCase(NamedTuple):
     """Small agents, by names of their own."""
     first_loss: str = "loss"
     """The loss that the error names if a reward is not finite."""
-    learning_rates: tuple[str, ...] = ("learning_rate",)
-    """Fields of the agent that are learning rates."""
+    learning_rates: tuple[str, ...] = ("optimizer.learning_rate",)
+    """Settings of the agent that are learning rates."""
     evaluate_every: int = 5000
     """Environment steps between evaluations, such that the goal is not reached before a node dies."""
     reads_queue: bool = False
@@ -76,7 +78,15 @@ AGENT_CASES = (
         changed_replay={"--agent.unroll-length=5": "was made with another signature"},
         small_updates={
             "impala": SmallUpdate(
-                dict(**_SMALL, **_CLIPPED, unroll_length=5, core="lstm", lstm_size=3, learning_rate=0.1), transitions=5
+                {
+                    **_SMALL,
+                    **_CLIPPED,
+                    "unroll_length": 5,
+                    "network.core": "lstm",
+                    "network.lstm_size": 3,
+                    "optimizer.learning_rate": 0.1,
+                },
+                transitions=5,
             )
         },
         reads_queue=True,
@@ -93,7 +103,14 @@ AGENT_CASES = (
         },
         small_updates={
             "apex": SmallUpdate(
-                dict(**_SMALL, **_CLIPPED, n_step=3, stream_size=0, learning_rate=1.0, target_update_period=1),
+                {
+                    **_SMALL,
+                    **_CLIPPED,
+                    "n_step": 3,
+                    "network.stream_size": 0,
+                    "optimizer.learning_rate": 1.0,
+                    "target_update_period": 1,
+                },
                 transitions=3,
             )
         },
@@ -109,21 +126,28 @@ AGENT_CASES = (
         small_updates={
             # The losses differ by the distribution alone.
             "ppo": SmallUpdate(
-                dict(**_SMALL, **_CLIPPED, unroll_length=5, epochs=1, minibatches=1, learning_rate=1.0),
+                {
+                    **_SMALL,
+                    **_CLIPPED,
+                    "unroll_length": 5,
+                    "epochs": 1,
+                    "minibatches": 1,
+                    "optimizer.learning_rate": 1.0,
+                },
                 transitions=5,
                 slow=True,
             ),
             "ppo-gaussian": SmallUpdate(
-                dict(
+                {
                     **_SMALL,
                     **_CLIPPED,
-                    unroll_length=5,
-                    epochs=1,
-                    minibatches=1,
-                    learning_rate=1.0,
-                    core="lstm",
-                    lstm_size=3,
-                ),
+                    "unroll_length": 5,
+                    "epochs": 1,
+                    "minibatches": 1,
+                    "optimizer.learning_rate": 1.0,
+                    "network.core": "lstm",
+                    "network.lstm_size": 3,
+                },
                 transitions=5,
                 continuous=True,
             ),
@@ -143,17 +167,17 @@ AGENT_CASES = (
         small_updates={
             # It has Ape-X's priorities and a core such as IMPALA's.
             "r2d2": SmallUpdate(
-                dict(
+                {
                     **_SMALL,
                     **_CLIPPED,
-                    n_step=2,
-                    burn_in=2,
-                    trace_length=6,
-                    period=3,
-                    lstm_size=3,
-                    stream_size=4,
-                    learning_rate=1.0,
-                ),
+                    "n_step": 2,
+                    "burn_in": 2,
+                    "trace_length": 6,
+                    "period": 3,
+                    "network.lstm_size": 3,
+                    "network.stream_size": 4,
+                    "optimizer.learning_rate": 1.0,
+                },
                 transitions=8,
                 slow=True,
             )
@@ -167,16 +191,22 @@ AGENT_CASES = (
         goal=-300,
         default_tasks=(PENDULUM,),
         short={},
-        changed_replay={"--agent.replay-size=5000": "was made with another max_size, 100000 instead of 5000"},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
         small_updates={
             "sac": SmallUpdate(
-                dict(**_SMALL, actor_learning_rate=0.1, critic_learning_rate=0.2, temperature_learning_rate=0.3),
+                {
+                    **_SIZES,
+                    **_SAC_EPSILON,
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                    "temperature_optimizer.learning_rate": 0.3,
+                },
                 transitions=1,
                 continuous=True,
             )
         },
         first_loss="critic loss",
-        learning_rates=("critic_learning_rate", "actor_learning_rate", "temperature_learning_rate"),
+        learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
         continuous=True,
     ),
 )

@@ -114,9 +114,9 @@ def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
         settings |= {"max-steps": recipe["max_steps"], **agent}
     else:
         settings |= {"agent.unroll_length": UNROLL, "agent.batch_size": BATCH // UNROLL}
-        settings["agent.normalize_observations"] = "false"
+        settings["agent.network.normalize_observations"] = "false"
     if task == "cartpole":
-        settings["agent.hidden_sizes"] = list(HIDDEN)
+        settings["agent.network.hidden_sizes"] = list(HIDDEN)
     options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     return [
         sys.executable,

@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Collection, Sequence
 
 from ...errors import CallboardError, nearest, unknown
+from ...nested_settings import declared_fields
 from ..experiment import Experiment
-from ..setting_types import field_types
-from ..settings import Settings, format_help, parse_settings, read_recipe, read_settings
+from ..settings import Settings, parse_settings, read_recipe, read_settings
+from ..settings_help import format_help
 from .command_parser import CommandParser
 
 
@@ -93,7 +94,7 @@ def check_option_names(options: Sequence[str], own: Collection[str]) -> None:
       options: options that are meant to be settings.
       own: the command's own options, such as `--resume`.
     """
-    settings = [f"--{name.replace('_', '-')}" for name in field_types(Experiment)]
+    settings = [f"--{name.replace('_', '-')}" for name in declared_fields(Experiment)]
     for option in options:
         name = option.partition("=")[0].partition(".")[0]
         if name.startswith("--") and nearest(name, [*own, *settings]) in own:

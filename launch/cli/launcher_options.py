@@ -7,7 +7,8 @@ from typing import Any
 from ...errors import CallboardError
 from ..launchers.launcher import Launcher
 from ..launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
-from ..settings import apply_options, format_options
+from ..option_parsing import apply_options
+from ..settings_help import format_options
 from .experiment_options import check_option_names, split_options
 
 
@@ -22,17 +23,17 @@ def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentP
     Raises:
       CallboardError: the launcher does not exist or refuses a value, or an option belongs to another launcher.
     """
-    types = launcher_options(launcher_class(name))
-    own, others = split_options(options, types)
+    fields = launcher_options(launcher_class(name))
+    own, others = split_options(options, fields)
     for other in LAUNCHERS:
         if other != name:
             of_other, _ = split_options(others, launcher_options(launcher_class(other)))
             if of_other:
                 raise CallboardError(f"{of_other[0].partition('=')[0]} is an option of --launcher {other}")
-    flags = [f"--{option.replace('_', '-')}" for option in types]
+    flags = [f"--{option.replace('_', '-')}" for option in fields]
     check_option_names(others, [*flags, *(flag for action in parser._actions for flag in action.option_strings)])
     values: dict[str, Any] = {}
-    apply_options(values, own, types)
+    apply_options(values, own, fields)
     return make_launcher(name, values), others
 
 
@@ -40,7 +41,7 @@ def launcher_help(name: str) -> str:
     """Returns the help for the options of all launchers, including one of the user's own."""
     classes = {known: launcher_class(known) for known in dict.fromkeys([*LAUNCHERS, name])}
     return "\n\n".join(
-        format_options(f"--launcher {known}", launcher, launcher.option_prefix)
+        format_options(f"--launcher {known}", launcher_options(launcher))
         for known, launcher in classes.items()
         if launcher_options(launcher)
     )

@@ -56,7 +56,7 @@ def _parser() -> CommandParser:
         action="append",
         metavar="KEY=DISTRIBUTION",
         help="uniform(a,b), loguniform(a,b), randint(a,b) or "
-        "choice(a,b,...), such as agent.learning_rate=loguniform(1e-4,1e-2); may be given several times",
+        "choice(a,b,...), such as agent.optimizer.learning_rate=loguniform(1e-4,1e-2); may be given several times",
     )
     add("--samples", type=int, help="number of trials (16)")
     add("--scheduler", help="asha (stops bad trials early; default), pbt (population based training) or none")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
-from ..setting_types import field_types
+from ...nested_settings import Field, declared_fields
 from .launcher import Launcher
 
 LAUNCHERS = {
@@ -38,9 +38,9 @@ def launcher_class(name: str) -> type[Launcher]:
     return found
 
 
-def launcher_options(launcher: type[Launcher]) -> dict[str, Any]:
-    """Returns the annotations of a launcher's options by their names on the command line, such as `ray_wait`."""
-    return {launcher.option_prefix + name: hint for name, hint in field_types(launcher).items()}
+def launcher_options(launcher: type[Launcher]) -> dict[str, Field]:
+    """Returns a launcher's options by their names on the command line, such as `ray_wait`."""
+    return {launcher.option_prefix + name: field for name, field in declared_fields(launcher).items()}
 
 
 def make_launcher(name: str, options: Mapping[str, Any] | None = None) -> Launcher:

@@ -9,16 +9,16 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from ...atomic_files import write_file
 from ...errors import CallboardError, unknown
+from ...setting_types import converted, field_types
 from ..experiment import Experiment
 from ..launchers.registry import LAUNCHERS, launcher_class, make_launcher
-from ..setting_types import converted, field_types
 from ..settings import parse_experiment
 from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory
 from .search_space import SearchSpace, Values, describe, parse_search, with_values
 
 _FIXED = {
-    "agent": "trials of different agents cannot be compared; name a field of it, such as agent.learning_rate",
+    "agent": "trials of different agents cannot be compared; name a field of it, such as agent.optimizer.learning_rate",
     "agent.name": "trials of different agents cannot be compared",
     "run_dir": "every trial has a directory of its own",
     "env": "trials on different environments cannot be compared",

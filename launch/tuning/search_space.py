@@ -1,6 +1,7 @@
 """The search space of `callboard tune`: settings, and the distributions from which their values are sampled.
 
-`--search agent.learning_rate=loguniform(1e-4,1e-2)` names a setting and one of four distributions, as in Ray Tune:
+`--search agent.optimizer.learning_rate=loguniform(1e-4,1e-2)` names a setting and one of four distributions, as in Ray
+Tune:
 
 - `uniform(low, high)` and `loguniform(low, high)`: a number between them, to four significant digits;
 - `randint(low, high)`: an integer from low to high - 1;
@@ -19,7 +20,7 @@ import numpy as np
 from ...errors import CallboardError, unknown
 
 Values = dict[str, Any]
-"""Values of the settings that are searched, by name, such as `agent.learning_rate`."""
+"""Values of the settings that are searched, by name, such as `agent.optimizer.learning_rate`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
     """Parse `--search` options.
 
     Args:
-      texts: for example `["agent.learning_rate=loguniform(1e-4,1e-2)"]`.
+      texts: for example `["agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"]`.
       fixed: settings that cannot be searched, each with the reason.
 
     Raises:
@@ -117,7 +118,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
         if not re.fullmatch(r"[^\s.]+(\.[^\s.]+)*", key):
             raise CallboardError(
                 f"--search {text!r} names no setting; write KEY=DISTRIBUTION, such as "
-                "agent.learning_rate=loguniform(1e-4,1e-2)"
+                "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
             )
         if key in fixed:
             raise CallboardError(f"--search {key} is not possible: {fixed[key]}")
@@ -125,7 +126,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
             raise CallboardError(f"--search {key} is given twice")
         domains[key] = _parse_domain(text, distribution.strip())
     if not domains:
-        raise CallboardError("name what to vary: --search 'agent.learning_rate=loguniform(1e-4,1e-2)'")
+        raise CallboardError("name what to vary: --search 'agent.optimizer.learning_rate=loguniform(1e-4,1e-2)'")
     return SearchSpace(domains)
 
 
@@ -137,10 +138,14 @@ def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """
     result = dict(settings)
     for key, value in values.items():
-        group, _, name = key.partition(".")
-        if name and not isinstance(result.get(group) or {}, Mapping):
-            raise CallboardError(f"--search {key}: {group} is one value and has no fields, so name {group} itself")
-        result[group] = {**(result.get(group) or {}), name: value} if name else value
+        *groups, name = key.split(".")
+        within = result
+        for group in groups:
+            if not isinstance(within.get(group) or {}, Mapping):
+                raise CallboardError(f"--search {key}: {group} is one value and has no fields, so name {group} itself")
+            within[group] = dict(within.get(group) or {})
+            within = within[group]
+        within[name] = value
     return result
 
 
@@ -154,7 +159,7 @@ def _parse_domain(text: str, distribution: str) -> Domain:
     if not found:
         raise CallboardError(
             f"--search {text!r} is not understood; write KEY=DISTRIBUTION, such as "
-            "agent.learning_rate=loguniform(1e-4,1e-2)"
+            "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
         )
     kind, arguments = found[1], _literals(text, found[2])
     if kind == "choice":

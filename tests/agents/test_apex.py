@@ -25,21 +25,22 @@ from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
+from callboard.nested_settings import from_values
 from callboard.networks.network import Inputs
 from callboard.replay import BatchReader, PriorityUpdater, ReplayHandle, start_server
 from callboard.specs import zeros
 
 layout_of = functools.partial(small_worlds.layout_of, actors=2, max_steps=1000)
-SMALL: dict[str, Any] = dict(
-    batch_size=8,
-    replay_size=500,
-    min_replay_size=20,
-    hidden_sizes=(16,),
-    stream_size=0,
-    huber=None,
-    learning_rate=1e-3,
-    learning_rate_decay=False,
-)
+SMALL: dict[str, Any] = {
+    "batch_size": 8,
+    "replay.size": 500,
+    "replay.min_size": 20,
+    "network.hidden_sizes": (16,),
+    "network.stream_size": 0,
+    "huber": None,
+    "optimizer.learning_rate": 1e-3,
+    "optimizer.learning_rate_decay": False,
+}
 
 
 def q_of(network: Any, observation: Any) -> np.ndarray:
@@ -53,28 +54,44 @@ def q_of(network: Any, observation: Any) -> np.ndarray:
     "changed, layout, message",
     [
         ({}, dict(spec=SPEC._replace(action=dm_specs.BoundedArray((1,), np.float32, -1, 1))), "one discrete action"),
-        (dict(replay_size=4, min_replay_size=2), {}, "a replay of 4 items .* smaller than a batch of 8"),
-        (dict(error_buffer=9.0), {}, "agent.error_buffer of 9 cannot keep 8 samples per insert.* at least 24"),
-        (dict(error_buffer=float("nan")), {}, "agent.error_buffer of nan cannot keep 8 samples per insert"),
-        (dict(samples_per_insert=-1.0), {}, "agent.samples_per_insert must be more than 0"),
-        (dict(n_step=0), {}, "agent.n_step must be at least 1"),
-        (dict(target_update_period=0), {}, "agent.target_update_period must be at least 1"),
-        (dict(importance_exponent=1.5), {}, "agent.importance_exponent must lie between 0 and 1"),
-        (dict(epsilon_alpha=-1.0), {}, "agent.epsilon_alpha must be at least 0, not -1.0"),
-        (dict(stream_size=-1), {}, "agent.stream_size must be at least 0, not -1"),
-        (dict(hidden_sizes=(16, 0)), {}, r"agent.hidden_sizes must be at least 1, not \(16, 0\)"),
-        (dict(learning_rate=0.0), {}, "agent.learning_rate must be more than 0, not 0.0"),
-        (dict(optimizer_epsilon=float("nan")), {}, "agent.optimizer_epsilon must be more than 0, not nan"),
-        (dict(max_gradient_norm=-1.0), {}, "agent.max_gradient_norm must be more than 0, not -1.0"),
-        (dict(reward_clip=0.0), {}, "agent.reward_clip must be more than 0, not 0.0"),
+        ({"replay.size": 4, "replay.min_size": 2}, {}, "a replay of 4 items .* smaller than a batch of 8"),
+        (
+            {"replay.error_buffer": 9.0},
+            {},
+            "agent.replay.error_buffer of 9 cannot keep 8 samples per insert.* at least 24",
+        ),
+        (
+            {"replay.error_buffer": float("nan")},
+            {},
+            "agent.replay.error_buffer must be a number above 0 or null, not nan",
+        ),
+        ({"replay.samples_per_insert": -1.0}, {}, "agent.replay.samples_per_insert must be a number above 0"),
+        (dict(n_step=0), {}, "agent.n_step must be a whole number of at least 1"),
+        (dict(target_update_period=0), {}, "agent.target_update_period must be a whole number of at least 1"),
+        ({"replay.importance_exponent": 1.5}, {}, "agent.replay.importance_exponent must be a number from 0 to 1"),
+        (dict(epsilon_alpha=-1.0), {}, "agent.epsilon_alpha must be a number of at least 0, not -1.0"),
+        ({"network.stream_size": -1}, {}, "agent.network.stream_size must be a whole number of at least 0, not -1"),
+        (
+            {"network.hidden_sizes": (16, 0)},
+            {},
+            r"agent.network.hidden_sizes must be a list of whole numbers of at least 1, .* not \(16, 0\)",
+        ),
+        ({"optimizer.learning_rate": 0.0}, {}, "agent.optimizer.learning_rate must be a number above 0, not 0.0"),
+        ({"optimizer.epsilon": float("nan")}, {}, "agent.optimizer.epsilon must be a number above 0, not nan"),
+        (
+            {"optimizer.max_gradient_norm": -1.0},
+            {},
+            "agent.optimizer.max_gradient_norm must be a number above 0 or null, not -1.0",
+        ),
+        (dict(reward_clip=0.0), {}, "agent.reward_clip must be a number above 0 or null, not 0.0"),
         (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
         ({}, dict(replicas=3), "make agent.batch_size a multiple of 3"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(changed, layout, message):
-    Apex(**SMALL).check(layout_of())
+    from_values(Apex, SMALL).check(layout_of())
     with pytest.raises(CallboardError, match=message) as raised:
-        Apex(**{**SMALL, **changed}).check(layout_of(**layout))
+        from_values(Apex, {**SMALL, **changed}).check(layout_of(**layout))
     assert "\n" not in str(raised.value)
 
 
@@ -82,7 +99,7 @@ def test_what_cannot_work_is_refused_in_one_line(changed, layout, message):
 
 
 def test_every_slot_explores_at_its_own_rate():
-    agent = Apex(**SMALL, epsilon=0.8, epsilon_alpha=3.0)
+    agent = from_values(Apex, {**SMALL, "epsilon": 0.8, "epsilon_alpha": 3.0})
     networks = agent.make_networks(layout_of())
     act = tf.function(agent.make_policy(networks, "train"), autograph=False)
     timestep = zeros(timestep_spec(layout_of(), 2))
@@ -94,7 +111,7 @@ def test_every_slot_explores_at_its_own_rate():
 
 
 def test_an_evaluation_does_not_explore():
-    agent = Apex(**SMALL, epsilon=1.0, epsilon_alpha=0.0)
+    agent = from_values(Apex, {**SMALL, "epsilon": 1.0, "epsilon_alpha": 0.0})
     networks = agent.make_networks(layout_of())
     policy = CompiledPolicy(agent.make_policy(networks, "evaluate"), layout_of(), np.arange(2), seed=1)
     timestep = zeros(timestep_spec(layout_of(), 2))
@@ -160,7 +177,7 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
     record, info = sample.record, sample.info
     kernel, bias = weights
     batch = record.action.shape[1]
-    correction = [(1 / (info.items[b] * info.probability[b])) ** agent.importance_exponent for b in range(batch)]
+    correction = [(1 / (info.items[b] * info.probability[b])) ** agent.replay.importance_exponent for b in range(batch)]
     loss, gradient, priorities = 0.0, [np.zeros_like(kernel), np.zeros_like(bias)], []
     for b in range(batch):
         target, factor, t = 0.0, 1.0, 0
@@ -201,15 +218,18 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
 
 @pytest.mark.parametrize("n_step, reward_clip, huber", [(1, None, None), (3, None, 1.0), (4, 1.0, None)])
 def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, huber):
-    agent = Apex(
-        n_step=n_step,
-        batch_size=60,
-        reward_clip=reward_clip,
-        huber=huber,
-        discount=0.9,
-        hidden_sizes=(),
-        dueling=False,
-        stream_size=0,
+    agent = from_values(
+        Apex,
+        {
+            "n_step": n_step,
+            "batch_size": 60,
+            "reward_clip": reward_clip,
+            "huber": huber,
+            "discount": 0.9,
+            "network.hidden_sizes": (),
+            "network.dueling": False,
+            "network.stream_size": 0,
+        },
     )
     networks = agent.make_networks(layout_of())
     rng = np.random.default_rng(1)
@@ -287,10 +307,10 @@ class Loop:
     def may_learn(self) -> bool:
         """Whether a batch more would not be more than `samples_per_insert` for what has been inserted."""
         agent, inserted = self.agent, self.actor.writer.items_written
-        if inserted < agent.min_replay_size:
+        if inserted < agent.replay.min_size:
             return False
-        first = agent.min_replay_size - 1
-        return self.sampled + agent.batch_size <= (inserted - first) * agent.samples_per_insert
+        first = agent.replay.min_size - 1
+        return self.sampled + agent.batch_size <= (inserted - first) * agent.replay.samples_per_insert
 
     def learn(self) -> Any:
         self.sampled += self.agent.batch_size
@@ -301,12 +321,12 @@ class Loop:
         self.server.stop()
 
 
-PIXELS: dict[str, Any] = {**SMALL, "batch_size": 32, "frame_stack": 4, "torso": "mlp", "discount": 0.9}
+PIXELS: dict[str, Any] = {**SMALL, "batch_size": 32, "frame_stack": 4, "network.torso": "mlp", "discount": 0.9}
 
 
 def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
     """With the weights that the actor had, from the stacks of pictures as they come out of replay."""
-    loop = Loop(Apex(**PIXELS, n_step=5, error_buffer=1e6), tmp_path)
+    loop = Loop(from_values(Apex, {**PIXELS, "n_step": 5, "replay.error_buffer": 1e6}), tmp_path)
     while loop.actor.writer.items_written < 150:
         loop.act()
     samples = loop.replay.client().sample("replay", 500, emit_timesteps=False)
@@ -324,7 +344,17 @@ def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
 
 def test_pixels_are_learned_from(tmp_path):
     """In the end the values tell right from left; replay cannot be seeded, so it may take more steps or fewer."""
-    loop = Loop(Apex(**{**PIXELS, "learning_rate": 3e-3}, target_update_period=10, samples_per_insert=16.0), tmp_path)
+    loop = Loop(
+        from_values(
+            Apex,
+            {
+                **{**PIXELS, "optimizer.learning_rate": 3e-3},
+                "target_update_period": 10,
+                "replay.samples_per_insert": 16.0,
+            },
+        ),
+        tmp_path,
+    )
     updater = PriorityUpdater(loop.replay, "replay")
     # Stacks of a walk to the right.
     pictures = np.zeros((6, 8, 8, 4), np.uint8)
@@ -354,7 +384,7 @@ def test_pixels_are_learned_from(tmp_path):
 
 def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
     experiment = Experiment(
-        agent=Apex(**SMALL, samples_per_insert=2.0, error_buffer=10_000),
+        agent=from_values(Apex, {**SMALL, "replay.samples_per_insert": 2.0, "replay.error_buffer": 10_000}),
         env="CartPole-v1",
         envs_per_actor=4,
         evaluator=False,
@@ -371,7 +401,7 @@ def test_inline_takes_turns_however_far_the_learner_might_run_ahead(tmp_path):
 
 
 def test_the_target_network_follows_at_times():
-    agent = Apex(**SMALL, target_update_period=3)
+    agent = from_values(Apex, {**SMALL, "target_update_period": 3})
     networks = agent.make_networks(layout_of())
     assert not np.array_equal(weights_of(networks.online), weights_of(networks.target))
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout_of())
@@ -387,17 +417,20 @@ def test_the_target_network_follows_at_times():
 
 
 # Adam with a large epsilon: its update tells how long a gradient was.
-MIRRORED = Apex(
-    n_step=3,
-    batch_size=8,
-    hidden_sizes=(4,),
-    stream_size=0,
-    huber=None,
-    learning_rate=1.0,
-    learning_rate_decay=False,
-    optimizer_epsilon=1.0,
-    max_gradient_norm=0.1,
-    target_update_period=2,
+MIRRORED = from_values(
+    Apex,
+    {
+        "n_step": 3,
+        "batch_size": 8,
+        "network.hidden_sizes": (4,),
+        "network.stream_size": 0,
+        "huber": None,
+        "optimizer.learning_rate": 1.0,
+        "optimizer.learning_rate_decay": False,
+        "optimizer.epsilon": 1.0,
+        "optimizer.max_gradient_norm": 0.1,
+        "target_update_period": 2,
+    },
 )
 UPDATES = 3
 
@@ -461,7 +494,7 @@ def test_updates_do_not_depend_on_the_number_of_replicas(replicas):
         assert np.linalg.norm(expected) > 1e-3
         assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
     for of_one, of_several in zip(one["metrics"], several["metrics"], strict=True):
-        assert of_one["gradient_norm"] > MIRRORED.max_gradient_norm
+        assert of_one["gradient_norm"] > MIRRORED.optimizer.max_gradient_norm
         assert of_several == pytest.approx(of_one, rel=1e-6)
     for of_one, of_several in zip(one["priorities"], several["priorities"], strict=True):
         assert of_several[:2] == of_one[:2] == [list(range(8)), [0, 1] * 4]

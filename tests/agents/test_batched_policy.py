@@ -1,7 +1,5 @@
 """Acting for several actors at once gives what each would do alone."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,13 +12,21 @@ from callboard.agents.batched_policy import BatchedPolicy, InferenceRequest
 from callboard.agents.registry import AGENTS
 from callboard.data import Layout, Timestep
 from callboard.errors import CallboardError
+from callboard.nested_settings import declared_fields, from_values
 from callboard.specs import EnvironmentSpec
 
 BATCH = 3
 SEED = 5
 DISCRETE = dm_specs.DiscreteArray(4)
 CONTINUOUS = dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)
-SMALL = {"hidden_sizes": (8,), "stream_size": 0, "head_sizes": (), "core": "lstm", "lstm_size": 6, "hold": 3}
+SMALL = {
+    "network.hidden_sizes": (8,),
+    "network.stream_size": 0,
+    "network.head_sizes": (),
+    "network.core": "lstm",
+    "network.lstm_size": 6,
+    "hold": 3,
+}
 
 
 def layout_of(action):
@@ -48,8 +54,8 @@ CASES = [(name, CONTINUOUS if name == "sac" else DISCRETE) for name in AGENTS] +
     "name, action", [pytest.param(*case, marks=() if case[0] in FAST else pytest.mark.slow) for case in CASES]
 )
 def test_a_merged_batch_gives_what_each_actor_would_do_alone(name, action):
-    fields = {field.name for field in dataclasses.fields(agent_class(name))}
-    agent = agent_class(name)(**{key: value for key, value in SMALL.items() if key in fields})
+    fields = declared_fields(agent_class(name))
+    agent = from_values(agent_class(name), {key: value for key, value in SMALL.items() if key in fields})
     layout = layout_of(action)
     tf.keras.utils.set_random_seed(1)
     networks = agent.make_networks(layout)

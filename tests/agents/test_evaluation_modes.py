@@ -12,6 +12,7 @@ from callboard.agents.r2d2 import R2D2
 from callboard.agents.sac import Sac
 from callboard.data import Layout
 from callboard.environments import make, spec
+from callboard.nested_settings import from_values
 
 BATCH = 8
 
@@ -35,10 +36,10 @@ def is_constant(values):
 @pytest.mark.parametrize(
     "agent, env",
     [
-        (Impala(hidden_sizes=(8,)), "CartPole-v1"),
-        (Ppo(hidden_sizes=(8,)), "CartPole-v1"),
-        (Ppo(hidden_sizes=(8,)), "Pendulum-v1"),
-        (Sac(hidden_sizes=(8,), hold=3), "Pendulum-v1"),
+        (from_values(Impala, {"network.hidden_sizes": (8,)}), "CartPole-v1"),
+        (from_values(Ppo, {"network.hidden_sizes": (8,)}), "CartPole-v1"),
+        (from_values(Ppo, {"network.hidden_sizes": (8,)}), "Pendulum-v1"),
+        (from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3}), "Pendulum-v1"),
     ],
 )
 def test_actions_are_sampled_where_that_is_wanted(agent, env):
@@ -53,6 +54,6 @@ def test_actions_are_sampled_where_that_is_wanted(agent, env):
 def test_a_rate_of_random_actions(agent):
     assert agent().modes() == ("train", "evaluate")
     for epsilon, alike in ((0.0, True), (0.5, False)):
-        made = agent(hidden_sizes=(8,), evaluation_epsilon=epsilon)
+        made = from_values(agent, {"network.hidden_sizes": (8,), "evaluation_epsilon": epsilon})
         first, second = (actions(made, "evaluate", seed=seed) for seed in (1, 2))
         assert (first == second).all() == alike

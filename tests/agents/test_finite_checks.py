@@ -12,6 +12,7 @@ from callboard.agents.finite_checks import LossCheck, NotFiniteError, check_fini
 from callboard.agents.weights import Unpacking, pack_weights
 from callboard.data import Layout, Timestep, Update
 from callboard.errors import CallboardError
+from callboard.nested_settings import declared_fields, from_values
 from callboard.specs import EnvironmentSpec
 
 
@@ -129,7 +130,7 @@ def test_a_policy_is_blamed_for_what_it_gives():
         )
 
 
-SMALL = {"hidden_sizes": (8,), "stream_size": 0, "head_sizes": ()}
+SMALL = {"network.hidden_sizes": (8,), "network.stream_size": 0, "network.head_sizes": ()}
 DISCRETE, CONTINUOUS = dm_specs.DiscreteArray(4), dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)
 POLICIES = [
     ("impala", DISCRETE, "evaluate"),
@@ -146,7 +147,7 @@ POLICIES = [
 @pytest.mark.parametrize("name, action, mode", POLICIES)
 def test_every_policy_that_acts_with_weights_that_are_not_finite_is_blamed(name, action, mode):
     kind = agent_class(name)
-    agent = kind(**{field: value for field, value in SMALL.items() if field in kind.__dataclass_fields__})
+    agent = from_values(kind, {name: value for name, value in SMALL.items() if name in declared_fields(kind)})
     spec = EnvironmentSpec(dm_specs.Array((4,), np.float32), action)
     layout = Layout(spec=spec, envs_per_actor=2, actors=2, shards=1, replicas=1, seed=1, max_steps=1000)
     networks = agent.make_networks(layout)

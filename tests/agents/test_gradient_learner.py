@@ -1,4 +1,4 @@
-"""The gradient learner: optimizers, and several updates in one call."""
+"""The gradient learner: several updates in one call."""
 
 from typing import Any
 
@@ -10,83 +10,26 @@ from dm_env import specs as dm_specs
 
 from callboard.agents.acting import trace_layout
 from callboard.agents.apex import Apex
-from callboard.agents.gradient_learner import GradientLearner, make_optimizer
+from callboard.agents.gradient_learner import GradientLearner
 from callboard.agents.gradient_step import LossOutput, Objective
 from callboard.agents.sac import Sac
 from callboard.data import ItemInfo, Layout, Priorities, Record, Sample
+from callboard.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
-
-
-def apply(optimizer, gradients, start=0.0):
-    """The values of one weight after each of some gradients."""
-    weight = tf.Variable(start, dtype=tf.float64)
-    optimizer.build([weight])
-    values = []
-    for gradient in gradients:
-        optimizer.apply_gradients([(tf.constant(gradient, tf.float64), weight)])
-        values.append(weight.numpy())
-    return values
-
-
-def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():
-    optimizer = make_optimizer("adam", 0.1, decay_steps=4, decay=0.0, epsilon=1e-12)
-    # With equal gradients, a step of Adam is as long as the learning rate.
-    values = apply(optimizer, [2.0] * 7)
-    np.testing.assert_allclose(-np.diff([0.0, *values]), [0.1, 0.075, 0.05, 0.025, 0.0, 0.0, 0.0], atol=1e-5)
-
-
-def test_without_decay_the_learning_rate_is_constant():
-    values = apply(make_optimizer("adam", 0.1, None, 0.0, 1e-12), [2.0] * 5)
-    np.testing.assert_allclose(-np.diff([0.0, *values]), 0.1, rtol=1e-4)
-
-
-@pytest.mark.parametrize("steps", [0, 1])
-def test_a_run_of_less_than_one_batch_has_a_learning_rate_too(steps):
-    values = apply(make_optimizer("adam", 0.1, steps, 0.0, 1e-12), [2.0, 2.0])
-    np.testing.assert_allclose(values, [-0.1, -0.1], rtol=1e-4)
-
-
-def test_rmsprop_by_hand():
-    """Hinton's rule as in TensorFlow 1, which IMPALA was tuned with: the mean of squares, to which epsilon is added,
-    begins at 1."""
-    decay, epsilon = 0.9, 0.5
-    square, expected, weight = 1.0, [], 1.0
-    for gradient in (2.0, -1.0, 3.0):
-        square = decay * square + (1 - decay) * gradient**2
-        weight -= 0.1 * gradient / np.sqrt(square + epsilon)
-        expected.append(weight)
-    found = apply(make_optimizer("rmsprop", 0.1, None, decay, epsilon), [2.0, -1.0, 3.0], start=1.0)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_adam_by_hand():
-    epsilon = 0.5
-    mean = square = 0.0
-    expected, weight = [], 1.0
-    for step, gradient in enumerate((2.0, -1.0, 3.0), start=1):
-        mean = 0.9 * mean + 0.1 * gradient
-        square = 0.999 * square + 0.001 * gradient**2
-        # As in the paper's more efficient order of computation (Kingma and Ba 2015, section 2): epsilon-hat.
-        rate = 0.1 * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-        weight -= rate * mean / (np.sqrt(square) + epsilon)
-        expected.append(weight)
-    found = apply(make_optimizer("adam", 0.1, None, 0.0, epsilon), [2.0, -1.0, 3.0], start=1.0)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
 
 BATCH = 4
 UPDATES = 3
 OBSERVATION = dm_specs.Array((2,), np.float32)
-SMALL: dict[str, Any] = dict(batch_size=BATCH, hidden_sizes=(4,))
+SMALL: dict[str, Any] = {"batch_size": BATCH, "network.hidden_sizes": (4,)}
 AGENTS = {
     # The target network is renewed in the middle of a call.
     "apex": (
-        Apex(**SMALL, n_step=2, target_update_period=2, learning_rate=0.01),
+        from_values(Apex, {**SMALL, "n_step": 2, "target_update_period": 2, "optimizer.learning_rate": 0.01}),
         EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3)),
     ),
     # Draws other noise at every step.
     "sac": (
-        Sac(**SMALL, critic_learning_rate=0.01),
+        from_values(Sac, {**SMALL, "critic_optimizer.learning_rate": 0.01}),
         EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)),
     ),
 }

@@ -21,7 +21,7 @@ def learn(strategy, shares, max_gradient_norm):
         weights = tf.Variable(START, dtype=tf.float64)
         idle = tf.Variable(7.0, dtype=tf.float64)
         optimizer = tf.keras.optimizers.SGD(1.0, jit_compile=False)
-        step = GradientStep([Objective("loss", [weights, idle], optimizer)], strategy, max_gradient_norm)
+        step = GradientStep([Objective("loss", [weights, idle], optimizer, max_gradient_norm)], strategy)
 
     def loss(batch):
         return LossOutput(tf.reduce_sum(weights * batch) + 0.0 * idle, {"total": tf.reduce_sum(batch)}, batch[0:1])

@@ -13,6 +13,7 @@ from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.impala import Impala, ImpalaExtras
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
+from callboard.nested_settings import from_values
 from callboard.networks.heads import PolicyValue
 from callboard.replay import ReplayHandle, start_server
 
@@ -326,7 +327,7 @@ class Table(tf.Module):
 @pytest.mark.parametrize("reward_scale", [0.3, 30.0], ids=["not clipped", "clipped"])
 def test_the_first_updates_are_as_large_as_those_of_the_papers_settings(reward_scale):
     """Table G.1: sums over 20 x 32 transitions, clipped to a norm of 40, and the RMSProp of TensorFlow 1."""
-    agent, rng = Impala(learning_rate_decay=False), np.random.default_rng(3)
+    agent, rng = from_values(Impala, {"optimizer.learning_rate_decay": False}), np.random.default_rng(3)
     steps, batch = 20, 32
     network = Table(steps + 1, batch)
     learner = agent.make_learner(network, tf.distribute.get_strategy(), layout_of(SPEC))
@@ -397,17 +398,20 @@ def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"unroll_length": 0}, "unroll_length must be at least 1, not 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
-        ({"queue_batches": 0}, "queue_batches must be at least 1, not 0"),
+        ({"unroll_length": 0}, "unroll_length must be a whole number of at least 1, not 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, not 0"),
+        ({"queue_batches": 0}, "queue_batches must be a whole number of at least 1, not 0"),
         # Of a layer without units TensorFlow ends the process.
-        ({"hidden_sizes": (64, 0)}, r"hidden_sizes must be at least 1, not \(64, 0\)"),
-        ({"discount": 1.1}, "discount must lie between 0 and 1, not be 1.1"),
-        ({"entropy_cost": -0.1}, "entropy_cost must be at least 0, not -0.1"),
-        ({"learning_rate": -1.0}, "learning_rate must be more than 0, not -1.0"),
-        ({"reward_clip": 0.0}, "reward_clip must be more than 0, not 0.0"),
+        (
+            {"network.hidden_sizes": (64, 0)},
+            "network.hidden_sizes must be a list of whole numbers of at least 1",
+        ),
+        ({"discount": 1.1}, "discount must be a number from 0 to 1, not 1.1"),
+        ({"entropy_cost": -0.1}, "entropy_cost must be a number of at least 0, not -0.1"),
+        ({"optimizer.learning_rate": -1.0}, "optimizer.learning_rate must be a number above 0, not -1.0"),
+        ({"reward_clip": 0.0}, "reward_clip must be a number above 0 or null, not 0.0"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(CallboardError, match=f"agent.{message}"):
-        Impala(**settings).check(layout_of(SPEC, envs_per_actor=16))
+        from_values(Impala, settings).check(layout_of(SPEC, envs_per_actor=16))

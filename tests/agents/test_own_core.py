@@ -62,7 +62,7 @@ def layout_of(agent):
 
 def test_the_network_says_whether_there_is_a_memory():
     agent = OwnPpo(unroll_length=STEPS, batch_size=BATCH, minibatches=2, epochs=1)
-    assert agent.core == "none"
+    assert agent.network.core == "none"
     layout = layout_of(agent)
     networks = agent.make_networks(layout)
     traced = trace_layout(agent, layout, networks)

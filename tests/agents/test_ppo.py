@@ -1,5 +1,6 @@
 """PPO: what actors write, its loss, and its iterations."""
 
+import dataclasses
 import functools
 import pathlib
 from typing import Any
@@ -19,6 +20,7 @@ from callboard.agents.ppo_rollout import Rollout, observation_values, select_min
 from callboard.data import Record, Sample, Timestep, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
+from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
 from callboard.networks.recurrent import LSTMState
@@ -63,7 +65,17 @@ def sequences(agent: Ppo, env: str, number: int, directory: pathlib.Path) -> tup
 
 
 def test_sequences_of_an_actor_that_waits_follow_each_other(tmp_path):
-    agent = Ppo(unroll_length=6, batch_size=2, minibatches=4, discount=0.9, core="lstm", lstm_size=3)
+    agent = from_values(
+        Ppo,
+        {
+            "unroll_length": 6,
+            "batch_size": 2,
+            "minibatches": 4,
+            "discount": 0.9,
+            "network.core": "lstm",
+            "network.lstm_size": 3,
+        },
+    )
     networks, samples = sequences(agent, "CartPole-v1", 6, tmp_path)
     record = tree.map_structure(
         lambda *leaves: np.concatenate([leaf[:6] for leaf in leaves]), *(sample.record for sample in samples)
@@ -160,7 +172,7 @@ def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, bat
     # After an ignored action the discount is 1; the rest may be anything.
     discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
     discrete = spec is DISCRETE
-    lstm = agent.core == "lstm"
+    lstm = agent.network.core == "lstm"
     sample = Sample(
         record=Record(
             observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
@@ -179,7 +191,7 @@ def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, bat
             version=np.zeros((steps, batch, 2), np.int32),
         ),
         state=PpoState(
-            network=LSTMState(*rng.normal(size=(2, batch, agent.lstm_size))) if lstm else (),
+            network=LSTMState(*rng.normal(size=(2, batch, agent.network.lstm_size))) if lstm else (),
             discounted_return=np.zeros(batch, np.float32),
             reset=np.zeros(batch, bool),
         ),
@@ -311,7 +323,17 @@ class WatchingNetwork(FixedNetwork):
 
 @pytest.mark.parametrize("core", ["none", "lstm"])
 def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
-    agent = Ppo(unroll_length=4, batch_size=6, minibatches=3, core=core, lstm_size=1, normalize_rewards=False)
+    agent = from_values(
+        Ppo,
+        {
+            "unroll_length": 4,
+            "batch_size": 6,
+            "minibatches": 3,
+            "network.core": core,
+            "network.lstm_size": 1,
+            "normalize_rewards": False,
+        },
+    )
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
     number = np.arange(5 * 6, dtype=np.float32).reshape(5, 6, 1).repeat(2, axis=-1)
     state = LSTMState(*(np.arange(6, dtype=np.float32).reshape(6, 1),) * 2) if core == "lstm" else ()
@@ -368,8 +390,17 @@ def of_step(sample: Sample, step: int) -> Sample:
 
 
 def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
-    agent = Ppo(
-        unroll_length=5, batch_size=8, minibatches=2, epochs=3, max_policy_lag=1, clip_decay=True, learning_rate=0.1
+    agent = from_values(
+        Ppo,
+        {
+            "unroll_length": 5,
+            "batch_size": 8,
+            "minibatches": 2,
+            "epochs": 3,
+            "max_policy_lag": 1,
+            "clip_decay": True,
+            "optimizer.learning_rate": 0.1,
+        },
     )
     rng = np.random.default_rng(0)
     # Steps of the weights that acted on each part of four sequences; two make a batch.
@@ -384,7 +415,9 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
 
 
 def test_the_first_epoch_begins_with_the_network_that_acted():
-    agent = Ppo(unroll_length=5, batch_size=4, epochs=1, minibatches=1, learning_rate=0.1)
+    agent = from_values(
+        Ppo, {"unroll_length": 5, "batch_size": 4, "epochs": 1, "minibatches": 1, "optimizer.learning_rate": 0.1}
+    )
     layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
     tf.keras.utils.set_random_seed(1)
     networks = agent.make_networks(layout)
@@ -418,10 +451,12 @@ def test_every_epoch_of_every_step_has_an_order_of_its_own():
 
 
 def test_epochs_end_early_where_the_policy_has_moved_far():
-    agent = Ppo(unroll_length=5, batch_size=8, minibatches=2, epochs=9, learning_rate=0.1)
+    agent = from_values(
+        Ppo, {"unroll_length": 5, "batch_size": 8, "minibatches": 2, "epochs": 9, "optimizer.learning_rate": 0.1}
+    )
     sample = random_sample(np.random.default_rng(0), agent, DISCRETE, batch=4)
     for target, expected in ((1e-4, range(1, 2)), (1e9, range(9, 10))):
-        _, (metrics,) = iterate(Ppo(**{**vars(agent), "target_kl": target}), [sample, sample], steps=1)
+        _, (metrics,) = iterate(dataclasses.replace(agent, target_kl=target), [sample, sample], steps=1)
         assert metrics["epochs"] in expected
 
 
@@ -451,24 +486,28 @@ def test_an_action_without_components_is_refused():
         ({"batch_size": 12}, {"replicas": 8}, "cannot be shared by 8 learner devices"),
         ({"minibatches": 7}, {}, "the 2048 transitions of a learner device cannot be divided into 7 minibatches: set "),
         ({"minibatches": 7}, {}, "agent.minibatches to 8"),
-        ({"core": "lstm", "minibatches": 12}, {}, "the 32 sequences of a learner device cannot be divided into 12 "),
-        ({"core": "lstm", "minibatches": 32}, {"replicas": 2}, "set agent.minibatches to 16"),
-        ({"epochs": 0}, {}, "agent.epochs must be at least 1, not 0"),
-        ({"head_sizes": (64, 0)}, {}, "agent.head_sizes must be at least 1"),
-        ({"max_policy_lag": -1}, {}, "agent.max_policy_lag must be at least 0, not -1"),
-        ({"clip": 0.0}, {}, "agent.clip must be more than 0, not 0.0"),
-        ({"target_kl": -0.1}, {}, "agent.target_kl must be more than 0, not -0.1"),
-        ({"gae_lambda": 1.5}, {}, "agent.gae_lambda must lie between 0 and 1, not be 1.5"),
-        ({"lstm_size": 0}, {}, "agent.lstm_size must be at least 1, not 0"),
-        ({"initial_log_std": 2.5}, {}, "agent.initial_log_std must lie between -10 and 2, not be 2.5"),
-        ({"initial_log_std": float("nan")}, {}, "agent.initial_log_std must lie between -10 and 2, not be nan"),
-        ({"torso": "resnet20-x2"}, {}, "take agent.torso impala or nature, not resnet20-x2"),
+        (
+            {"network.core": "lstm", "minibatches": 12},
+            {},
+            "the 32 sequences of a learner device cannot be divided into 12 ",
+        ),
+        ({"network.core": "lstm", "minibatches": 32}, {"replicas": 2}, "set agent.minibatches to 16"),
+        ({"epochs": 0}, {}, "agent.epochs must be a whole number of at least 1, not 0"),
+        ({"network.head_sizes": (64, 0)}, {}, "agent.network.head_sizes must be a list of whole numbers of at least 1"),
+        ({"max_policy_lag": -1}, {}, "agent.max_policy_lag must be a whole number of at least 0, not -1"),
+        ({"clip": 0.0}, {}, "agent.clip must be a number above 0, not 0.0"),
+        ({"target_kl": -0.1}, {}, "agent.target_kl must be a number above 0 or null, not -0.1"),
+        ({"gae_lambda": 1.5}, {}, "agent.gae_lambda must be a number from 0 to 1, not 1.5"),
+        ({"network.lstm_size": 0}, {}, "agent.network.lstm_size must be a whole number of at least 1, not 0"),
+        ({"initial_log_std": 2.5}, {}, "agent.initial_log_std must be a number from -10 to 2, not 2.5"),
+        ({"initial_log_std": float("nan")}, {}, "agent.initial_log_std must be a number from -10 to 2, not nan"),
+        ({"network.torso": "resnet20-x2"}, {}, "set agent.network.torso to impala or nature, not resnet20-x2"),
         ({}, {"max_steps": 2047}, "max_steps = 2047 are fewer than the 2048 of an iteration"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
     with pytest.raises(CallboardError) as caught:
-        Ppo(**settings).check(layout_of(DISCRETE, **layout))
+        from_values(Ppo, settings).check(layout_of(DISCRETE, **layout))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -476,7 +515,7 @@ def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
 def test_defaults_fit_common_layouts(layout):
     for spec in (DISCRETE, CONTINUOUS):
         Ppo().check(layout_of(spec, max_steps=2048, **layout))
-        Ppo(torso="callboard.networks.torsos:NatureTorso").check(layout_of(spec, **layout))
+        from_values(Ppo, {"network.torso": "callboard.networks.torsos:NatureTorso"}).check(layout_of(spec, **layout))
 
 
 def test_a_rollout_keeps_its_fields_in_line():

@@ -18,30 +18,34 @@ from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
+from callboard.nested_settings import from_values, with_values
 from callboard.networks.network import Inputs
 from callboard.networks.recurrent import LSTMState
 from callboard.replay import BatchReader, ReplayHandle, start_server
 from callboard.specs import EnvironmentSpec
 
 LSTM = 2
-SMALL = R2D2(
-    burn_in=3,
-    trace_length=7,
-    period=4,
-    n_step=3,
-    batch_size=4,
-    replay_size=200,
-    min_replay_size=10,
-    discount=0.9,
-    priority_eta=0.7,
-    target_update_period=2,
-    learning_rate=1e-2,
-    learning_rate_decay=False,
-    optimizer_epsilon=1e-3,
-    max_gradient_norm=40.0,
-    hidden_sizes=(3,),
-    lstm_size=LSTM,
-    stream_size=0,
+SMALL = from_values(
+    R2D2,
+    {
+        "burn_in": 3,
+        "trace_length": 7,
+        "period": 4,
+        "n_step": 3,
+        "batch_size": 4,
+        "replay.size": 200,
+        "replay.min_size": 10,
+        "discount": 0.9,
+        "priority_eta": 0.7,
+        "target_update_period": 2,
+        "optimizer.learning_rate": 1e-2,
+        "optimizer.learning_rate_decay": False,
+        "optimizer.epsilon": 1e-3,
+        "optimizer.max_gradient_norm": 40.0,
+        "network.hidden_sizes": (3,),
+        "network.lstm_size": LSTM,
+        "network.stream_size": 0,
+    },
 )
 
 
@@ -135,7 +139,7 @@ class LoopedLoss:
         self.sample = sample
         info = sample.info
         weights = [
-            (1 / (items * probability)) ** agent.importance_exponent
+            (1 / (items * probability)) ** agent.replay.importance_exponent
             for items, probability in zip(info.items, info.probability, strict=True)
         ]
         self.weights = [weight / max(weights) for weight in weights]
@@ -214,7 +218,7 @@ def float64():
 
 
 def changed(agent: R2D2, **fields: Any) -> R2D2:
-    return R2D2(**{**vars(agent), **fields})
+    return with_values(agent, fields)
 
 
 @pytest.mark.parametrize(
@@ -269,17 +273,19 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
 
 def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     """Sequences from a real server, at the start of an episode, within it, and over its end in both ways."""
-    agent = changed(
+    agent = with_values(
         SMALL,
-        batch_size=40,
-        min_replay_size=40,
-        samples_per_insert=1.0,
-        priority_exponent=1.0,
-        lstm_size=8,
-        epsilon=0.7,
-        epsilon_alpha=0.0,
-        torso="mlp",
-        frame_stack=3,
+        {
+            "batch_size": 40,
+            "replay.min_size": 40,
+            "replay.samples_per_insert": 1.0,
+            "replay.priority_exponent": 1.0,
+            "network.lstm_size": 8,
+            "epsilon": 0.7,
+            "epsilon_alpha": 0.0,
+            "network.torso": "mlp",
+            "frame_stack": 3,
+        },
     )
     environment = GymnasiumBatch([Corridor((4, 5), 4, 6, np.arange(5) / 2) for _ in range(4)], [1, 2, 3, 4])
     layout = layout_of(environment.spec, envs_per_actor=4)
@@ -328,7 +334,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
 
 
 def test_the_state_and_what_replay_keeps_of_it():
-    agent = changed(SMALL, frame_stack=4, torso="mlp")
+    agent = with_values(SMALL, {"frame_stack": 4, "network.torso": "mlp"})
     spec = EnvironmentSpec(dm_specs.BoundedArray((6, 6, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(2, np.int64))
     layout = layout_of(spec)
     layout = trace_layout(agent, layout, agent.make_networks(layout))
@@ -343,7 +349,7 @@ def test_the_state_and_what_replay_keeps_of_it():
 
 
 def test_without_a_memory_there_is_no_state_but_the_previous_action():
-    agent = changed(SMALL, core="none")
+    agent = with_values(SMALL, {"network.core": "none"})
     networks = agent.make_networks(layout_of())
     sample = random_sample(agent)
     sample = sample._replace(state=sample.state._replace(core=()))
@@ -364,7 +370,7 @@ def timestep_of(batch: int, **fields: Any) -> Timestep:
 
 @pytest.mark.parametrize("previous_inputs", [True, False])
 def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
-    agent = changed(SMALL, previous_inputs=previous_inputs)
+    agent = with_values(SMALL, {"network.previous_inputs": previous_inputs})
     policy = agent.make_policy(agent.make_networks(layout_of()), "train")
     state = policy.initial_state(4)._replace(previous_action=np.array([0, 1, 0, 0], np.int32))
     timestep = timestep_of(4, reward=np.array([0, 0, 1, 0], np.float32), first=np.array([False, False, False, True]))
@@ -405,25 +411,29 @@ def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
     ("fields", "layout", "message"),
     [
         ({}, dict(spec=SPEC._replace(action=dm_specs.BoundedArray((1,), np.float32, -1, 1))), "one discrete action"),
-        (dict(replay_size=3, min_replay_size=2), {}, "a replay of 3 items .* smaller than a batch of 4"),
-        (dict(error_buffer=5.0), {}, "agent.error_buffer of 5 cannot keep 32 samples per insert"),
-        (dict(burn_in=-1), {}, "agent.burn_in must be at least 0, not -1"),
-        (dict(trace_length=0), {}, "agent.trace_length must be at least 1"),
-        (dict(period=0), {}, "agent.period must be at least 1"),
+        ({"replay.size": 3, "replay.min_size": 2}, {}, "a replay of 3 items .* smaller than a batch of 4"),
+        ({"replay.error_buffer": 5.0}, {}, "agent.replay.error_buffer of 5 cannot keep 32 samples per insert"),
+        (dict(burn_in=-1), {}, "agent.burn_in must be a whole number of at least 0, not -1"),
+        (dict(trace_length=0), {}, "agent.trace_length must be a whole number of at least 1"),
+        (dict(period=0), {}, "agent.period must be a whole number of at least 1"),
         (dict(period=8), {}, r"agent.period must be at most agent.trace_length \(7\), not 8"),
         (dict(n_step=8), {}, r"agent.n_step must be at most agent.trace_length \(7\), not 8"),
-        (dict(priority_eta=1.5), {}, "agent.priority_eta must lie between 0 and 1"),
-        (dict(target_update_period=0), {}, "agent.target_update_period must be at least 1"),
-        (dict(epsilon_alpha=-1.0), {}, "agent.epsilon_alpha must be at least 0, not -1.0"),
-        (dict(lstm_size=0), {}, "agent.lstm_size must be at least 1, not 0"),
-        (dict(stream_size=-1), {}, "agent.stream_size must be at least 0, not -1"),
-        (dict(hidden_sizes=(0,)), {}, "agent.hidden_sizes must be at least 1"),
-        (dict(learning_rate=0.0), {}, "agent.learning_rate must be more than 0, not 0.0"),
-        (dict(reward_clip=-1.0), {}, "agent.reward_clip must be more than 0, not -1.0"),
+        (dict(priority_eta=1.5), {}, "agent.priority_eta must be a number from 0 to 1"),
+        (dict(target_update_period=0), {}, "agent.target_update_period must be a whole number of at least 1"),
+        (dict(epsilon_alpha=-1.0), {}, "agent.epsilon_alpha must be a number of at least 0, not -1.0"),
+        ({"network.lstm_size": 0}, {}, "agent.network.lstm_size must be a whole number of at least 1, not 0"),
+        ({"network.stream_size": -1}, {}, "agent.network.stream_size must be a whole number of at least 0, not -1"),
+        (
+            {"network.hidden_sizes": (0,)},
+            {},
+            "agent.network.hidden_sizes must be a list of whole numbers of at least 1",
+        ),
+        ({"optimizer.learning_rate": 0.0}, {}, "agent.optimizer.learning_rate must be a number above 0, not 0.0"),
+        (dict(reward_clip=-1.0), {}, "agent.reward_clip must be a number above 0 or null, not -1.0"),
         (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
         (dict(), dict(replicas=3), "make agent.batch_size a multiple of 3"),
         # The fifth sequence of an environment ends with its 27th observation.
-        (dict(), dict(max_steps=53), "53 in 2 environments make 8 sequences of 10 .* agent.min_replay_size is 10"),
+        (dict(), dict(max_steps=53), "53 in 2 environments make 8 sequences of 10 .* agent.replay.min_size is 10"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
@@ -460,7 +470,7 @@ def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_a
 @pytest.mark.slow
 def test_a_short_run_learns_and_ends_well(tmp_path):
     experiment = Experiment(
-        agent=changed(SMALL, samples_per_insert=1.0),
+        agent=with_values(SMALL, {"replay.samples_per_insert": 1.0}),
         env="CartPole-v1",
         actors=2,
         envs_per_actor=2,

@@ -16,6 +16,7 @@ from callboard.data import Record, Sample, Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
+from callboard.nested_settings import from_values
 from callboard.networks import stateless_random as noise
 from callboard.specs import EnvironmentSpec
 
@@ -47,26 +48,29 @@ def test_actions_that_it_cannot_take_are_refused_in_one_line(action, message):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"hold": 0}, "agent.hold must be at least 1, not 0"),
-        ({"hidden_sizes": (0,)}, "agent.hidden_sizes must be at least 1"),
-        ({"discount": 1.5}, "agent.discount must lie between 0 and 1"),
-        ({"target_update_rate": 0.0}, "agent.target_update_rate must be more than 0"),
-        ({"temperature": 0.0}, "agent.temperature must be more than 0"),
-        ({"critic_learning_rate": float("nan")}, "agent.critic_learning_rate must be more than 0"),
-        ({"target_entropy": float("inf")}, "agent.target_entropy must be a finite number"),
-        ({"replay_size": 100, "min_replay_size": 100}, "smaller than a batch of 256"),
-        ({"error_buffer": 10.0}, "an agent.error_buffer of 10 cannot keep 256 samples per insert"),
-        ({"min_replay_size": 100_000}, "learning would never begin"),
-        ({"torso": "resnet8"}, "take agent.torso impala or nature, not resnet8"),
+        ({"hold": 0}, "agent.hold must be a whole number of at least 1, not 0"),
+        ({"network.hidden_sizes": (0,)}, "agent.network.hidden_sizes must be a list of whole numbers of at least 1"),
+        ({"discount": 1.5}, "agent.discount must be a number from 0 to 1"),
+        ({"target_update_rate": 0.0}, "agent.target_update_rate must be a number above 0"),
+        ({"temperature": 0.0}, "agent.temperature must be a number above 0"),
+        (
+            {"critic_optimizer.learning_rate": float("nan")},
+            "critic_optimizer.learning_rate must be a number above 0",
+        ),
+        ({"target_entropy": float("inf")}, "agent.target_entropy must be a number that is finite or null, not inf"),
+        ({"replay.size": 100, "replay.min_size": 100}, "smaller than a batch of 256"),
+        ({"replay.error_buffer": 10.0}, "an agent.replay.error_buffer of 10 cannot keep 256 samples per insert"),
+        ({"replay.min_size": 100_000}, "learning would never begin"),
+        ({"network.torso": "resnet8"}, "set agent.network.torso to impala or nature, not resnet8"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(settings, message):
     with pytest.raises(CallboardError, match=message):
-        Sac(**settings).check(layout_of(spec_of()))
+        from_values(Sac, settings).check(layout_of(spec_of()))
 
 
 def test_a_torso_of_the_users_own_may_have_any_name():
-    Sac(torso="callboard.networks.torsos:NatureTorso").check(layout_of(spec_of()))
+    from_values(Sac, {"network.torso": "callboard.networks.torsos:NatureTorso"}).check(layout_of(spec_of()))
 
 
 def test_actions_with_bounds_of_any_kind_are_fine():
@@ -76,7 +80,16 @@ def test_actions_with_bounds_of_any_kind_are_fine():
 
 # How it acts.
 
-SMALL = Sac(hidden_sizes=(8,), batch_size=4, min_replay_size=10, replay_size=100, samples_per_insert=4.0)
+SMALL = from_values(
+    Sac,
+    {
+        "network.hidden_sizes": (8,),
+        "batch_size": 4,
+        "replay.min_size": 10,
+        "replay.size": 100,
+        "replay.samples_per_insert": 4.0,
+    },
+)
 
 
 def timestep_of(batch: int, first: Any = False, observation: Any = None) -> Timestep:
@@ -154,7 +167,7 @@ def test_actors_fetch_the_policy_and_whether_it_learns_but_no_critics():
 
 @pytest.mark.parametrize("learning", [False, True])
 def test_exploratory_actions_are_held_until_an_episode_begins(learning):
-    agent = Sac(hidden_sizes=(8,), hold=3)
+    agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3})
     _, policy = acting(agent, spec_of(), learning)
     begins = np.zeros((11, 2), bool)
     begins[0] = True
@@ -167,7 +180,10 @@ def test_exploratory_actions_are_held_until_an_episode_begins(learning):
 
 
 def test_nothing_is_held_by_default_nor_in_an_evaluation():
-    for agent, mode in ((Sac(hidden_sizes=(8,)), "train"), (Sac(hidden_sizes=(8,), hold=3), "evaluate")):
+    for agent, mode in (
+        (from_values(Sac, {"network.hidden_sizes": (8,)}), "train"),
+        (from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3}), "evaluate"),
+    ):
         _, policy = acting(agent, spec_of(), learning=True, mode=mode)
         assert policy.state == ()
         rng = np.random.default_rng(0)
@@ -176,7 +192,7 @@ def test_nothing_is_held_by_default_nor_in_an_evaluation():
 
 
 def test_an_environment_explores_in_the_same_way_whatever_batch_it_is_in():
-    agent = Sac(hidden_sizes=(8,))
+    agent = from_values(Sac, {"network.hidden_sizes": (8,)})
     for learning in (False, True):
         policy = agent.make_policy(acting(agent, spec_of(), learning)[0], "train")
         whole, _, _ = policy(timestep_of(4), (), tf.range(4), tf.constant([1, 2]))
@@ -185,7 +201,7 @@ def test_an_environment_explores_in_the_same_way_whatever_batch_it_is_in():
 
 
 def test_a_policy_that_holds_has_a_state_of_actions_that_replay_does_not_keep():
-    agent = Sac(hidden_sizes=(8,), hold=3)
+    agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 3})
     layout = layout_of(spec_of((2, 2), 0.0, 3.0, np.float64))
     layout = trace_layout(agent, layout, agent.make_networks(layout))
     assert layout.record.action == tf.TensorSpec((2, 2), tf.float64) and layout.record.extras == ()
@@ -234,17 +250,22 @@ def weights_of(networks: SacNetworks) -> dict[str, np.ndarray]:
 
 
 # Adam with a large epsilon: its update tells how long a gradient was.
-LINEAR = Sac(
-    batch_size=6,
-    hidden_sizes=(),
-    actor_learning_rate=0.1,
-    critic_learning_rate=0.2,
-    temperature_learning_rate=0.3,
-    optimizer_epsilon=1.0,
-    target_update_rate=0.3,
-    discount=0.9,
-    temperature=0.7,
-    target_entropy=0.4,
+LINEAR = from_values(
+    Sac,
+    {
+        "batch_size": 6,
+        "network.hidden_sizes": (),
+        "actor_optimizer.learning_rate": 0.1,
+        "critic_optimizer.learning_rate": 0.2,
+        "temperature_optimizer.learning_rate": 0.3,
+        "actor_optimizer.epsilon": 1.0,
+        "critic_optimizer.epsilon": 1.0,
+        "temperature_optimizer.epsilon": 1.0,
+        "target_update_rate": 0.3,
+        "discount": 0.9,
+        "temperature": 0.7,
+        "target_entropy": 0.4,
+    },
 )
 LINEAR_SPEC = spec_of((1,), 2.0, 6.0)
 
@@ -313,9 +334,9 @@ def numerical_gradient(function: Any, at: np.ndarray, step: float = 1e-6) -> np.
 @pytest.mark.parametrize(
     "part, rate",
     [
-        ("critic", LINEAR.critic_learning_rate),
-        ("actor", LINEAR.actor_learning_rate),
-        ("temperature", LINEAR.temperature_learning_rate),
+        ("critic", LINEAR.critic_optimizer.learning_rate),
+        ("actor", LINEAR.actor_optimizer.learning_rate),
+        ("temperature", LINEAR.temperature_optimizer.learning_rate),
     ],
 )
 def test_an_update_of_linear_networks_is_that_of_the_paper(update, part, rate):
@@ -324,7 +345,7 @@ def test_an_update_of_linear_networks_is_that_of_the_paper(update, part, rate):
     gradient = numerical_gradient(lambda weights: linear_losses(part, weights, before, sample), before[part])
     # Adam's first step (Kingma and Ba 2015), with epsilon before the bias is corrected, as at section 2's end.
     shrink = np.sqrt(1 - 0.999)
-    step = -rate * shrink * gradient / (shrink * np.abs(gradient) + LINEAR.optimizer_epsilon)
+    step = -rate * shrink * gradient / (shrink * np.abs(gradient) + LINEAR.actor_optimizer.epsilon)
     assert np.linalg.norm(step) > 1e-4
     np.testing.assert_allclose(np.subtract(after[part], before[part]), step, rtol=1e-5, atol=1e-10)
 
@@ -341,7 +362,16 @@ def test_target_critics_move_part_of_the_way_to_the_new_critics(update):
 @pytest.mark.slow
 def test_a_short_run_learns_and_ends_well(tmp_path):
     experiment = Experiment(
-        agent=Sac(hidden_sizes=(8,), batch_size=8, samples_per_insert=8.0, min_replay_size=20, hold=2),
+        agent=from_values(
+            Sac,
+            {
+                "network.hidden_sizes": (8,),
+                "batch_size": 8,
+                "replay.samples_per_insert": 8.0,
+                "replay.min_size": 20,
+                "hold": 2,
+            },
+        ),
         env="Pendulum-v1",
         actors=1,
         envs_per_actor=2,

@@ -27,6 +27,7 @@ from callboard.agents.gradient_step import LossOutput, Objective
 from callboard.agents.registry import agent_class
 from callboard.data import ItemInfo, Layout, Record, Sample
 from callboard.launch.nodes.devices import make_strategy, prepare_devices, share_first_learners_state
+from callboard.nested_settings import from_values
 from callboard.specs import EnvironmentSpec
 
 BATCH = 8
@@ -39,7 +40,8 @@ CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32
 def made(name):
     """A small agent of the table, the specs of its environment, and the number of transitions in its items."""
     case, small = SMALL_UPDATES[name]
-    return agent_class(case.name)(**small.settings), CONTINUOUS if small.continuous else DISCRETE, small.transitions
+    agent = from_values(agent_class(case.name), small.settings)
+    return agent, CONTINUOUS if small.continuous else DISCRETE, small.transitions
 
 
 def random_sample(layout, length, seed=0):

@@ -134,7 +134,7 @@ def test_reinforce_learns_cartpole(launcher, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["processes", "inline"])
 def test_impala_finds_the_treasure(launcher, tmp_path):
-    settings = {"optimizer": "adam", "optimizer-epsilon": "1.6e-3", "learning-rate": "5e-3", "unroll-length": "10"}
+    settings = {"optimizer": "{name: adam, epsilon: 1.6e-3, learning_rate: 5e-3}", "unroll-length": "10"}
     options = [f"--agent.{name}={value}" for name, value in {**settings, "batch-size": "16"}.items()]
     evaluations = train(
         *("impala", "--env", CORRIDOR, "--max-steps", "30000", "--evaluate-every", "5000", "--stop-return", "1"),

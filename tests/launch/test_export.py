@@ -26,20 +26,26 @@ from callboard.specs import EnvironmentSpec
 MASKED = "callboard.environments.masked_observations:masked"
 CASES = {
     "impala": ("impala", "--env=CartPole-v1"),
-    "impala-lstm": ("impala", f"--env={MASKED}", "--agent.core=lstm", "--agent.lstm-size=16"),
-    "apex": ("apex", "--env=MinAtar/Asterix-v1", "--agent.frame-stack=3", "--agent.torso=mlp"),
-    "r2d2": ("r2d2", f"--env={MASKED}", "--agent.lstm-size=16"),
+    "impala-lstm": ("impala", f"--env={MASKED}", "--agent.network.core=lstm", "--agent.network.lstm-size=16"),
+    "apex": ("apex", "--env=MinAtar/Asterix-v1", "--agent.frame-stack=3", "--agent.network.torso=mlp"),
+    "r2d2": ("r2d2", f"--env={MASKED}", "--agent.network.lstm-size=16"),
     "sac": ("sac", "--env=Pendulum-v1"),
     "ppo": ("ppo", "--env=CartPole-v1"),
-    "ppo-lstm": ("ppo", f"--env={MASKED}", "--agent.core=lstm", "--agent.lstm-size=16", "--agent.head-sizes=[]"),
+    "ppo-lstm": (
+        "ppo",
+        f"--env={MASKED}",
+        "--agent.network.core=lstm",
+        "--agent.network.lstm-size=16",
+        "--agent.network.head-sizes=[]",
+    ),
     "ppo-gaussian": ("ppo", "--env=Pendulum-v1"),
 }
 # Their policies are of the kinds of IMPALA's.
 SLOW = ("ppo", "ppo-lstm")
 FAST = tuple(case for case in CASES if case not in SLOW)
 TRAINING = {
-    "apex": ("--agent.min-replay-size=500", "--agent.replay-size=10000", "--agent.batch-size=32"),
-    "sac": ("--agent.min-replay-size=500", "--agent.replay-size=10000", "--agent.batch-size=32"),
+    "apex": ("--agent.replay.min-size=500", "--agent.replay.size=10000", "--agent.batch-size=32"),
+    "sac": ("--agent.replay.min-size=500", "--agent.replay.size=10000", "--agent.batch-size=32"),
 }
 RECURRENT = ("impala-lstm", "apex", "r2d2", "ppo-lstm")
 ENVS = 3

@@ -46,7 +46,7 @@ def test_impala_reaches_475_on_cartpole(train, launcher, seed):
 @pytest.mark.parametrize("core, seed", [("lstm", 1), ("lstm", 2), ("lstm", 3), ("none", 1)])
 def test_memory_is_what_hidden_velocities_need(start, tmp_path, core, seed):
     begun = time.time()
-    arguments = ["--recipe", "impala-cartpole-masked", "--agent.core", core, "--seed", seed]
+    arguments = ["--recipe", "impala-cartpole-masked", "--agent.network.core", core, "--seed", seed]
     run = start("train", *arguments, "--run-dir", tmp_path / "run", "--stop-return", 400)
     assert run.wait(timeout=600) == 0, run.text()
     best = max(row["evaluator/return"] for row in run.rows() if "evaluator/return" in row)

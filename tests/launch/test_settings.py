@@ -22,17 +22,26 @@ from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.new_or_resumed import find_run_directory
 from callboard.launch.run_directory.run_lock import run_lock
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
+from callboard.nested_settings import declared_fields, from_values
 
 
 def test_every_field_of_agent_and_experiment_is_an_option():
     experiment = parse_experiment(
         "impala",
         {},
-        ["--env", "CartPole-v1", "--agent.learning-rate", "3e-4", "--agent.hidden-sizes=[32, 16]", "--max-steps", "5"]
+        [
+            "--env",
+            "CartPole-v1",
+            "--agent.optimizer.learning-rate",
+            "3e-4",
+            "--agent.network.hidden-sizes=[32, 16]",
+            "--max-steps",
+            "5",
+        ]
         + ["--env-options.render_mode", "rgb_array", "--evaluator", "false", "--stop-return=1.5"],
     )
     assert experiment == Experiment(
-        agent=Impala(learning_rate=3e-4, hidden_sizes=(32, 16)),
+        agent=from_values(Impala, {"optimizer.learning_rate": 3e-4, "network.hidden_sizes": (32, 16)}),
         env="CartPole-v1",
         env_options={"render_mode": "rgb_array"},
         max_steps=5,
@@ -78,16 +87,31 @@ def test_options_are_merged_into_nested_settings(tmp_path, options, expected):
 
 def test_impalas_recipe_for_atari_has_the_papers_optimizer_and_so_have_the_defaults():
     """Table G.1; that a step is then as large as the paper's stands in `tests/agents/test_impala.py`."""
-    optimizer = dict(optimizer="rmsprop", learning_rate=6e-4, rmsprop_decay=0.99, optimizer_epsilon=0.01)
-    paper = dict(unroll_length=20, batch_size=32, max_gradient_norm=40.0, baseline_cost=0.5, entropy_cost=0.01)
+    optimizer = {
+        "optimizer.name": "rmsprop",
+        "optimizer.learning_rate": 6e-4,
+        "optimizer.rmsprop_decay": 0.99,
+        "optimizer.epsilon": 0.01,
+    }
+    paper = {
+        "unroll_length": 20,
+        "batch_size": 32,
+        "optimizer.max_gradient_norm": 40.0,
+        "baseline_cost": 0.5,
+        "entropy_cost": 0.01,
+    }
     for agent in (parse_experiment(None, read_recipe("impala-atari"), []).agent, Impala()):
-        found = dataclasses.asdict(agent)
+        found = {name: field.default for name, field in declared_fields(agent).items()}
         assert {**found, **optimizer, **paper} == found
 
 
 def test_what_is_written_is_read_again(tmp_path):
     experiment = Experiment(
-        agent=Impala(hidden_sizes=(8,), reward_clip=1.0), env="CartPole-v1", seed=9, run_dir=tmp_path, stop_return=3.0
+        agent=from_values(Impala, {"network.hidden_sizes": (8,), "reward_clip": 1.0}),
+        env="CartPole-v1",
+        seed=9,
+        run_dir=tmp_path,
+        stop_return=3.0,
     )
     write_experiment(experiment, tmp_path / "experiment.yaml")
     assert read_experiment(tmp_path) == experiment
@@ -105,17 +129,36 @@ def test_the_recipes_that_ship_are_right(name):
         (
             {},
             ["--agent.learnin-rate", "1"],
-            "unknown option '--agent.learnin-rate'; did you mean '--agent.learning-rate'?",
+            "unknown option '--agent.learnin-rate'; did you mean '--agent.optimizer.learning-rate'?",
         ),
         ({"max_stps": 5}, [], "unknown key 'max_stps'; did you mean 'max_steps'?"),
         ({"agent": {"batchsize": 5}}, [], "unknown key 'agent.batchsize'; did you mean 'agent.batch_size'?"),
-        ({}, ["--agent.learning-rate", "fast"], "agent.learning_rate must be a number, not 'fast'"),
-        ({}, ["--agent.optimizer", "sgd"], "agent.optimizer must be rmsprop or adam, not 'sgd'"),
-        ({}, ["--agent.hidden-sizes", "[a]"], "agent.hidden_sizes must be a list of whole numbers, such as [64, 64]"),
-        ({"checkpoint_every": "٣"}, [], "checkpoint_every must be a number, not '٣'"),
-        ({"actors": "many"}, [], "actors must be a whole number, not 'many'"),
-        ({"max_steps": None}, [], "max_steps must be a whole number, not None"),
-        ({"stop_return": float("nan")}, [], "stop_return must be a number or null, not nan"),
+        (
+            {},
+            ["--agent.optimizer.learning-rate", "fast"],
+            "must be a number above 0, not 'fast'",
+        ),
+        ({}, ["--agent.optimizer.learning-rate", "-1"], "must be a number above 0, not -1"),
+        ({}, ["--agent.discount", "1.5"], "agent.discount must be a number from 0 to 1, not 1.5"),
+        (
+            {},
+            ["--agent.optimizer=adam"],
+            "agent.optimizer is a group of settings, not 'adam'; set one of",
+        ),
+        ({"agent": {"optimizer": "adam"}}, [], "set one of them by its name, such as agent.optimizer.name"),
+        ({"agent": {"optimizer": None}}, [], "agent.optimizer is a group of settings, not None"),
+        ({}, ["--agent.learning-rate", "1"], "did you mean '--agent.optimizer.learning-rate'?"),
+        ({"agent": {"torso": "mlp"}}, [], "unknown key 'agent.torso'; did you mean 'agent.network.torso'?"),
+        ({}, ["--agent.optimizer.name", "sgd"], "agent.optimizer.name must be rmsprop or adam, not 'sgd'"),
+        (
+            {},
+            ["--agent.network.hidden-sizes", "[a]"],
+            "agent.network.hidden_sizes must be a list of whole numbers of at least 1, such as [64, 64], not ['a']",
+        ),
+        ({"checkpoint_every": "٣"}, [], "checkpoint_every must be a number above 0 and at most 100,000,000, not '٣'"),
+        ({"actors": "many"}, [], "actors must be a whole number from 1 to 10,000, not 'many'"),
+        ({"max_steps": None}, [], "max_steps must be a whole number from 1 to 4,611,686,018,427,387,904, not None"),
+        ({"stop_return": float("nan")}, [], "stop_return must be a number that is finite or null, not nan"),
         ({"evaluator": 1}, [], "evaluator must be true or false, not 1"),
         ({"env_options": [1]}, [], "env_options must be settings by name, such as {size: 5}, not [1]"),
         ({"agent": {"name": 5}}, [], "agent.name must be the name of an agent, such as impala, not 5"),
@@ -145,26 +188,38 @@ def test_settings_are_converted_as_they_are_meant():
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer:
+class Momentum:
+    decay: float = 0.9
+    nesterov: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Solver:
     name: str = "adam"
-    learning_rate: float = 1e-3
+    momentum: Momentum = Momentum(decay=0.99)
 
 
 @dataclasses.dataclass(frozen=True)
 class Nested(Impala):
-    solver: Optimizer = Optimizer()
+    solver: Solver = Solver(name="sgd")
 
 
 def test_options_are_merged_into_nested_dataclasses(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nested_agents", types.SimpleNamespace(Nested=Nested))
-    recipe = {"agent": {"name": "nested_agents:Nested", "solver": {"name": "sgd"}}, "env": "A"}
-    agent = parse_experiment(None, recipe, ["--agent.solver.learning-rate", "0.1"]).agent
-    assert agent.solver == Optimizer("sgd", 0.1)
-    assert parse_experiment(None, recipe, ["--agent.solver", "{learning_rate: 1}"]).agent.solver == Optimizer(
-        "sgd", 1.0
-    )
-    with pytest.raises(CallboardError, match="unknown option --agent.solver.lerning_rate: there are name, learning"):
-        parse_experiment(None, recipe, ["--agent.solver.lerning-rate", "0.1"])
+    recipe = {"agent": {"name": "nested_agents:Nested", "solver": {"momentum": {"decay": 0.5}}}, "env": "A"}
+
+    def solver(*options):
+        return parse_experiment(None, recipe, options).agent.solver
+
+    assert solver() == Solver("sgd", Momentum(0.5))
+    assert solver("--agent.solver.momentum.nesterov") == Solver("sgd", Momentum(0.5, nesterov=True))
+    assert solver("--agent.solver", "{name: adam, momentum: {nesterov: true}}") == Solver("adam", Momentum(0.5, True))
+    with pytest.raises(CallboardError, match="'--agent.solver.nane'; did you mean '--agent.solver.name'?"):
+        solver("--agent.solver.nane", "adam")
+    write_experiment(parse_experiment(None, recipe, []), tmp_path / "experiment.yaml")
+    resumed = read_experiment(tmp_path, ["--agent.solver.name", "adam", "--agent.optimizer.learning-rate", "0.5"])
+    assert resumed.agent.solver == Solver("adam", Momentum(0.5))
+    assert resumed.agent.optimizer == dataclasses.replace(Impala().optimizer, learning_rate=0.5)
 
 
 def test_an_environment_must_be_named():
@@ -180,9 +235,9 @@ def test_an_unknown_recipe_is_told_with_the_nearest():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"actors": 0}, "actors must be at least 1, not 0"),
+        ({"actors": 0}, "actors must be a whole number from 1 to 10,000, not 0"),
         ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
-        ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
         ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),
         ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
         ({"env": "Pendulum-v1"}, "needs one discrete action"),
@@ -203,7 +258,11 @@ def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
     experiment = Experiment(agent=Impala(), env="CartPole-v1", run_dir=path)
     # Each is refused at a later point of the start than the one before.
     refused = [
-        (dataclasses.replace(experiment, agent=Impala(torso="no_module:torso")), "inline", "cannot be imported"),
+        (
+            dataclasses.replace(experiment, agent=from_values(Impala, {"network.torso": "no_module:torso"})),
+            "inline",
+            "cannot be imported",
+        ),
         (
             dataclasses.replace(experiment, env_options={"render_mode": object()}),
             "inline",
@@ -259,7 +318,7 @@ def test_a_mistake_is_found_without_tensorflow(tmp_path):
     """Settings, environment and launcher are looked at before TensorFlow is imported."""
     refused = [
         ["train", "impala", "--env", "CartPole-v1", "--max-stps", "5"],
-        ["train", "impala", "--env", "CartPole-v1", "--agent.core", "gru"],
+        ["train", "impala", "--env", "CartPole-v1", "--agent.network.core", "gru"],
         ["train", "impala", "--env", "CartPole-v1", "--actors", "0"],
         ["train", "impala", "--env", "CartPol-v1", "--launcher", "inline"],
         ["train", "impala", "--env", "CartPole-v1", "--launcher", "inline", "--env-options.gravity", "3"],

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import yaml
 from hypothesis import strategies as st
 
-from callboard.launch.settings import RECIPES, setting_types
+from callboard.launch.settings import RECIPES, setting_fields
 from callboard.launch.tuning.search_definition import Tuning
 
 AGENTS = ("apex", "impala", "ppo", "r2d2", "sac")
 ENVIRONMENTS = {"sac": "Pendulum-v1"}
-TYPES = {agent: setting_types(agent) for agent in AGENTS}
+TYPES = {agent: {name: field.hint for name, field in setting_fields(agent).items()} for agent in AGENTS}
 
 
 class Case(NamedTuple):
@@ -60,7 +60,7 @@ plain = st.recursive(
 
 def not_of(hint):
     """Values of YAML that the annotation of a setting does not take."""
-    kinds = set(typing.get_args(hint)) if typing.get_args(hint) else {hint}
+    kinds = {without_range(kind) for kind in typing.get_args(without_range(hint)) or [without_range(hint)]}
     wrong = [st.dictionaries(words, st.integers(), min_size=1, max_size=2)] if not is_mapping(hint) else []
     if typing.get_origin(hint) is not tuple:
         wrong.append(st.lists(st.integers(), min_size=1, max_size=3))
@@ -75,6 +75,10 @@ def not_of(hint):
     if float in kinds:
         wrong.append(st.just(float("nan")))
     return st.one_of(wrong)
+
+
+def without_range(hint):
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
 
 
 def is_mapping(hint):
@@ -113,8 +117,9 @@ def wrong_options(draw):
         name = draw(st.sampled_from([name for name in known if types[name] is not bool]))
         return Case([*arguments, f"--{name.replace('_', '-')}"])
     if kind == "range":
-        name = draw(st.sampled_from(["actors", "envs_per_actor", "max_steps", "evaluate_every", "seed", "learners"]))
-        value = draw(st.one_of(st.integers(-(10**9), -1), st.integers(2**63, 10**25)))
+        name = draw(st.sampled_from([name for name in known if without_range(types[name]) is int]))
+        too_low, too_high = st.integers(-(10**9), -1), st.integers(2**63, 10**25)
+        value = draw(too_low if name.startswith("agent.") else st.one_of(too_low, too_high))
         return Case([*arguments, f"--{name.replace('_', '-')}={value}"])
     if kind == "stray":
         stray = draw(texts.filter(lambda text: not text.startswith("-")))
@@ -201,7 +206,7 @@ ODD = [
     b"agent: {name: impala}\nenv: CartPole-v1\nenv_options: {a: !!python/object/apply:os.system [ls]}\n",
     b"agent: {name: 'os:system'}\nenv: CartPole-v1\n",
     b"agent: {name: 'no_module:Agent'}\nenv: CartPole-v1\n",
-    b"agent: {name: impala, torso: 'os:system'}\nenv: CartPole-v1\n",
+    b"agent: {name: impala, network: {torso: 'os:system'}}\nenv: CartPole-v1\n",
     b"agent: {name: impala}\nenv: 'subprocess:getoutput'\nenv_options: {cmd: 'touch was_executed'}\n",
     b"agent: {name: impala}\nenv: CartPole-v1\nagent: {name: ppo}\n",
     b"a: !!int x\n",
@@ -307,7 +312,9 @@ def wrong_runs(draw):
     if kind == "odd":
         odd = draw(st.sampled_from(ODD))
         return Case(arguments, {name: odd}, is_wrong=b"run_dir" not in odd)  # Where it lies comes first.
-    option = draw(st.sampled_from(["--env-options.gravity=1", "--agent.core=gru", "--seed=x", "--recipe=ppo-cartpole"]))
+    option = draw(
+        st.sampled_from(["--env-options.gravity=1", "--agent.network.core=gru", "--seed=x", "--recipe=ppo-cartpole"])
+    )
     return Case([*commands[2], option], {name: EXPERIMENT})
 
 
@@ -356,14 +363,19 @@ def wrong_commands(draw):
     if kind == "unknown":
         commands = ("train", "tune", "evaluate", "export", "cluster", "graph", "list", "doctor", "-h", "--help")
         return Case([draw(texts.filter(lambda text: text not in commands))])
-    tune = ["tune", "impala", "--env", "CartPole-v1", "--search", "agent.learning_rate=loguniform(1e-4,1e-2)"]
+    tune = ["tune", "impala", "--env", "CartPole-v1", "--search", "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"]
     if kind == "tune":
         name = draw(st.sampled_from(["samples", "grace-steps", "reduction-factor", "concurrent", "cpus-per-trial"]))
         assert hasattr(Tuning, "check")
         return Case([*tune, f"--{name}", draw(st.sampled_from(["x", "-1", "nan", "", "[1]"]))])
     searches = ["", "=", "x", "a=b", "actors=uniform(1)", "actors=choice()", "env=choice(a)", "actors=randint(2,1)"]
     searches += ["agent.x=choice(1)", "actors.x=choice(1)", "actors=choice(__import__('os'))", "actors=uniform(a,b)"]
-    searches += ["agent.learning_rate=loguniform(-1,1)", "actors=" + "(" * 300, "actors=choice(x)", "seed=uniform(0,1)"]
+    searches += [
+        "agent.optimizer.learning_rate=loguniform(-1,1)",
+        "actors=" + "(" * 300,
+        "actors=choice(x)",
+        "seed=uniform(0,1)",
+    ]
     return Case([*tune[:-1], draw(st.sampled_from(searches))])
 
 

@@ -14,6 +14,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import load_policy
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.nested_settings import from_values
 from callboard.networks.factory import make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.residual import BatchNormalization, ImpalaResNet, ResNet, resnet_classifier
@@ -241,7 +242,7 @@ def test_an_update_does_not_depend_on_the_number_of_replicas(on_two_devices):
 
 @pytest.mark.slow
 def test_a_policy_is_trained_and_its_averages_reach_the_checkpoint(tmp_path):
-    agent = Impala(torso="resnet8", unroll_length=8, batch_size=8)
+    agent = from_values(Impala, {"network.torso": "resnet8", "unroll_length": 8, "batch_size": 8})
     sizes = {"actors": 1, "envs_per_actor": 8, "max_steps": 1500, "evaluate_every": 1000}
     evaluations = {"evaluation_episodes": 4, "evaluation_envs": 4}
     experiment = Experiment(agent, "MinAtar/Breakout-v1", run_dir=tmp_path / "run", **sizes, **evaluations)

@@ -29,8 +29,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import CallboardError, suggestion, unknown
+from ....setting_types import shown
 from ...experiment import Experiment
-from ...setting_types import shown
 from ...yaml_files import read_yaml
 
 if TYPE_CHECKING:

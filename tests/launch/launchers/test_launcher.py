@@ -15,7 +15,7 @@ from callboard.launch.launchers.launcher import Launcher, LocalPart
 from callboard.launch.launchers.local_launchers import InlineLauncher, ProcessesLauncher, ThreadsLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
-from callboard.launch.setting_types import field_types
+from callboard.setting_types import field_types
 
 GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "guides" / "launcher.md"
 

@@ -15,6 +15,7 @@ from callboard.launch.nodes import remote_actor as central_actor
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.nested_settings import from_values
 
 
 class Silent:
@@ -49,7 +50,7 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
         """The seeds of a run, and the weights that it ends with."""
         seeds.clear()
         experiment = Experiment(
-            agent=Impala(batch_size=4, hidden_sizes=(8,)),
+            agent=from_values(Impala, {"batch_size": 4, "network.hidden_sizes": (8,)}),
             env="CartPole-v1",
             actors=1,
             envs_per_actor=4,

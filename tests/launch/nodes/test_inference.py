@@ -71,7 +71,7 @@ def trajectories(case, mode, launcher, run_dir, monkeypatch, *options):
     settings = ["--actors", 2, "--envs-per-actor", 16, "--env-options.max_episode_steps", 9, "--max-steps", 1000]
     settings += ["--evaluator", "false", "--stop-return", "null", "--checkpoint-every", 10_000]
     if not case.reads_queue:
-        settings += ["--agent.samples-per-insert", 0.001, "--agent.min-replay-size", 50]
+        settings += ["--agent.replay.samples-per-insert", 0.001, "--agent.replay.min-size", 50]
     settings += [f"--agent.{name}={value}" for name, value in case.short.items()]
     settings += ["--run-dir", run_dir, "--inference", mode, *options]
     experiment = experiment_of(case.recipe, *settings)
@@ -119,7 +119,7 @@ def test_batches_of_two_actors_give_the_same_trajectories(case, tmp_path, monkey
     """With constant weights, and except for rounding, which depends on the size of the batch."""
     frozen = []
     if case.reads_queue:
-        frozen = ["--agent.learning-rate", 1e-30, "--agent.normalize-observations", "false"]
+        frozen = ["--agent.optimizer.learning-rate", 1e-30, "--agent.network.normalize-observations", "false"]
     kept = {}
     for mode, launcher in (("local", "inline"), ("central", "threads")):
         kept[mode], _ = trajectories(case, mode, launcher, tmp_path / mode, monkeypatch, *frozen)
@@ -163,7 +163,16 @@ class Node:
 )
 def node(tmp_path_factory, request):
     """A node with a recurrent policy, and what its writers receive; the last one is that of the newest incarnation."""
-    small = ["--actors", 2, "--envs-per-actor", 2, "--agent.lstm-size", 4, "--agent.hidden-sizes", "[4]"]
+    small = [
+        "--actors",
+        2,
+        "--envs-per-actor",
+        2,
+        "--agent.network.lstm-size",
+        4,
+        "--agent.network.hidden-sizes",
+        "[4]",
+    ]
     alone = ["--evaluator", "false", "--stop-return", "null"]
     experiment = experiment_of(request.param, *small, *alone, "--inference", "central")
     one_run = Run(experiment, experiment.check(), RunDirectory(tmp_path_factory.mktemp("node")))
@@ -257,7 +266,7 @@ def test_every_agent_runs_with_actors_that_share_a_node(train, case, launcher):
     settings = ["--inference", "central", "--actors", 2, "--envs-per-actor", 16, "--stop-return", "null"]
     if not case.reads_queue:
         # Otherwise a slow learner would let only one actor continue at a time.
-        settings += ["--agent.samples-per-insert", 1]
+        settings += ["--agent.replay.samples-per-insert", 1]
     run = train("--launcher", launcher, "--max-steps", 10_000_000, *settings, recipe=case.recipe)
     run.wait_for_steps(3, "learner_steps")
     run.wait_for_steps(1, "episodes")
@@ -333,11 +342,24 @@ def test_the_run_survives_the_death_of_a_node(train, case, node):
     assert run.leftovers() == []
 
 
-PRIORITIZED = {"batch_size": 32, "min_replay_size": 100, "samples_per_insert": 4, "hidden_sizes": [8]}
+PRIORITIZED = {"batch_size": 32, "replay.min_size": 100, "replay.samples_per_insert": 4, "network.hidden_sizes": [8]}
 REPORTING = {
-    "LearnsAndTells": {"unroll_length": 5, "batch_size": 16, "core": "lstm", "lstm_size": 8, "learning_rate": 1e-6},
+    "LearnsAndTells": {
+        "unroll_length": 5,
+        "batch_size": 16,
+        "network.core": "lstm",
+        "network.lstm_size": 8,
+        "optimizer.learning_rate": 1e-6,
+    },
     "ApexTells": {"n_step": 3, **PRIORITIZED},
-    "R2D2Tells": {"burn_in": 2, "trace_length": 8, "period": 5, "lstm_size": 8, "stream_size": 0, **PRIORITIZED},
+    "R2D2Tells": {
+        "burn_in": 2,
+        "trace_length": 8,
+        "period": 5,
+        "network.lstm_size": 8,
+        "network.stream_size": 0,
+        **PRIORITIZED,
+    },
     "SacTells": PRIORITIZED,
 }
 

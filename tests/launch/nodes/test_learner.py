@@ -43,8 +43,8 @@ def test_devices_that_are_not_there_are_refused(setting, message):
         (["--learner-devices", "4"], "this machine has 0 GPU"),
         (["--learner-devices", "CPU:0,CPU:1,CPU:2"], "cannot be shared by 3 learner devices: .* multiple of 3"),
         (["--learners", "2", "--learner-devices", "CPU:0,CPU:1"], "each of 2 learners has one device of the processor"),
-        (["--learners", "0"], "learners must be at least 1"),
-        (["--learner-threads", "-1"], "learner_threads must be at least 0, not -1"),
+        (["--learners", "0"], "learners must be a whole number from 1"),
+        (["--learner-threads", "-1"], "learner_threads must be a whole number from 0 to 1,024, not -1"),
     ],
 )
 def test_learners_that_cannot_share_a_batch_are_refused(options, message):

@@ -78,11 +78,11 @@ def test_a_seed_always_gives_the_same_samples_and_more_of_them_begin_alike():
 
 def test_values_take_the_place_of_settings_and_leave_the_others():
     settings = {"env": "A", "actors": 2, "agent": {"name": "impala", "discount": 0.9}, "env_options": None}
-    values = {"agent.learning_rate": 0.1, "actors": 4, "env_options.num_levels": 5}
+    values = {"agent.optimizer.learning_rate": 0.1, "actors": 4, "env_options.num_levels": 5}
     assert with_values(settings, values) == {
         "env": "A",
         "actors": 4,
-        "agent": {"name": "impala", "discount": 0.9, "learning_rate": 0.1},
+        "agent": {"name": "impala", "discount": 0.9, "optimizer": {"learning_rate": 0.1}},
         "env_options": {"num_levels": 5},
     }
     assert settings["agent"] == {"name": "impala", "discount": 0.9}

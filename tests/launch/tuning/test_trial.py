@@ -1,5 +1,6 @@
 """What `callboard tune` knows of its trials: records, schedulers, checkpoints that change hands."""
 
+import dataclasses
 import pathlib
 import types
 
@@ -8,18 +9,19 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
-from callboard.agents.gradient_learner import make_optimizer
+from callboard.agents.optimizer_settings import OptimizerSettings
+from callboard.agents.optimizers import make_optimizer
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial, trials_table
 from callboard.launch.tuning.search_definition import Tuning
 from callboard.manifest import write_manifest
 
-RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
+RATE = "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
 
 
 def trial(number, reports, mode="max", **fields):
-    result = Trial(number, {"agent.learning_rate": 10.0**-number}, **fields)
+    result = Trial(number, {"agent.optimizer.learning_rate": 10.0**-number}, **fields)
     for steps, value in reports:
         result.report(steps, value, mode)
     return result
@@ -41,11 +43,11 @@ def test_the_best_trial_is_the_first_to_reach_the_best_value():
 
 def test_the_best_values_are_those_of_their_time():
     taken_over = trial(1, [(1000, 9.0), (2000, 50.0)])
-    taken_over.values = {"agent.learning_rate": 0.5}
+    taken_over.values = {"agent.optimizer.learning_rate": 0.5}
     taken_over.report(3000, 40.0, "max")
-    assert taken_over.best_values == {"agent.learning_rate": 0.1}
+    assert taken_over.best_values == {"agent.optimizer.learning_rate": 0.1}
     taken_over.report(4000, 60.0, "max")
-    assert taken_over.best_values == {"agent.learning_rate": 0.5}
+    assert taken_over.best_values == {"agent.optimizer.learning_rate": 0.5}
 
 
 def test_trials_are_read_as_they_were_written(tmp_path):
@@ -71,27 +73,28 @@ def test_the_table_begins_with_the_best(capsys):
     assert lines[4] == ["02", "0.01", "-", "-", "0", "failed"]
 
 
-@pytest.mark.parametrize("decay_steps", [None, 10])
-def test_a_checkpoint_brings_back_adam_s_moments_and_steps_but_not_its_learning_rate(tmp_path, decay_steps):
+@pytest.mark.parametrize("decay", [False, True])
+def test_a_checkpoint_brings_back_adam_s_moments_and_steps_but_not_its_learning_rate(tmp_path, decay):
     def step(optimizer, variable, gradient):
         before = variable.numpy()
         optimizer.apply_gradients([(tf.constant(gradient), variable)])
         return (variable.numpy() - before).item()
 
-    first = make_optimizer("adam", 1e-3, decay_steps, 0.0, 1e-8)
+    settings = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=decay, epsilon=1e-8, max_gradient_norm=None)
+    first = make_optimizer(settings, steps=10)
     variable = tf.Variable([1.0])
     first.build([variable])
     step(first, variable, [2.0])
     path = tf.train.Checkpoint(optimizer=first, variable=variable).write(str(tmp_path / "checkpoint"))
 
-    second = make_optimizer("adam", 1e-2, decay_steps, 0.0, 1e-8)
+    second = make_optimizer(dataclasses.replace(settings, learning_rate=1e-2), steps=10)
     restored = tf.Variable([0.0])
     second.build([restored])
     tf.train.Checkpoint(optimizer=second, variable=restored).read(path).assert_consumed()
     # Kingma and Ba 2015, algorithm 1, at its second step: gradients 2 and -1, and the new learning rate.
     m = 0.9 * (0.1 * 2.0) + 0.1 * -1.0
     v = 0.999 * (0.001 * 4.0) + 0.001 * 1.0
-    rate = 1e-2 if decay_steps is None else 1e-2 * (1 - 1 / 10)
+    rate = 1e-2 * (1 - 1 / 10) if decay else 1e-2
     expected = -rate * (m / (1 - 0.9**2)) / (np.sqrt(v / (1 - 0.999**2)) + 1e-8)
     np.testing.assert_allclose(step(second, restored, [-1.0]), expected, rtol=1e-4)
 

@@ -18,7 +18,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_recipe
 from callboard.launch.tuning.records import TuneDirectory, best_trial
 
-RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
+RATE = "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,25 @@ RATE = "agent.learning_rate=loguniform(1e-4,1e-2)"
         (["impala", "--search", RATE], "name an environment"),
         (["impala", "--env", "CartPole-v1"], "name what to vary: --search"),
         (["impal", "--env", "CartPole-v1", "--search", RATE], "unknown agent 'impal'; did you mean 'impala'?"),
-        (["CARTPOLE", "--search", "agent.learnin_rate=uniform(0,1)"], "did you mean 'agent.learning_rate'?"),
+        (["CARTPOLE", "--search", "agent.learnin_rate=uniform(0,1)"], "did you mean 'agent.optimizer.learning_rate'?"),
         (["CARTPOLE", "--search", "actor=randint(1,3)"], "unknown key 'actor'; did you mean 'actors'?"),
-        (["CARTPOLE", "--search", "agent.learning_rate=choice(fast)"], "agent.learning_rate must be a number"),
+        (
+            ["CARTPOLE", "--search", "agent.optimizer.learning_rate=choice(fast)"],
+            "agent.optimizer.learning_rate must be a number",
+        ),
         (["CARTPOLE", "--search", "agent.unroll_length=uniform(5,9)"], "agent.unroll_length must be a whole number"),
         (["CARTPOLE", "--search", "agent.batch_size=choice(16,24)"], "set agent.batch_size to 16 or 32"),
-        (["CARTPOLE", "--search", "agent.unroll_length=randint(0,9)"], "agent.unroll_length must be at least 1, not 0"),
+        (
+            ["CARTPOLE", "--search", "agent.unroll_length=randint(0,9)"],
+            "agent.unroll_length must be a whole number of at least 1, not 0",
+        ),
         (["CARTPOLE", "--search", "run_dir=choice(a,b)"], "every trial has a directory of its own"),
         (["CARTPOLE", "--search", "max-steps=choice(5,6)"], "trials are compared by their environment steps"),
         (["CARTPOLE", "--search", "learners=choice(1,2)"], "needs its own; set learners to 1"),
-        (["CARTPOLE", "--search", "agent=choice(impala,ppo)"], "name a field of it, such as agent.learning_rate"),
+        (
+            ["CARTPOLE", "--search", "agent=choice(impala,ppo)"],
+            "name a field of it, such as agent.optimizer.learning_rate",
+        ),
         (["CARTPOLE", "--search", "agent.name=choice(impala,ppo)"], "trials of different agents cannot be compared"),
         (["CARTPOLE", "--search", "actors.x=randint(1,3)"], "actors is one value and has no fields"),
         (["CARTPOLE", "--search", "agent.=choice(1,2)"], "names no setting"),
@@ -124,7 +133,7 @@ def evaluations(directory):
 
 def small(*arguments):
     """A search in small networks, whose trials last a few seconds."""
-    settings = ["--agent.hidden-sizes=[16]", "--actors", 1, "--evaluation-episodes", 20, "--stop-return", 501]
+    settings = ["--agent.network.hidden-sizes=[16]", "--actors", 1, "--evaluation-episodes", 20, "--stop-return", 501]
     return ["--recipe", "impala-cartpole", *settings, *arguments]
 
 
@@ -169,7 +178,7 @@ def test_pbt_gives_the_weights_of_the_good_to_the_bad(search):
     # With this seed the first sample learns nothing, and the second one well.  The search is long enough for one to
     # begin well after the other: nothing can be taken over before the donor's first decision.
     run = search(
-        *small("--search", "agent.learning_rate=loguniform(1e-8,1e-2)", "--seed", 34, "--samples", 2),
+        *small("--search", "agent.optimizer.learning_rate=loguniform(1e-8,1e-2)", "--seed", 34, "--samples", 2),
         *("--scheduler", "pbt", "--max-steps", 192_000, "--evaluate-every", 16_000, "--perturb-every", 32_000),
     )
     assert run.wait(timeout=900) == 0, run.text()
@@ -192,10 +201,10 @@ def test_pbt_gives_the_weights_of_the_good_to_the_bad(search):
     assert rows[first]["environment_steps"] > donor_steps
     assert rows[first]["learner_steps"] > then["learner_steps"]
     # The new learning rate is near the donor's, or another sample; and the run has it.
-    rate = taker.values["agent.learning_rate"]
-    assert 1e-8 <= rate <= 1e-2 and rate != donor.values["agent.learning_rate"]
+    rate = taker.values["agent.optimizer.learning_rate"]
+    assert 1e-8 <= rate <= 1e-2 and rate != donor.values["agent.optimizer.learning_rate"]
     written = yaml.safe_load((run.run_dir / "trials" / f"{taker.number:02d}" / "experiment.yaml").read_text())
-    assert written["agent"]["learning_rate"] == rate
+    assert written["agent"]["optimizer"]["learning_rate"] == rate
     # It plays as the donor did, at once.
     before = max(row["evaluator/return"] for row in rows[:first] if "evaluator/return" in row)
     after = next(row["evaluator/return"] for row in rows[first:] if "evaluator/return" in row)

@@ -68,7 +68,7 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learned_from_twice(hosts
     hosts = hosts("a", "b", "c", share_directory=False)
     hosts.write_cluster(**{**PLACEMENT, "evaluator": None})
     settings = ["--env", "numbered:Numbered", "--max-steps", 100_000_000, "--checkpoint-every", 2]
-    settings += ["--agent.unroll-length", 5, "--agent.batch-size", 16, "--agent.learning-rate", 1e-6]
+    settings += ["--agent.unroll-length", 5, "--agent.batch-size", 16, "--agent.optimizer.learning-rate", 1e-6]
     hosts.start_all(*settings, agent="numbered:LearnsAndTells")
     run = hosts.runs["a"]
     hosts.wait_until(lambda: min(steps_of(run, "actor/0"), steps_of(run, "actor/1")) > 3000)

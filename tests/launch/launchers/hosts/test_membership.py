@@ -20,7 +20,7 @@ CLUSTER = Cluster(
     placement={"learner": ["a", "b"], "replay": ["a"], "actor": ["b"], "evaluator": []},
     patience=60.0,
 )
-SETTINGS = {"seed": "1", "agent.learning_rate": "0.1", "the version of numpy": "1.23.5"}
+SETTINGS = {"seed": "1", "agent.optimizer.learning_rate": "0.1", "the version of numpy": "1.23.5"}
 ENOUGH = Outcome(reason="enough")
 
 

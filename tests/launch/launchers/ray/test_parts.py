@@ -20,6 +20,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.ray import part_clients as clients
 from callboard.launch.launchers.ray import part_servers as servers
 from callboard.launch.launchers.ray.parts import RemoteWeights, replay_handle, rollout, start_parts, train
+from callboard.nested_settings import from_values
 
 
 def test_a_parameter_server_gives_the_newest_weights_to_those_who_have_others():
@@ -120,8 +121,26 @@ def experiment_of(agent, env, actors=1, **settings):
     return Experiment(agent=agent, env=env, actors=actors, envs_per_actor=2, **settings)
 
 
-SMALL_SAC = Sac(batch_size=32, min_replay_size=100, replay_size=10_000, samples_per_insert=8, hidden_sizes=(16,))
-SMALL_APEX = Apex(batch_size=32, min_replay_size=100, replay_size=10_000, samples_per_insert=8, hidden_sizes=(16,))
+SMALL_SAC = from_values(
+    Sac,
+    {
+        "batch_size": 32,
+        "replay.min_size": 100,
+        "replay.size": 10_000,
+        "replay.samples_per_insert": 8,
+        "network.hidden_sizes": (16,),
+    },
+)
+SMALL_APEX = from_values(
+    Apex,
+    {
+        "batch_size": 32,
+        "replay.min_size": 100,
+        "replay.size": 10_000,
+        "replay.samples_per_insert": 8,
+        "network.hidden_sizes": (16,),
+    },
+)
 SMALL_PPO = Ppo(unroll_length=16, batch_size=4, epochs=2, minibatches=2)
 
 
@@ -291,7 +310,16 @@ def test_the_learners_error_reaches_who_waits_for_it_and_ends_the_rollouts(clust
         def loss(self, networks, sample, seed):
             raise CallboardError("nothing to lose")
 
-    agent = Broken(batch_size=32, min_replay_size=100, replay_size=10_000, samples_per_insert=8, hidden_sizes=(16,))
+    agent = from_values(
+        Broken,
+        {
+            "batch_size": 32,
+            "replay.min_size": 100,
+            "replay.size": 10_000,
+            "replay.samples_per_insert": 8,
+            "network.hidden_sizes": (16,),
+        },
+    )
     parts = start_parts(experiment_of(agent, "Pendulum-v1"))
     learner, *rollouts = start_tasks(parts)
     with pytest.raises(CallboardError, match="nothing to lose"):

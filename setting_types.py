@@ -1,18 +1,27 @@
-"""Converts values from YAML or an option to the annotated type of a setting's field, or rejects them."""
+"""Types of settings: numbers with a range, their description, and the conversion of plain values to them."""
 
 import collections.abc
 import dataclasses
 import enum
 import math
+import numbers
 import pathlib
 import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from ..errors import CallboardError
-from .yaml_files import parse_yaml
+from annotated_types import Interval
+
+from .errors import CallboardError, unknown
+
+PositiveInt = Annotated[int, Interval(ge=1)]
+NonNegativeInt = Annotated[int, Interval(ge=0)]
+PositiveFloat = Annotated[float, Interval(gt=0, lt=math.inf)]
+NonNegativeFloat = Annotated[float, Interval(ge=0, lt=math.inf)]
+FiniteFloat = Annotated[float, Interval(gt=-math.inf, lt=math.inf)]
+UnitInterval = Annotated[float, Interval(ge=0, le=1)]
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*")
 _MOST_DIGITS = 30
@@ -35,34 +44,50 @@ class Unfit(ValueError):
 
 
 def converted(key: str, value: Any, hint: Any) -> Any:
-    """Converts the YAML value of the setting `key` to the type of the annotation `hint`.
+    """Converts the plain value of the setting `key` to the type of the annotation `hint`, and checks its range.
 
     Raises:
       CallboardError: the value does not match.
     """
-    return _or_refused(key, value, hint, lambda: _convert(value, hint, key))
+    try:
+        return _convert(value, hint, key)
+    except Unfit as error:
+        raise CallboardError(f"{key} must be {described(hint)}, not {shown(value)}") from error
+    except RecursionError as error:
+        raise CallboardError(f"{key} is nested too deeply") from error
 
 
-def converted_text(key: str, text: str, hint: Any) -> Any:
-    """Like `converted`, for the text of an option, which is parsed as YAML unless the setting is text."""
-    return _or_refused(key, text, hint, lambda: _convert_text(text, hint, key))
+def check_ranges(settings: Any, prefix: str = "") -> None:
+    """Checks the fields of a dataclass, and of the dataclasses in it, that are annotated with a range.
+
+    Args:
+      settings: an instance of a dataclass.
+      prefix: what precedes the names of the fields in messages, such as `agent.`.
+
+    Raises:
+      CallboardError: a field is out of its range; the message names the first such field.
+    """
+    for name, hint in field_types(type(settings)).items():
+        value = getattr(settings, name)
+        if dataclasses.is_dataclass(value):
+            check_ranges(value, f"{prefix}{name}.")
+        elif _has_range(hint):
+            converted(f"{prefix}{name}", value, hint)
 
 
 def described(hint: Any) -> str:
-    """Describes the values an annotation allows, for messages: `a whole number or null`."""
+    """Describes the values an annotation allows, for messages: `a whole number of at least 1 or null`."""
     if hint in _NAMES:
         return _NAMES[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return described(arguments[0]) + "".join(map(_range_text, arguments[1:]))
     if origin is Literal:
         return " or ".join(str(value) for value in arguments)
-    if _is_union(origin):
+    if is_union(hint):
         return " or ".join(dict.fromkeys(described(part) for part in arguments))
     if origin in (tuple, list, collections.abc.Sequence):
-        items = [part for part in arguments if part is not Ellipsis]
-        if len(set(items)) == 1 and items[0] in _PLURALS:
-            number = "" if origin is not tuple or Ellipsis in arguments else f"{len(items)} "
-            return f"a list of {number}{_PLURALS[items[0]]}, such as {_EXAMPLES[items[0]]}"
-        return "a list"
+        return _list_described(origin, arguments)
     if hint is dict or origin in (dict, collections.abc.Mapping) or dataclasses.is_dataclass(hint):
         return "settings by name, such as {size: 5}"
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -80,7 +105,7 @@ def shown(value: Any) -> str:
 def field_types(settings: Any) -> dict[str, Any]:
     """Returns the annotations of the dataclass fields that can be set, by name."""
     try:
-        hints = typing.get_type_hints(settings)
+        hints = typing.get_type_hints(settings, include_extras=True)
     except Exception:  # An annotation may use a name that is imported for type checkers only.
         hints = {}
     return {
@@ -90,39 +115,63 @@ def field_types(settings: Any) -> dict[str, Any]:
     }
 
 
-def _or_refused(key: str, value: Any, hint: Any, convert: typing.Callable[[], Any]) -> Any:
-    try:
-        return convert()
-    except Unfit as error:
-        raise CallboardError(str(error) or f"{key} must be {described(hint)}, not {shown(value)}") from error
-    except RecursionError as error:
-        raise CallboardError(f"{key} is nested too deeply") from error
+def is_union(hint: Any) -> bool:
+    """Returns whether an annotation is a union, such as `int | None`."""
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
-def _convert_text(text: str, hint: Any, key: str) -> Any:
-    if hint is str or hint is pathlib.Path:
-        return _convert(text, hint, key)
-    try:
-        value = parse_yaml(text)
-    except ValueError:
-        value = text
-    if _is_union(typing.get_origin(hint)):
-        parts = typing.get_args(hint)
-        for part in parts:
-            if part not in (str, pathlib.Path):
-                try:
-                    return _convert(value, part, key)
-                except Unfit:
-                    continue
-        value = text if str in parts or pathlib.Path in parts else value
-    return _convert(value, hint, key)
+def _list_described(origin: Any, arguments: Sequence[Any]) -> str:
+    items = [part for part in arguments if part is not Ellipsis]
+    if len(set(items)) != 1:
+        return "a list"
+    kind, *ranges = typing.get_args(items[0]) if typing.get_origin(items[0]) is Annotated else items
+    if kind not in _PLURALS:
+        return "a list"
+    number = "" if origin is not tuple or Ellipsis in arguments else f"{len(items)} "
+    return f"a list of {number}{_PLURALS[kind]}{''.join(map(_range_text, ranges))}, such as {_EXAMPLES[kind]}"
+
+
+def _range_text(marker: Any) -> str:
+    if not isinstance(marker, Interval):
+        return ""
+    above, low, high = _shown_bound(marker.gt), _shown_bound(marker.ge), _shown_bound(marker.le)
+    if low and high:
+        return f" from {low} to {high}"
+    texts = [f"above {above}"] if above else [f"of at least {low}"] if low else []
+    texts += [f"at most {high}"] if high else []
+    return f" {' and '.join(texts)}" if texts else " that is finite"
+
+
+def _shown_bound(bound: Any) -> str:
+    return "" if bound is None or math.isinf(bound) else f"{bound:,}"
+
+
+def _has_range(hint: Any) -> bool:
+    if typing.get_origin(hint) is Annotated:
+        return any(isinstance(marker, Interval) for marker in typing.get_args(hint)[1:])
+    return any(_has_range(part) for part in typing.get_args(hint))
+
+
+def _is_in(value: Any, marker: Any) -> bool:
+    # Written so that NaN is out of range.
+    return not isinstance(marker, Interval) or (
+        (marker.gt is None or value > marker.gt)
+        and (marker.ge is None or value >= marker.ge)
+        and (marker.lt is None or value < marker.lt)
+        and (marker.le is None or value <= marker.le)
+    )
 
 
 def _convert(value: Any, hint: Any, key: str) -> Any:
     if hint is Any:
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if _is_union(origin):
+    if origin is Annotated:
+        number = _convert(value, arguments[0], key)
+        if all(_is_in(number, marker) for marker in arguments[1:]):
+            return number
+        raise Unfit
+    if is_union(hint):
         return _convert_to_one_of(value, arguments, key)
     if origin is Literal:
         for choice in arguments:
@@ -166,13 +215,13 @@ def _whole_number(value: Any) -> int:
         return int(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # For example 1e6 for a million.
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
     raise Unfit
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, str)):
         raise Unfit
     if isinstance(value, str) and not value.isascii():  # Python accepts the digits of all scripts.
         raise Unfit
@@ -187,7 +236,7 @@ def _number(value: Any) -> float:
 
 def _convert_to_one_of(value: Any, hints: Sequence[Any], key: str) -> Any:
     # The value's own type is tried first: 1 stays an integer if floats are allowed too.
-    exact = [hint for hint in hints if isinstance(hint, type) and type(value) is hint]
+    exact = [hint for hint in hints if type(value) is (typing.get_args(hint)[0] if _has_range(hint) else hint)]
     for hint in [*exact, *hints]:
         try:
             return _convert(value, hint, key)
@@ -222,9 +271,5 @@ def _convert_dataclass(value: Any, hint: Any, key: str) -> Any:
     hints = field_types(hint)
     for name in value:
         if name not in hints:
-            raise Unfit(f"unknown key {f'{key}.{name}'!r}: there are {', '.join(hints)}")
+            raise unknown("key", f"{key}.{name}", [f"{key}.{known}" for known in hints])
     return hint(**{name: converted(f"{key}.{name}", item, hints[name]) for name, item in value.items()})
-
-
-def _is_union(origin: Any) -> bool:
-    return origin is typing.Union or origin is types.UnionType

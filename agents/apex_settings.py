@@ -1,0 +1,58 @@
+"""Hyperparameters of Ape-X DQN."""
+
+import dataclasses
+
+from ..networks.network_settings import QNetworkSettings
+from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from .optimizer_settings import OptimizerSettings
+from .replay_settings import PrioritizedReplaySettings
+
+
+@dataclasses.dataclass(frozen=True)
+class ApexSettings:
+    """Hyperparameters of Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
+
+    With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million
+    steps.  Here batches are smaller, each transition is learned from more often, the optimizer is Adam with a larger
+    learning rate, and the target network is updated more often.  Returns, priorities, discount and exploration are
+    the paper's.  docs/defaults.md compares all defaults with the papers'.
+
+    Attributes:
+      n_step: transitions in a window (n).
+      batch_size: windows in a learner step, over all replicas.
+      updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
+      discount: γ.
+      epsilon: exploration rate of the first environment, constant over the run.  A single environment explores at this
+        rate and needs a lower one.
+      epsilon_alpha: the last environment explores at rate epsilon^(1 + epsilon_alpha), the others in between.
+      evaluation_epsilon: rate of random actions in evaluation; 0.001 or 0.01 is usual on Atari, where a policy without
+        random actions may repeat an action without effect until the time limit.
+      target_update_period: learner steps between updates of the target network.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
+        clips Atari rewards to [-1, 1].
+      huber: absolute TD error beyond which the loss is linear; None for a squared loss everywhere, as in the paper.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
+      optimizer: see `OptimizerSettings`; RMSProp is not centered, unlike the paper's.  The loss is a mean over the
+        batch.
+      replay: see `PrioritizedReplaySettings`; its items are windows.  In the paper actors and learner run freely.
+      network: see `QNetworkSettings`.
+    """
+
+    n_step: PositiveInt = 3
+    batch_size: PositiveInt = 128
+    updates_per_call: PositiveInt = 1
+    discount: UnitInterval = 0.99
+    epsilon: UnitInterval = 0.4
+    epsilon_alpha: NonNegativeFloat = 7.0
+    evaluation_epsilon: UnitInterval = 0.0
+    target_update_period: PositiveInt = 200
+    reward_clip: PositiveFloat | None = None
+    huber: PositiveFloat | None = 1.0
+    frame_stack: PositiveInt = 1
+    optimizer: OptimizerSettings = OptimizerSettings(
+        learning_rate=5e-4, epsilon=1e-5, rmsprop_decay=0.95, max_gradient_norm=40.0
+    )
+    replay: PrioritizedReplaySettings = PrioritizedReplaySettings(
+        size=200_000, min_size=5000, samples_per_insert=8.0, priority_exponent=0.6, importance_exponent=0.4
+    )
+    network: QNetworkSettings = QNetworkSettings(hidden_sizes=(256, 256), activation="relu", stream_size=128)

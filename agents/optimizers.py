@@ -1,0 +1,47 @@
+"""Optimizers made from settings."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from .gradient_step import Objective
+from .optimizer_settings import OptimizerSettings
+
+
+class RMSProp(tf.keras.optimizers.RMSprop):
+    """RMSProp as in TensorFlow 1, with moving averages of squared gradients that start at 1.
+
+    Keras starts them at 0, so its first step is `1 / sqrt(1 - rho)` times the learning rate for every parameter,
+    however small its gradient.
+    """
+
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
+        built = getattr(self, "_built", False)
+        super().build(var_list)
+        if not built:
+            for average in self._velocities:
+                average.assign(tf.ones_like(average))
+
+
+def make_objective(name: str, variables: Sequence[tf.Variable], settings: OptimizerSettings, steps: int) -> Objective:
+    """Returns the loss with that name, trained by an optimizer with these settings; see `make_optimizer`."""
+    return Objective(name, variables, make_optimizer(settings, steps), settings.max_gradient_norm)
+
+
+def make_optimizer(settings: OptimizerSettings, steps: int | None) -> tf.keras.optimizers.Optimizer:
+    """Creates an optimizer.
+
+    Args:
+      settings: its settings; clipping is the learner's.
+      steps: learner steps of the run, over which the learning rate decays if `learning_rate_decay` is set.  None for an
+        optimizer whose learning rate the learner assigns.
+    """
+    rate = settings.learning_rate
+    if steps is not None:
+        # A schedule even for a constant rate: a learning rate in a variable would be restored from the checkpoint, and
+        # a run resumed with another learning rate would continue with the old one.
+        last = 0.0 if settings.learning_rate_decay else rate
+        rate = tf.keras.optimizers.schedules.PolynomialDecay(rate, max(1, steps), end_learning_rate=last)
+    if settings.name == "adam":
+        return tf.keras.optimizers.Adam(rate, epsilon=settings.epsilon, jit_compile=False)
+    return RMSProp(rate, rho=settings.rmsprop_decay, epsilon=settings.epsilon, jit_compile=False)

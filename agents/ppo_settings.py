@@ -1,0 +1,69 @@
+"""Hyperparameters of PPO."""
+
+import dataclasses
+from typing import Annotated
+
+from annotated_types import Interval
+
+from ..networks.network_settings import PolicyValueNetworkSettings
+from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from .optimizer_settings import OptimizerSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class PpoSettings:
+    """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
+
+    The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
+    (OpenAI Baselines).  docs/defaults.md compares all defaults with the papers'.
+
+    Attributes:
+      unroll_length: transitions in a sequence (T).
+      batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
+      epochs: passes over the batch per iteration.
+      minibatches: gradient steps per epoch.
+      max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their
+        data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
+      discount: γ.
+      gae_lambda: λ of the advantages.
+      clip: ε of the probability ratio.
+      clip_decay: whether ε decays linearly to 0, as the learning rate does.
+      clip_value: whether the value loss is clipped too, so that it has no gradient once the value has moved by ε.
+      entropy_cost: weight of the entropy bonus.
+      value_cost: weight of the value loss.
+      normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
+        them in each minibatch.
+      normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
+        [-10, 10].
+      target_kl: mean KL divergence from the behavior policy over an epoch above which the iteration stops; None for no
+        limit.  The mean includes the epoch's first minibatches, whose divergence is small, so the same number is a
+        looser limit than where each minibatch is checked (Stable-Baselines3).
+      initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
+        action.  It is kept between -10 and 2.
+      std_from_observation: whether that standard deviation depends on the observation.
+      optimizer: see `OptimizerSettings`.  The learning rate changes from one iteration to the next.
+      network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.  The torso sees a single frame;
+        the paper stacks 4 Atari frames.
+    """
+
+    unroll_length: PositiveInt = 64
+    batch_size: PositiveInt = 32
+    epochs: PositiveInt = 10
+    minibatches: PositiveInt = 32
+    max_policy_lag: NonNegativeInt = 0
+    discount: UnitInterval = 0.99
+    gae_lambda: UnitInterval = 0.95
+    clip: PositiveFloat = 0.2
+    clip_decay: bool = False
+    clip_value: bool = False
+    entropy_cost: NonNegativeFloat = 0.0
+    value_cost: NonNegativeFloat = 0.5
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    target_kl: PositiveFloat | None = None
+    initial_log_std: Annotated[float, Interval(ge=-10, le=2)] = 0.0
+    std_from_observation: bool = False
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-4, epsilon=1e-5, max_gradient_norm=0.5)
+    network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
+        hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
+    )
