@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 export UV_COMPILE_BYTECODE := 1
 export TF_CPP_MIN_LOG_LEVEL := 2
+# Two modules of tests at a time, since one alone does not keep two cores busy.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install train test test-slow lint format docs bench
+.PHONY: install train test test-random test-slow lint format docs bench
 
 install: $(INSTALLED)
 
@@ -26,7 +28,11 @@ lint: install
 	$(BIN)/mypy -p callboard
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+
+# The same in an order of its own, by a seed that it prints.
+test-random: install
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) -p randomly
 
 test-slow: install
 	$(BIN)/python -m pytest
