@@ -5,7 +5,7 @@ import sys
 
 
 def library_path() -> list[str]:
-    """Return `sys.path` without the working directory that the command has appended to it.
+    """Returns `sys.path` without the working directory that the command has appended to it.
 
     An editable installation is found after all of `sys.path`, so a `callboard.py` in the working directory, which may
     be a downloaded run, would take its place in an interpreter that has not imported Callboard yet.

@@ -22,7 +22,7 @@ class FixedAddress(AbstractAddressBuilder):
 
 @contextlib.contextmanager
 def reserved_ports(program: lp.Program) -> Iterator[dict[str, int | None]]:
-    """Reserve a port for every address of a program and bind the address to it.
+    """Reserves a port for every address of a program and binds the address to it.
 
     Yields the port of each node's first address by the node's name; None for a node without addresses.
     """
@@ -44,17 +44,17 @@ def reserved_ports(program: lp.Program) -> Iterator[dict[str, int | None]]:
 
 
 def bind_addresses(program: lp.Program, addresses: Mapping[str, Sequence[str]]) -> None:
-    """Bind the addresses of every node, in order, to the `host:port` strings listed under the node's name."""
+    """Binds the addresses of every node, in order, to the `host:port` strings listed under the node's name."""
     for _, node in nodes_of(program):
         for address, known in zip(node.addresses, addresses[node.name], strict=True):
             address.bind(FixedAddress(known))
 
 
 def first_port(addresses: Sequence[str]) -> int | None:
-    """Return the port of the first `host:port` string; None if there is none."""
+    """Returns the port of the first `host:port` string; None if there is none."""
     return port_of(addresses[0]) if addresses else None
 
 
 def port_of(address: str) -> int:
-    """Return the port of a `host:port` string."""
+    """Returns the port of a `host:port` string."""
     return int(address.rpartition(":")[2])

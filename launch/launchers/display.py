@@ -18,7 +18,7 @@ _LINE_SECONDS = 10.0
 
 
 def make_monitor(max_steps: int) -> "LiveMonitor | LineMonitor":
-    """Return a live display on a terminal, and a line-by-line monitor elsewhere."""
+    """Returns a live display on a terminal, and a line-by-line monitor elsewhere."""
     console = Console(highlight=False)
     return LiveMonitor(console, max_steps) if console.is_terminal else LineMonitor(max_steps)
 
@@ -82,7 +82,7 @@ class LiveMonitor:
 
 
 def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the metrics of a status that are shown to the user, as pairs of name and text."""
+    """Returns the metrics of a status that are shown to the user, as pairs of name and text."""
     fields = [
         ("steps/s", f"{status['actor/steps_per_second']:,.0f}"),
         ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
@@ -110,7 +110,7 @@ def _print_line(text: str) -> None:
 
 @contextlib.contextmanager
 def _output() -> Iterator[None]:
-    """Raise `OutputClosed` if the output cannot be written."""
+    """Raises `OutputClosed` if the output cannot be written."""
     try:
         yield
     except OSError as error:

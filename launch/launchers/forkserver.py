@@ -61,7 +61,7 @@ class ForkedProcess:
             self._process = None
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the process and everything it started have ended; return whether they have."""
+        """Waits until the process and everything it started have ended; returns whether they have."""
         deadline = Deadline(math.inf if timeout is None else timeout)
         zombie_since: float | None = None
         while not self._ended:
@@ -136,7 +136,7 @@ class ForkServer:
             return self._fork(function, *arguments)
 
     def ping(self) -> int:
-        """Return a file descriptor that becomes readable once requests are handled again; the caller closes it."""
+        """Returns a file descriptor that becomes readable once requests are handled again; the caller closes it."""
         ready, ready_end = os.pipe()
         try:
             self._send(PING, ready_end)
@@ -147,7 +147,7 @@ class ForkServer:
         return ready
 
     def kill(self) -> None:
-        """Kill a forkserver that hangs.  Its forks continue to run; a new forkserver is started when it is needed."""
+        """Kills a forkserver that hangs.  Its forks continue to run; a new forkserver is started when it is needed."""
         with self._lock:
             if self._process is not None:
                 self._killed += 1
@@ -241,17 +241,17 @@ _forkserver = ForkServer()
 
 
 def start_forkserver() -> None:
-    """Start the forkserver in the background, so that its imports overlap with other work of the caller."""
+    """Starts the forkserver in the background, so that its imports overlap with other work of the caller."""
     _forkserver.start()
 
 
 def stop_forkserver() -> None:
-    """End the forkserver and all processes that it started; it starts again when it is needed."""
+    """Ends the forkserver and all processes that it started; it starts again when it is needed."""
     _forkserver.stop()
 
 
 def fork_process(function: Callable[..., Any], *arguments: Any) -> ForkedProcess:
-    """Call a function in a fork of the forkserver, with a pipe to this process as its last argument.
+    """Calls a function in a fork of the forkserver, with a pipe to this process as its last argument.
 
     Args:
       function: a module-level function.
@@ -264,22 +264,22 @@ def fork_process(function: Callable[..., Any], *arguments: Any) -> ForkedProcess
 
 
 def ping_forkserver() -> int:
-    """Return a file descriptor that becomes readable once the forkserver handles requests; the caller closes it."""
+    """Returns a file descriptor that becomes readable once the forkserver handles requests; the caller closes it."""
     return _forkserver.ping()
 
 
 def kill_forkserver() -> None:
-    """Kill a forkserver that hangs.  Its forks continue to run, and a new forkserver is started when it is needed."""
+    """Kills a forkserver that hangs.  Its forks continue to run, and a new forkserver is started when it is needed."""
     _forkserver.kill()
 
 
 def held_open(descriptor: int) -> contextlib.AbstractContextManager[None]:
-    """Keep a file descriptor open in the forkserver and its forks until the last of them has ended."""
+    """Keeps a file descriptor open in the forkserver and its forks until the last of them has ended."""
     return _forkserver.holding(descriptor)
 
 
 def wait_for_any(process: ForkedProcess) -> list[Any]:
-    """Wait until the process has sent something or may have ended; return the pipes that are ready.
+    """Waits until the process has sent something or may have ended; returns the pipes that are ready.
 
     Those are `pipe`, `status` or both.
     """

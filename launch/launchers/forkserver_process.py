@@ -48,7 +48,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(control: int, preload: str) -> None:
-    """Serve the process at the other end of a socket until that process ends.
+    """Serves the process at the other end of a socket until that process ends.
 
     Args:
       control: file descriptor of this end.
@@ -66,7 +66,7 @@ def main(control: int, preload: str) -> None:
 
 
 def _import(module: str) -> str:
-    """Import what all processes need; return the traceback if that fails, otherwise an empty string."""
+    """Imports what all processes need; returns the traceback if that fails, otherwise an empty string."""
     try:
         importlib.import_module(module)
     except BaseException:
@@ -127,7 +127,7 @@ class _Forker:
                 os._exit(0)
 
     def _handle_request(self) -> bool:
-        """Handle one request; return False if there will be no more."""
+        """Handles one request; returns False if there will be no more."""
         try:
             request, descriptors, _, _ = socket.recv_fds(self._control, _MOST_BYTES, _MOST_DESCRIPTORS)
         except ConnectionError:
@@ -183,7 +183,7 @@ class _Forker:
             os._exit(code)
 
     def _reap(self) -> None:
-        """Reap all children that have ended, and end the processes that they left running."""
+        """Reaps all children that have ended, and ends the processes that they left running."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -209,7 +209,7 @@ class _Forker:
 
 
 def _call(pipe: Connection) -> None:
-    """Call the function received over the pipe, with the pipe as its last argument."""
+    """Calls the function received over the pipe, with the pipe as its last argument."""
     sys.path[:], directory, sys.argv[:] = pipe.recv()
     with contextlib.suppress(OSError):
         os.chdir(directory)
@@ -218,7 +218,7 @@ def _call(pipe: Connection) -> None:
 
 
 def end_processes(find: Callable[[], Sequence[int]], reap: Callable[[], None] = lambda: None) -> None:
-    """End processes: send SIGTERM, then SIGKILL to those that are still running a moment later.
+    """Ends processes: sends SIGTERM, then SIGKILL to those that are still running a moment later.
 
     Args:
       find: returns the ids of the processes that still run.
@@ -245,7 +245,7 @@ def _members_of(session: int) -> list[int]:
 
 
 def _processes() -> list[tuple[int, int, int]]:
-    """Return the id, parent id and session id of every running process."""
+    """Returns the id, parent id and session id of every running process."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -43,7 +43,7 @@ _UNWIND_SECONDS = 10.0
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Run the program to its end in this thread.
+    """Runs the program to its end in this thread.
 
     Raises:
       CallboardError: the program has a node of the user's own.
@@ -158,7 +158,7 @@ class _Signals:
 
     @contextlib.contextmanager
     def hurrying(self) -> Iterator[None]:
-        """Leave the `with` block at the second signal, without waiting for it to finish."""
+        """Leaves the `with` block at the second signal, without waiting for it to finish."""
         self._hurrying = True
         try:
             yield
@@ -172,7 +172,7 @@ class _Signals:
 def make_local_nodes(
     program: lp.Program, stop: threading.Event, tell: Callable[[str, str, Any], None]
 ) -> dict[str, Node]:
-    """Return a program's nodes by name, in the order in which they are set up; they call each other directly.
+    """Returns a program's nodes by name, in the order in which they are set up; they call each other directly.
 
     Args:
       program: the graph.
@@ -198,7 +198,7 @@ def make_local_nodes(
 
 
 def _tell_or_bind(node: ProgramNode, tell: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
-    """Forward a node's message, except for the port of its server, to which the node's address is bound."""
+    """Forwards a node's message, except for the port of its server, to which the node's address is bound."""
     if kind == "port":
         node.port_address.bind(FixedAddress(f"localhost:{content}"))
     else:
@@ -206,7 +206,7 @@ def _tell_or_bind(node: ProgramNode, tell: Callable[[str, str, Any], None], kind
 
 
 def _play(roles: list[Node], stop: threading.Event) -> Any:
-    """Run the nodes in turn; yield the name of the next node before it runs."""
+    """Runs the nodes in turn; yields the name of the next node before it runs."""
     actors = [role for role in roles if isinstance(role, EnvironmentNode)]
     inference = [role for role in roles if isinstance(role, InferenceNode)]
     evaluators = [role for role in roles if isinstance(role, EvaluatorNode)]
@@ -264,7 +264,7 @@ class _LearningLimit:
         self._sampled = float(self._limiter.sample_stats.completed)
 
     def takes_batch(self, written: int) -> bool:
-        """Return whether a batch may be learned from, and if so count it.
+        """Returns whether a batch may be learned from, and if so counts it.
 
         Args:
           written: items written by the actors in this run.
@@ -279,5 +279,5 @@ class _LearningLimit:
         return True
 
     def gives_back(self) -> None:
-        """Undo the last count, because no batch was available."""
+        """Undoes the last count, because no batch was available."""
         self._sampled -= self._batch

@@ -23,7 +23,7 @@ _bounded: set[str] = set()
 
 
 def redirect_output(log: str) -> None:
-    """Redirect all output of this process, from Python and from libraries, to a file, and keep the file bounded.
+    """Redirects all output of this process, from Python and from libraries, to a file, and keeps the file bounded.
 
     Args:
       log: path of the file, to which output is appended.
@@ -39,7 +39,7 @@ def redirect_output(log: str) -> None:
 
 
 def bound_log(log: pathlib.Path, limit: int = _LIMIT_BYTES) -> None:
-    """Move the content of a log of more than `limit` bytes to `<log>.1`, replacing its previous content.
+    """Moves the content of a log of more than `limit` bytes to `<log>.1`, replacing its previous content.
 
     If the disk is full, the content is lost.
     """

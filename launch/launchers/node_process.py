@@ -28,7 +28,7 @@ class ChildSettings(NamedTuple):
 
 
 def run_child(pickled: bytes, pipe: Connection) -> None:
-    """Run a node; its messages go through `pipe`, its output into its log.
+    """Runs a node; its messages go through `pipe`, its output into its log.
 
     Always ends the process explicitly, because a thread blocked in C++ would keep it alive forever.
     """
@@ -66,7 +66,7 @@ def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> Non
 
 
 def _listen(pipe: Connection, stop: threading.Event) -> None:
-    """Wait for the launcher's stop message; exit if the launcher is gone."""
+    """Waits for the launcher's stop message; exits if the launcher is gone."""
     try:
         while True:
             if pipe.recv() == "stop":

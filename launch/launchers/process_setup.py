@@ -14,7 +14,7 @@ from .supervisor import Exit
 
 
 def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: str) -> None:
-    """Prepare this process for a node; must be called before TensorFlow touches a device.
+    """Prepares this process for a node; must be called before TensorFlow touches a device.
 
     Args:
       name: name of the node.
@@ -39,7 +39,7 @@ def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: s
 
 
 def prepare_tensorflow(policy: NodePolicy) -> None:
-    """Set which resources TensorFlow may use in this process; must be called before it touches a device."""
+    """Sets which resources TensorFlow may use in this process; must be called before it touches a device."""
     if not policy.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if policy.tensorflow_threads:
@@ -50,7 +50,7 @@ def prepare_tensorflow(policy: NodePolicy) -> None:
 
 
 def exit_by(error: BaseException) -> Exit:
-    """Return how a node ended whose error is being handled, and print the traceback to the log."""
+    """Returns how a node ended whose error is being handled, and prints the traceback to the log."""
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()

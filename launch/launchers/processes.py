@@ -73,7 +73,7 @@ class ProcessWorker:
         self._process.kill()
 
     def _follow(self) -> None:
-        """Start the process and forward its messages until it ends."""
+        """Starts the process and forwards its messages until it ends."""
         try:
             process = fork_process(run_child, cloudpickle.dumps(self._settings))
         except Exception as error:
@@ -95,7 +95,7 @@ class ProcessWorker:
             self._end(how or _exit_of(process.exitcode))
 
     def _listen(self, process: ForkedProcess) -> Exit | None:
-        """Forward the messages of the process until it has ended or is about to; return how, if it was reported."""
+        """Forwards the messages of the process until it has ended or is about to; returns how, if it was reported."""
         how: Exit | None = None
         while True:
             # The end of the process does not close the pipe if processes that it started still hold it open.
@@ -130,7 +130,7 @@ def _exit_of(code: int | None) -> Exit:
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Run the program to its end, in processes on this machine.
+    """Runs the program to its end, in processes on this machine.
 
     The output of each node goes to its own file under `logs/`.
     """
@@ -146,7 +146,7 @@ def run_nodes(
     events: "queue.SimpleQueue[Event]",
     others: OtherHosts | None = None,
 ) -> Outcome:
-    """Run some nodes of a program in processes on this machine, until the run ends.
+    """Runs some nodes of a program in processes on this machine, until the run ends.
 
     Args:
       nodes: the nodes.  Their addresses, and those of all nodes that they call, are bound.

@@ -89,7 +89,7 @@ class ProgressWatchdog:
         self._next_stop_line = _STOP_SAID_SECONDS
 
     def began(self, node: str, timeout: float, group: str = "") -> None:
-        """Register a node that was started.
+        """Registers a node that was started.
 
         Args:
           node: its name.
@@ -100,7 +100,7 @@ class ProgressWatchdog:
         self._nodes[node] = _Watched(timeout, group, heard=now, progressed=now)
 
     def heard(self, node: str, heartbeat: Heartbeat) -> None:
-        """Process a heartbeat."""
+        """Processes a heartbeat."""
         watched = self._nodes.get(node)
         if watched is None:
             return
@@ -112,11 +112,11 @@ class ProgressWatchdog:
         watched.heard, watched.heartbeat = now, heartbeat
 
     def ended(self, node: str) -> None:
-        """Remove a node that has ended."""
+        """Removes a node that has ended."""
         self._nodes.pop(node, None)
 
     def look(self) -> list[Overdue]:
-        """Report the nodes that hang and return those that are overdue; must be called at least every second."""
+        """Reports the nodes that hang and returns those that are overdue; must be called at least every second."""
         now = self._clock()
         if now - self._looked < _LOOK_SECONDS:
             return []
@@ -141,7 +141,7 @@ class ProgressWatchdog:
         return overdue
 
     def look_at_stop(self, nodes: Mapping[str, bool], seconds: float, grace: float) -> list[Overdue]:
-        """Report periodically which nodes the end of the run waits for; return those that need not be waited for.
+        """Reports periodically which nodes the end of the run waits for; returns those that need not be waited for.
 
         Args:
           nodes: the nodes that received the stop and have not ended; True for those that save data on exit.
@@ -174,7 +174,7 @@ class ProgressWatchdog:
         return overdue
 
     def works_slowly(self, node: str) -> bool:
-        """Return whether a node makes progress in work that may take minutes, such as writing to a slow disk."""
+        """Returns whether a node makes progress in work that may take minutes, such as writing to a slow disk."""
         watched = self._nodes.get(node)
         if watched is None or watched.heartbeat is None or watched.heartbeat.kind != "slow":
             return False
@@ -182,7 +182,7 @@ class ProgressWatchdog:
         return stall.seconds < stall.overdue_after
 
     def _stall(self, watched: _Watched, now: float) -> _Stall:
-        """Return what a node has been doing since its last progress."""
+        """Returns what a node has been doing since its last progress."""
         slow = max(watched.timeout, _SLOW_TIMEOUT_SECONDS)
         silent = now - watched.heard
         if watched.heartbeat is None:
@@ -200,7 +200,7 @@ class ProgressWatchdog:
         return _Stall(activity, seconds, _WAIT_SECONDS, slow if blocked else math.inf, waits=True)
 
     def _group_is_blocked(self, group: str, now: float, seconds: float) -> bool:
-        """Return whether all nodes of a restart group have been in shared work for this long."""
+        """Returns whether all nodes of a restart group have been in shared work for this long."""
         members = [watched for watched in self._nodes.values() if group and watched.group == group]
         return bool(members) and all(
             member.heartbeat is not None and member.heartbeat.kind == "shared" and now - member.progressed > seconds
@@ -213,7 +213,7 @@ class ProgressWatchdog:
         watched.progressed, watched.named, watched.next_line = now, False, 0.0
 
     def _forgive_suspension(self, now: float) -> None:
-        """Exclude the time during which the supervisor itself was suspended."""
+        """Excludes the time during which the supervisor itself was suspended."""
         suspended = now - self._looked
         self._looked = now
         if suspended < _SUSPENDED_SECONDS:

@@ -14,10 +14,10 @@ class Monitor(Protocol):
     """Receives the status and messages of a run."""
 
     def status(self, status: dict[str, Any]) -> None:
-        """Process the coordinator's newest status."""
+        """Processes the coordinator's newest status."""
 
     def say(self, text: str) -> None:
-        """Show a message to the user."""
+        """Shows a message to the user."""
 
 
 class OutputClosed(CallboardError):
@@ -86,12 +86,12 @@ class Outcome:
             self.exit_code = 128 + signal_number
 
     def failed(self, node: str, error: str) -> None:
-        """Record a failure, even if the run was already ending."""
+        """Records a failure, even if the run was already ending."""
         if self.failed_node is None:
             self.reason, self.exit_code, self.failed_node, self.error = f"{node} failed", 1, node, error
 
     def adopt(self, other: "Outcome") -> None:
-        """Take over the outcome decided by another host."""
+        """Takes over the outcome decided by another host."""
         if not self.ended or (self.failed_node is None and other.failed_node is not None):
             self.reason, self.exit_code = other.reason, other.exit_code
             self.failed_node, self.error = other.failed_node, other.error
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an error for the user: one line if that is sufficient, otherwise the traceback."""
+    """Returns the text of an error for the user: one line if that is sufficient, otherwise the traceback."""
     if isinstance(error, CallboardError):
         return str(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):

@@ -41,7 +41,7 @@ class SummaryMonitor:
         self._monitor.say(text)
 
     def complete(self, outcome: Outcome) -> Outcome:
-        """Add the scores and the run directory to an outcome."""
+        """Adds the scores and the run directory to an outcome."""
         outcome.score = self._scores.get("evaluator/return")
         outcome.score_std = self._scores.get("evaluator/return_std")
         outcome.training_return = self._scores.get("actor/episode_return")
@@ -50,7 +50,7 @@ class SummaryMonitor:
 
 
 def run_location(run: Run) -> str:
-    """Return the run directory as a URL, or as a path that is relative if it is below the working directory."""
+    """Returns the run directory as a URL, or as a path that is relative if it is below the working directory."""
     directory = run.directory
     if directory.url:
         return directory.url
@@ -59,7 +59,7 @@ def run_location(run: Run) -> str:
 
 
 def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
-    """Return the last line of a run's output."""
+    """Returns the last line of a run's output."""
     parts = [f"The run is over: {outcome.reason}."]
     if outcome.score is not None:
         parts.append(

@@ -57,32 +57,32 @@ class Worker(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None:
-        """Request the node to stop."""
+        """Requests the node to stop."""
 
     def kill(self) -> None:
-        """End the node at once; as after every end, an `exit` event follows."""
+        """Ends the node at once; as after every end, an `exit` event follows."""
 
 
 class OtherHosts(Protocol):
     """Coordination with the supervisors of other hosts, where a run spans several hosts."""
 
     def may_stop(self, order: int) -> bool:
-        """Return whether the nodes with this stop order may be stopped."""
+        """Returns whether the nodes with this stop order may be stopped."""
 
     def have_stopped(self, order: int) -> None:
-        """Report that all nodes of this supervisor up to this stop order have ended."""
+        """Reports that all nodes of this supervisor up to this stop order have ended."""
 
     def must_restart(self, group: str) -> bool:
-        """Return whether the nodes of a restart group must end, because a node of it died on another host."""
+        """Returns whether the nodes of a restart group must end, because a node of it died on another host."""
 
     def group_ended(self, group: str) -> None:
-        """Report that all nodes of a restart group have ended on this host, in order to start again."""
+        """Reports that all nodes of a restart group have ended on this host, in order to start again."""
 
     def may_start(self, group: str) -> bool:
-        """Return whether a restart group has ended on every host, so that it may start again."""
+        """Returns whether a restart group has ended on every host, so that it may start again."""
 
     def ends(self, outcome: Outcome) -> None:
-        """Report how the run ends on this host; called again if a failure is found afterwards."""
+        """Reports how the run ends on this host; called again if a failure is found afterwards."""
 
 
 class Alone:
@@ -133,7 +133,7 @@ class Supervised:
         self.worker = worker
 
     def may_restart(self, now: float) -> bool:
-        """Record a death at the time `now`, in seconds; return whether the restart limit still allows a restart."""
+        """Records a death at the time `now`, in seconds; returns whether the restart limit still allows a restart."""
         self.deaths.append(now)
         window = self.policy.restart_window
         if self.has_hung:
@@ -185,7 +185,7 @@ class Supervisor:
         """The time at which nodes that still run are killed, regardless of their grace period."""
 
     def run(self) -> Outcome:
-        """Run all nodes until the run is over, then end them.  An error of the supervisor ends the run as a failure."""
+        """Runs all nodes until the run is over, then ends them; an error of the supervisor is a failed run."""
         with stop_signals(lambda number: self._events.put(Event("", "signal", number))):
             for part in (self._run_until_over, self._stop_in_order, self._kill_all):
                 try:
@@ -278,7 +278,7 @@ class Supervisor:
             self._fail(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
 
     def _start(self, node: Supervised) -> None:
-        """Start a node; if that is impossible, the run has failed."""
+        """Starts a node; if that is impossible, the run has failed."""
         if self._outcome.ended:
             return
         try:
@@ -288,7 +288,7 @@ class Supervisor:
             self._fail(node.name, error_text(error))
 
     def _end_hanging(self) -> None:
-        """Kill nodes that have made no progress for too long."""
+        """Kills nodes that have made no progress for too long."""
         if not self._events.empty():
             return  # Their heartbeats may be among these events.
         for name, why in self._watchdog.look():
@@ -306,12 +306,12 @@ class Supervisor:
             self._others.ends(self._outcome)
 
     def _fail_itself(self, error: BaseException) -> None:
-        """End the run because of an error that was not caused by a node."""
+        """Ends the run because of an error that was not caused by a node."""
         self._outcome.failed("launcher", error_text(error))
         self._latest_end = min(self._latest_end, self._clock() + _FAILED_SECONDS)
 
     def _restart_group(self, group: str) -> None:
-        """Kill the running nodes of a restart group, and start all of its nodes once they have ended."""
+        """Kills the running nodes of a restart group, and starts all of its nodes once they have ended."""
         for node in self._group(group):
             if node.worker is not None and node.name not in self._ending_with_group:
                 self._ending_with_group.add(node.name)
@@ -322,7 +322,7 @@ class Supervisor:
         return [node for node in self._nodes.values() if node.policy.restart_group == group]
 
     def _start_group(self, group: str) -> None:
-        """Start the nodes of a restart group once all of them have ended, including those on other hosts."""
+        """Starts the nodes of a restart group once all of them have ended, including those on other hosts."""
         if all(member.worker is None for member in self._group(group)):
             self._others.group_ended(group)
             self._waiting_groups.add(group)
@@ -350,7 +350,7 @@ class Supervisor:
             self._others.have_stopped(order)
 
     def _stop(self, nodes: Sequence[Supervised]) -> None:
-        """Stop nodes, and kill those that have not ended after their grace period or at another signal.
+        """Stops nodes, and kills those that have not ended after their grace period or at another signal.
 
         Nodes that save data are waited for as long as they make progress, since a disk may be slow.
         """

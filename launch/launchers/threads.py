@@ -15,7 +15,7 @@ from .supervisor import Event, Supervised, Supervisor
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
-    """Run the program to its end, in threads of this process."""
+    """Runs the program to its end, in threads of this process."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with reserved_ports(program) as ports, begun(run):
         nodes = [

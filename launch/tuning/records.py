@@ -53,7 +53,7 @@ class Trial:
     error: str = ""
 
     def report(self, steps: int, value: float, mode: Mode) -> None:
-        """Record a value of the metric."""
+        """Records a value of the metric."""
         self.environment_steps = steps
         if (steps, value) not in self.reports:
             self.reports.append((steps, value))
@@ -75,12 +75,12 @@ class TuneDirectory:
         """Tune's own state, and the checkpoints that it passes from one trial to another."""
 
     def create(self, settings: dict[str, Any]) -> None:
-        """Create the directory and write the settings of the search."""
+        """Creates the directory and writes the settings of the search."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.settings, format_yaml(settings))
 
     def check_owner(self) -> None:
-        """Refuse a search whose files others own or can write: Tune unpickles its own files, which executes code.
+        """Refuses a search whose files others own or can write: Tune unpickles its own files, which executes code.
 
         Raises:
           CallboardError: names the first file or directory that others own or can write.
@@ -98,11 +98,11 @@ class TuneDirectory:
                 )
 
     def run(self, number: int) -> RunDirectory:
-        """Return the run directory of a trial."""
+        """Returns the run directory of a trial."""
         return RunDirectory(self.path / "trials" / f"{number:02d}")
 
     def read_trials(self) -> dict[int, Trial]:
-        """Return the recorded trials, by number."""
+        """Returns the recorded trials, by number."""
         if not self.trials.exists():
             return {}
         trials = {}
@@ -116,13 +116,13 @@ class TuneDirectory:
         return trials
 
     def write_trials(self, trials: Iterable[Trial]) -> None:
-        """Write all trials atomically."""
+        """Writes all trials atomically."""
         rows = [json.dumps(dataclasses.asdict(trial)) for trial in trials]
         write_file(self.trials, "[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
-    """Return the trial with the best value; among equals, the one that reached it with the fewest environment steps."""
+    """Returns the trial with the best value; among equals, the one with the fewest environment steps until then."""
     sign = 1 if mode == "max" else -1
     with_value = [(-sign * trial.best, trial.best_steps, trial.number) for trial in trials if trial.best is not None]
     number = min(with_value)[2] if with_value else None
@@ -130,7 +130,7 @@ def best_trial(trials: Iterable[Trial], mode: Mode) -> Trial | None:
 
 
 def trials_table(trials: Sequence[Trial], metric: str, mode: Mode) -> Table:
-    """Return a table of the trials, best first."""
+    """Returns a table of the trials, best first."""
     table = Table(box=None, pad_edge=False, title=f"{metric} ({mode})", title_justify="left")
     table.add_column("trial", no_wrap=True)
     keys = list(trials[0].values) if trials else []

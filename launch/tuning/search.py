@@ -44,7 +44,7 @@ _QUIET = {
 
 
 def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: str | None) -> int | None:
-    """Run all trials, or those that remain, and keep `directory.trials` up to date.
+    """Runs all trials, or those that remain, and keeps `directory.trials` up to date.
 
     Returns:
       The number of the signal that stopped the search; None if it was completed.

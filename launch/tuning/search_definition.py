@@ -77,14 +77,14 @@ class Tuning:
     gpus_per_trial: float = 0.0
 
     def experiment(self, values: Values, also: Mapping[str, Any]) -> Experiment:
-        """Return the experiment of a trial, with its values of the searched settings and other settings."""
+        """Returns the experiment of a trial, with its values of the searched settings and other settings."""
         return parse_experiment(None, {**with_values(self.settings, values), **also}, [])
 
     def space(self) -> SearchSpace:
         return parse_search(self.search, _FIXED)
 
     def samples_of_all(self) -> list[Values]:
-        """Return the values of every trial, deterministic for a seed."""
+        """Returns the values of every trial, deterministic for a seed."""
         return self.space().samples(self.samples, self.settings["seed"])
 
     @property
@@ -114,7 +114,7 @@ class Tuning:
         return self.concurrent or (self.samples if self.scheduler == "pbt" else processors)
 
     def check(self) -> None:
-        """Check the search before anything starts.
+        """Checks the search before anything starts.
 
         Raises:
           CallboardError: one line that says what is wrong and how to fix it.

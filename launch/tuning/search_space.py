@@ -41,13 +41,13 @@ class Range:
         return self.clip(generator.uniform(self.low, self.high))
 
     def clip(self, value: float | int) -> float | int:
-        """Return the value, rounded as in `sample`, inside the range."""
+        """Returns the value, rounded as in `sample`, inside the range."""
         if self.kind == "randint":
             return min(max(round(value), int(self.low)), int(self.high) - 1)
         return min(max(float(f"{value:.4g}"), float(self.low)), float(self.high))
 
     def extremes(self) -> list[float | int]:
-        """Return the extreme values, which are the most likely to be rejected."""
+        """Returns the extreme values, which are the most likely to be rejected."""
         return [self.clip(self.low), self.clip(self.high)]
 
 
@@ -77,16 +77,16 @@ class SearchSpace:
     domains: Mapping[str, Domain]
 
     def samples(self, count: int, seed: int) -> list[Values]:
-        """Return the first `count` samples for a seed; deterministic."""
+        """Returns the first `count` samples for a seed; deterministic."""
         generator = np.random.default_rng(seed)
         return [{key: domain.sample(generator) for key, domain in self.domains.items()} for _ in range(count)]
 
     def clip(self, values: Values) -> Values:
-        """Return values that were changed, clipped to their ranges."""
+        """Returns values that were changed, clipped to their ranges."""
         return {key: self.domains[key].clip(value) for key, value in values.items()}
 
     def check(self, samples: Iterable[Values], build: Callable[[Values], Any]) -> None:
-        """Build an experiment from every sample, and from the first sample with each extreme value in turn.
+        """Builds an experiment from every sample, and from the first sample with each extreme value in turn.
 
         Raises:
           CallboardError: the error raised by `build`, with the values that caused it.
@@ -102,7 +102,7 @@ class SearchSpace:
 
 
 def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
-    """Parse `--search` options.
+    """Parses `--search` options.
 
     Args:
       texts: for example `["agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"]`.
@@ -131,7 +131,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
 
 
 def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """Return settings, as given by `read_recipe`, with some values replaced.
+    """Returns settings, as given by `read_recipe`, with some values replaced.
 
     Raises:
       CallboardError: a key such as `actors.x`, where `actors` has no fields.
@@ -150,7 +150,7 @@ def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def describe(values: Values) -> str:
-    """Return values as one line of text."""
+    """Returns values as one line of text."""
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
@@ -183,7 +183,7 @@ def _parse_domain(text: str, distribution: str) -> Domain:
 
 
 def _literals(text: str, arguments: str) -> list[Any]:
-    """Parse the text between the parentheses: Python literals, and bare words as strings.  Nothing is executed."""
+    """Parses the text between the parentheses: Python literals, and bare words as strings.  Nothing is executed."""
     try:
         parsed = ast.parse(f"({arguments},)" if arguments.strip() else "()", mode="eval")
         return list(ast.literal_eval(_Words().visit(parsed)))

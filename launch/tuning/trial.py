@@ -40,19 +40,19 @@ _CHECKPOINT_SECONDS = 1.0
 
 
 def number_of(trial_id: str) -> int:
-    """Return the number of a trial, from 0, given Tune's id."""
+    """Returns the number of a trial, from 0, given Tune's id."""
     return int(trial_id.rpartition("_")[2])
 
 
 def origin_of(checkpoint: Any) -> tuple[int, int]:
-    """Return the trial that reported a checkpoint, and its environment steps at the time."""
+    """Returns the trial that reported a checkpoint, and its environment steps at the time."""
     with checkpoint.as_directory() as path:
         fields = json.loads((pathlib.Path(path) / _ORIGIN).read_text())
     return fields["trial"], fields[STEPS]
 
 
 def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_directory: str) -> dict[str, Any]:
-    """Run one trial, from the start or from the checkpoint given by Tune.
+    """Runs one trial, from the start or from the checkpoint given by Tune.
 
     Args:
       config: Tune's configuration, with the values of the settings that are searched.
@@ -87,7 +87,7 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
 
 
 def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
-    """Replace the checkpoints of a run by a checkpoint of this or another trial, so that the run can be resumed."""
+    """Replaces the checkpoints of a run by a checkpoint of this or another trial, so that the run can be resumed."""
     Checkpoints(run_directory).remove_all()
     # The counters must be those of the checkpoint.
     run_directory.counters.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ class TrialMonitor:
         logging.info("%s", text)
 
     def last_report(self, reason: str) -> dict[str, Any]:
-        """Return the report made when the run is over.
+        """Returns the report made when the run is over.
 
         Raises:
           CallboardError: the metric never had a value.
@@ -172,7 +172,7 @@ class TrialMonitor:
             self._due.append(self._newest)
 
     def _report(self, due: _Due) -> bool:
-        """Report a value with the newest checkpoint; return False if there is none of these or later weights yet."""
+        """Reports a value with the newest checkpoint; returns False if there is none of these or later weights yet."""
         self._directory.temporary.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._directory.temporary) as folder:
             copy = pathlib.Path(folder)
@@ -184,7 +184,7 @@ class TrialMonitor:
         return True
 
     def _copy_checkpoint(self, learner_step: int, folder: pathlib.Path) -> bool:
-        """Copy the newest checkpoint; return False if there is none of this step or later."""
+        """Copies the newest checkpoint; returns False if there is none of this step or later."""
         latest = self._checkpoints.latest()
         if latest is None or step_of(latest) < learner_step:
             return False

@@ -24,7 +24,7 @@ UNKNOWN = "?"
 
 
 def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[str, str]]:
-    """Return the view of every host that replies: for every other host `yes`, or why it cannot be reached.
+    """Returns the view of every host that replies: for every other host `yes`, or why it cannot be reached.
 
     Args:
       cluster: the hosts.
@@ -41,7 +41,7 @@ def check_reach(cluster: Cluster, host: str, seconds: float) -> dict[str, dict[s
 
 
 def describe_problems(cluster: Cluster, host: str, views: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return one line for every host that is unreachable or has not reported; empty if all hosts reach each other."""
+    """Returns one line for every host that is unreachable or has not reported; empty if all hosts reach each other."""
     problems = [
         f"{one} has not reported whether it reaches {other}"
         if found == UNKNOWN
@@ -92,7 +92,7 @@ class _Listener:
 
 
 def _dial_all(cluster: Cluster, host: str, views: dict[str, dict[str, str]]) -> bool:
-    """Connect to all other hosts once, and return whether every host reaches every other one."""
+    """Connects to all other hosts once, and returns whether every host reaches every other one."""
     dials = [threading.Thread(target=_dial, args=(cluster, host, other, views)) for other in views[host]]
     for dial in dials:
         dial.start()
@@ -102,7 +102,7 @@ def _dial_all(cluster: Cluster, host: str, views: dict[str, dict[str, str]]) -> 
 
 
 def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, str]]) -> None:
-    """Connect to another host once and record the result."""
+    """Connects to another host once and records the result."""
     try:
         address = (cluster.hosts[other], _port(cluster, other))
         with socket.create_connection(address, timeout=_DIAL_SECONDS) as connection:
@@ -126,7 +126,7 @@ def _dial(cluster: Cluster, host: str, other: str, views: dict[str, dict[str, st
 
 
 def _findings(cluster: Cluster, views: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
-    """Return the result for every ordered pair of hosts; `?` if a host has not reported it."""
+    """Returns the result for every ordered pair of hosts; `?` if a host has not reported it."""
     pairs = itertools.permutations(cluster.hosts, 2)
     return [(one, other, views.get(one, {}).get(other, UNKNOWN)) for one, other in pairs]
 

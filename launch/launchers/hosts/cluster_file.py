@@ -78,18 +78,18 @@ class Cluster:
         return _joined(self.hosts[self.first], self.ports.start)
 
     def host_of(self, node: str) -> str:
-        """Return the host of a node such as `actor/0`; nodes that the file does not place run on the first host."""
+        """Returns the host of a node such as `actor/0`; nodes that the file does not place run on the first host."""
         label, _, number = node.partition("/")
         hosts = self.placement.get(label, ())
         return hosts[int(number)] if int(number) < len(hosts) else self.first
 
     def check_host(self, host: str) -> None:
-        """Raise `CallboardError` if the file does not contain the host."""
+        """Raises `CallboardError` if the file does not contain the host."""
         if host not in self.hosts:
             raise CallboardError(f"{self.path} has no host {host!r}; {suggestion(host, self.hosts)}")
 
     def check_addresses(self) -> None:
-        """Raise `CallboardError` if a host has a public address, because its ports execute what is sent to them."""
+        """Raises `CallboardError` if a host has a public address, because its ports execute what is sent to them."""
         for name, address in self.hosts.items():
             for found in _resolved(address):
                 if ipaddress.ip_address(found).is_global:
@@ -100,7 +100,7 @@ class Cluster:
                     )
 
     def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
-        """Return the experiment with as many nodes as the file places.
+        """Returns the experiment with as many nodes as the file places.
 
         Args:
           experiment: the experiment.
@@ -128,7 +128,7 @@ class Cluster:
         return dataclasses.replace(experiment, **numbers)
 
     def addresses(self, program: lp.Program) -> dict[str, list[str]]:
-        """Return the `host:port` of each node's addresses in order, by the name of the node.
+        """Returns the `host:port` of each node's addresses in order, by the name of the node.
 
         Raises:
           CallboardError: a host does not have enough ports.
@@ -154,7 +154,7 @@ class Cluster:
         return result
 
     def settings(self) -> dict[str, str]:
-        """Return the settings that must be the same on all hosts, by name."""
+        """Returns the settings that must be the same on all hosts, by name."""
         return {
             **{f"the address of {name}": address for name, address in self.hosts.items()},
             "ports": f"{self.ports.start}-{self.ports.stop - 1}",
@@ -163,7 +163,7 @@ class Cluster:
 
 
 def read_cluster(path: pathlib.Path) -> Cluster:
-    """Read a cluster file.
+    """Reads a cluster file.
 
     Raises:
       CallboardError: the file is not valid; the message contains how to fix it.
@@ -212,7 +212,7 @@ def _ports(path: pathlib.Path, setting: Any) -> range:
 
 
 def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, str]) -> list[str]:
-    """Return the hosts of a label's nodes, given as a host, a list of hosts, or numbers of nodes by host."""
+    """Returns the hosts of a label's nodes, given as a host, a list of hosts, or numbers of nodes by host."""
     if setting is None:
         return []
     if isinstance(setting, str):
@@ -237,7 +237,7 @@ def _placed(path: pathlib.Path, label: str, setting: Any, hosts: Mapping[str, st
 
 
 def _is_address(text: str) -> bool:
-    """Return whether a text may be an IP address or a name; the last label of a name is not all digits (RFC 3696)."""
+    """Returns whether a text may be an IP address or a name; the last label of a name is not all digits (RFC 3696)."""
     try:
         ipaddress.ip_address(text)
         return True
@@ -252,7 +252,7 @@ def _joined(address: str, port: int) -> str:
 
 
 def _resolved(address: str) -> list[str]:
-    """Return the IP addresses of a name; empty if it cannot be resolved yet."""
+    """Returns the IP addresses of a name; empty if it cannot be resolved yet."""
     try:
         found = socket.getaddrinfo(address, None, proto=socket.IPPROTO_TCP)
     except OSError:

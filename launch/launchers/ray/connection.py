@@ -33,7 +33,7 @@ _RAY_PROCESSES = "^ray::|/ray/"
 
 @contextlib.contextmanager
 def connected(address: str | None, processors: int) -> Iterator[bool]:
-    """Join a cluster, or start one on this machine with `processors` logical CPUs, which may exceed the physical count.
+    """Joins a cluster, or starts one here with `processors` logical CPUs, which may exceed the physical count.
 
     If this process is already connected to a cluster, the connection is kept.  Yields whether the cluster existed
     before.
@@ -78,7 +78,7 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
 
 
 def _check_answers(address: str) -> None:
-    """Raise `CallboardError` if nothing listens at the address; Ray itself would retry for minutes."""
+    """Raises `CallboardError` if nothing listens at the address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_DIAL_SECONDS).close()
@@ -108,7 +108,7 @@ def _connect(address: str | None, settings: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Restore the SIGTERM handler: Ray installs one that ends the process with exit code 15, without any clean-up."""
+    """Restores the SIGTERM handler: Ray installs one that ends the process with exit code 15, without any clean-up."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     if threading.current_thread() is threading.main_thread() and before is not None:
@@ -121,7 +121,7 @@ def _in_a_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _ray_files() -> Iterator[str]:
-    """Create a directory for a cluster on this machine, and remove it once the cluster's processes have ended."""
+    """Creates a directory for a cluster on this machine, and removes it once the cluster's processes have ended."""
     # Directly below /tmp, because a socket path is limited to 107 characters and Ray's own part takes most of them.
     path = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     # If this process were killed, two of Ray's agent processes would continue to run and write there.
