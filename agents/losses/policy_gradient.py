@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .shapes import check_ranks, check_same_shape
+from .shapes import check_alike, where_valid
 
 
 def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, valid_t: Any) -> tf.Tensor:
@@ -22,8 +22,8 @@ def policy_gradient_loss(log_prob_t: Any, advantage_t: Any, valid_t: Any) -> tf.
     Returns:
       `[T, B]`.
     """
-    _check(log_prob_t=log_prob_t, advantage_t=advantage_t, valid_t=valid_t)
-    return _where(valid_t, -log_prob_t * tf.stop_gradient(advantage_t))
+    check_alike(2, log_prob_t=log_prob_t, advantage_t=advantage_t, valid_t=valid_t)
+    return where_valid(valid_t, -log_prob_t * tf.stop_gradient(advantage_t))
 
 
 def entropy_loss(entropy_t: Any, valid_t: Any) -> tf.Tensor:
@@ -36,8 +36,8 @@ def entropy_loss(entropy_t: Any, valid_t: Any) -> tf.Tensor:
     Returns:
       `[T, B]`.
     """
-    _check(entropy_t=entropy_t, valid_t=valid_t)
-    return _where(valid_t, -entropy_t)
+    check_alike(2, entropy_t=entropy_t, valid_t=valid_t)
+    return where_valid(valid_t, -entropy_t)
 
 
 def value_loss(v_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
@@ -53,15 +53,5 @@ def value_loss(v_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
     Returns:
       `[T, B]`.
     """
-    _check(v_t=v_t, target_t=target_t, valid_t=valid_t)
-    return _where(valid_t, tf.square(tf.stop_gradient(target_t) - v_t) / 2)
-
-
-def _check(**tensors: Any) -> None:
-    tensors = {name: tf.convert_to_tensor(tensor) for name, tensor in tensors.items()}
-    check_ranks(2, **tensors)
-    check_same_shape(**tensors)
-
-
-def _where(valid_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
-    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))
+    check_alike(2, v_t=v_t, target_t=target_t, valid_t=valid_t)
+    return where_valid(valid_t, tf.square(tf.stop_gradient(target_t) - v_t) / 2)

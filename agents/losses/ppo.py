@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from .dtypes import as_dtype
-from .shapes import check_ranks, check_same_shape
+from .shapes import check_alike, where_valid
 
 _LARGEST_LOG_RATIO = 20.0
 """Far beyond any clip range.  The exponential of a much larger value overflows, and its gradient is NaN."""
@@ -28,8 +28,8 @@ def log_ratio(log_prob_t: Any, behavior_log_prob_t: Any, valid_t: Any) -> tf.Ten
     """
     log_prob_t = tf.convert_to_tensor(log_prob_t)
     behavior_log_prob_t = tf.cast(behavior_log_prob_t, log_prob_t.dtype)
-    _check(log_prob_t=log_prob_t, behavior_log_prob_t=behavior_log_prob_t, valid_t=valid_t)
-    return _where(valid_t, log_prob_t - behavior_log_prob_t)
+    check_alike(2, log_prob_t=log_prob_t, behavior_log_prob_t=behavior_log_prob_t, valid_t=valid_t)
+    return where_valid(valid_t, log_prob_t - behavior_log_prob_t)
 
 
 def clipped_surrogate_loss(log_ratio_t: Any, advantage_t: Any, valid_t: Any, clip: Any) -> tf.Tensor:
@@ -45,11 +45,11 @@ def clipped_surrogate_loss(log_ratio_t: Any, advantage_t: Any, valid_t: Any, cli
       `[T, B]`.
     """
     log_ratio_t = tf.convert_to_tensor(log_ratio_t)
-    _check(log_ratio_t=log_ratio_t, advantage_t=advantage_t, valid_t=valid_t)
+    check_alike(2, log_ratio_t=log_ratio_t, advantage_t=advantage_t, valid_t=valid_t)
     advantage_t, clip = tf.stop_gradient(advantage_t), as_dtype(clip, log_ratio_t.dtype)
     ratio_t = tf.exp(tf.minimum(log_ratio_t, as_dtype(_LARGEST_LOG_RATIO, log_ratio_t.dtype)))
     clipped_t = tf.clip_by_value(ratio_t, 1 - clip, 1 + clip)
-    return _where(valid_t, -tf.minimum(ratio_t * advantage_t, clipped_t * advantage_t))
+    return where_valid(valid_t, -tf.minimum(ratio_t * advantage_t, clipped_t * advantage_t))
 
 
 def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, valid_t: Any, clip: Any) -> tf.Tensor:
@@ -69,10 +69,10 @@ def clipped_value_loss(v_t: Any, old_v_t: Any, target_t: Any, valid_t: Any, clip
       `[T, B]`.
     """
     v_t = tf.convert_to_tensor(v_t)
-    _check(v_t=v_t, old_v_t=old_v_t, target_t=target_t, valid_t=valid_t)
+    check_alike(2, v_t=v_t, old_v_t=old_v_t, target_t=target_t, valid_t=valid_t)
     old_v_t, target_t, clip = tf.stop_gradient(old_v_t), tf.stop_gradient(target_t), as_dtype(clip, v_t.dtype)
     clipped_t = old_v_t + tf.clip_by_value(v_t - old_v_t, -clip, clip)
-    return _where(valid_t, tf.maximum(tf.square(v_t - target_t), tf.square(clipped_t - target_t)) / 2)
+    return where_valid(valid_t, tf.maximum(tf.square(v_t - target_t), tf.square(clipped_t - target_t)) / 2)
 
 
 def approximate_kl(log_ratio_t: Any) -> tf.Tensor:
@@ -87,13 +87,3 @@ def approximate_kl(log_ratio_t: Any) -> tf.Tensor:
       `[T, B]`.
     """
     return tf.math.expm1(log_ratio_t) - log_ratio_t
-
-
-def _check(**tensors: Any) -> None:
-    tensors = {name: tf.convert_to_tensor(tensor) for name, tensor in tensors.items()}
-    check_ranks(2, **tensors)
-    check_same_shape(**tensors)
-
-
-def _where(valid_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
-    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))

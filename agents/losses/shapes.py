@@ -28,3 +28,19 @@ def check_same_shape(**tensors: Any) -> None:
     if not all(shape.is_compatible_with(reference) for shape in shapes.values()):
         found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"Expected tensors of the same shape: {found}.")
+
+
+def check_alike(rank: int, **tensors: Any) -> None:
+    """Checks that tensors or arrays have the rank `rank` and the same shape.
+
+    Raises:
+      ValueError: otherwise; the message names the tensors.
+    """
+    tensors = {name: tf.convert_to_tensor(tensor) for name, tensor in tensors.items()}
+    check_ranks(rank, **tensors)
+    check_same_shape(**tensors)
+
+
+def where_valid(valid_t: Any, loss_t: tf.Tensor) -> tf.Tensor:
+    """Returns `loss_t` with 0 where transitions are not valid, also for values that are not finite there."""
+    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))

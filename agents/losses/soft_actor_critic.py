@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from .dtypes import as_dtype
-from .shapes import check_ranks, check_same_shape
+from .shapes import check_alike, check_ranks, where_valid
 
 
 def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp1: Any, alpha: Any) -> tf.Tensor:
@@ -31,7 +31,7 @@ def soft_target(r_t: Any, discount_t: Any, q1_tp1: Any, q2_tp1: Any, log_prob_tp
     """
     q1_tp1 = tf.convert_to_tensor(q1_tp1)
     r_t, discount_t, q2_tp1, log_prob_tp1 = _cast(q1_tp1.dtype, r_t, discount_t, q2_tp1, log_prob_tp1)
-    _check(q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1, log_prob_tp1=log_prob_tp1)
+    check_alike(1, q1_tp1=q1_tp1, r_t=r_t, discount_t=discount_t, q2_tp1=q2_tp1, log_prob_tp1=log_prob_tp1)
     soft_value = tf.minimum(q1_tp1, q2_tp1) - as_dtype(alpha, q1_tp1.dtype) * log_prob_tp1
     # After a termination there is nothing to bootstrap from, and the next observation may be anything.
     return tf.stop_gradient(r_t + tf.math.multiply_no_nan(soft_value, discount_t))
@@ -52,8 +52,8 @@ def critic_loss(q1_t: Any, q2_t: Any, target_t: Any, valid_t: Any) -> tf.Tensor:
     q1_t, valid_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(valid_t)
     q2_t, target_t = _cast(q1_t.dtype, q2_t, target_t)
     target_t = tf.stop_gradient(target_t)
-    _check(q1_t=q1_t, q2_t=q2_t, target_t=target_t, valid_t=valid_t)
-    return _where(valid_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
+    check_alike(1, q1_t=q1_t, q2_t=q2_t, target_t=target_t, valid_t=valid_t)
+    return where_valid(valid_t, (tf.square(q1_t - target_t) + tf.square(q2_t - target_t)) / 2)
 
 
 def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) -> tf.Tensor:
@@ -72,8 +72,8 @@ def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) 
     """
     q1_t, valid_t = tf.convert_to_tensor(q1_t), tf.convert_to_tensor(valid_t)
     q2_t, log_prob_t, alpha = _cast(q1_t.dtype, q2_t, log_prob_t, alpha)
-    _check(q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, valid_t=valid_t)
-    return _where(valid_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
+    check_alike(1, q1_t=q1_t, q2_t=q2_t, log_prob_t=log_prob_t, valid_t=valid_t)
+    return where_valid(valid_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
 
 
 def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, valid_t: Any) -> tf.Tensor:
@@ -91,18 +91,9 @@ def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, valid_t
     alpha, valid_t = tf.convert_to_tensor(alpha), tf.convert_to_tensor(valid_t)
     check_ranks(0, alpha=alpha)
     log_prob_t = tf.stop_gradient(as_dtype(log_prob_t, alpha.dtype))
-    _check(log_prob_t=log_prob_t, valid_t=valid_t)
-    return _where(valid_t, -alpha * (log_prob_t + target_entropy))
+    check_alike(1, log_prob_t=log_prob_t, valid_t=valid_t)
+    return where_valid(valid_t, -alpha * (log_prob_t + target_entropy))
 
 
 def _cast(dtype: Any, *tensors: Any) -> list[tf.Tensor]:
     return [as_dtype(tensor, dtype) for tensor in tensors]
-
-
-def _check(**tensors: tf.Tensor) -> None:
-    check_ranks(1, **tensors)
-    check_same_shape(**tensors)
-
-
-def _where(valid_t: tf.Tensor, loss_t: tf.Tensor) -> tf.Tensor:
-    return tf.where(valid_t, loss_t, tf.zeros_like(loss_t))

@@ -91,7 +91,7 @@ class Scripted(BatchedEnvironment):
 
 
 class Remembering(tf.Module):
-    """Acts at random; its state adds up all observations of the episode, and its extras tell what it was given."""
+    """Acts at random; its state adds up all observations of the episode, and its extras show what it was given."""
 
     def initial_state(self, batch_size):
         return tf.zeros((batch_size, 2))
@@ -312,7 +312,7 @@ def test_the_same_seed_gives_the_same_actions_and_another_seed_or_slot_others():
 def test_an_actor_that_starts_again_acts_by_other_seeds():
     seeds = [policy_seed(1, 4), policy_seed(1, 4, 1), policy_seed(1, 4, 2), policy_seed(1, 4, 1, 1), policy_seed(1, 5)]
     assert len(set(seeds)) == 5
-    # Fresh runs go on to repeat the older ones under the same seed.
+    # Fresh runs continue to repeat the older ones under the same seed.
     assert seeds[0] == int(np.random.SeedSequence([1, 4]).generate_state(1)[0] >> 1)
     first, second = (compiled([4, 5], incarnation=incarnation) for incarnation in range(2))
     shown = Scripted([[9], [9]]).reset()

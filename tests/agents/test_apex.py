@@ -1,13 +1,8 @@
-"""Ape-X: what it refuses, how it explores, its loss against a loop over numbers, its way through replay, and replicas.
-
-Run as a program it prints what several replicas do, since devices are set before TensorFlow starts.
-"""
+"""Ape-X: what it refuses, how it explores, its loss against a loop over numbers, and its way through replay."""
 
 import functools
 import json
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -343,7 +338,8 @@ def test_the_learner_finds_the_priorities_that_actors_gave(tmp_path):
 
 
 def test_pixels_are_learned_from(tmp_path):
-    """In the end the values tell right from left; replay cannot be seeded, so it may take more steps or fewer."""
+    """In the end the values distinguish right from left; replay cannot be seeded, so it may take more steps or
+    fewer."""
     loop = Loop(
         from_values(
             Apex,
@@ -414,92 +410,3 @@ def test_the_target_network_follows_at_times():
             before = weights_of(networks.online)
         np.testing.assert_array_equal(weights_of(networks.target), before)
         assert step % 3 == 0 or np.abs(weights_of(networks.online) - before).max() > 0
-
-
-# Adam with a large epsilon: its update tells how long a gradient was.
-MIRRORED = from_values(
-    Apex,
-    {
-        "n_step": 3,
-        "batch_size": 8,
-        "network.hidden_sizes": (4,),
-        "network.stream_size": 0,
-        "huber": None,
-        "optimizer.learning_rate": 1.0,
-        "optimizer.learning_rate_decay": False,
-        "optimizer.epsilon": 1.0,
-        "optimizer.max_gradient_norm": 0.1,
-        "target_update_period": 2,
-    },
-)
-UPDATES = 3
-
-
-def learn(strategy: tf.distribute.Strategy) -> dict[str, Any]:
-    """What some updates of float64 networks did; in the first half of each batch only every fourth window counts."""
-    replicas = strategy.num_replicas_in_sync
-    layout = layout_of(replicas=replicas)
-    with strategy.scope():
-        tf.keras.utils.set_random_seed(3)
-        networks = MIRRORED.make_networks(layout)
-        learner = MIRRORED.make_learner(networks, strategy, layout)
-    before = weights_of(networks.online)
-    batches = [
-        random_windows(MIRRORED, 8, seed, counted=np.arange(8) % 4 >= [3] * 4 + [0] * 4) for seed in range(UPDATES)
-    ]
-
-    def share(sample: Sample, replica: int) -> Sample:
-        record = tree.map_structure(lambda leaf: np.split(leaf, replicas, axis=1)[replica], sample.record)
-        return Sample(record, (), tree.map_structure(lambda leaf: np.split(leaf, replicas)[replica], sample.info))
-
-    shares = [share(sample, replica) for sample in batches for replica in range(replicas)]
-    stacked = tree.map_structure(lambda *leaves: np.stack(leaves), *shares)
-    iterator = iter(
-        strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensor_slices(stacked))
-    )
-    updates = [learner.step(iterator) for _ in range(UPDATES)]
-    for variable in networks.variables:
-        copies = strategy.experimental_local_results(variable)
-        assert len(copies) == replicas
-        for copy in copies:
-            np.testing.assert_array_equal(copy, copies[0])
-    return {
-        "before": before.tolist(),
-        "online": weights_of(networks.online).tolist(),
-        "target": weights_of(networks.target).tolist(),
-        "metrics": [{name: float(value) for name, value in update.metrics.items()} for update in updates],
-        "priorities": [[np.asarray(leaf).tolist() for leaf in update.priorities] for update in updates],
-    }
-
-
-def print_updates(replicas: int) -> None:
-    (device,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * replicas)
-    tf.keras.backend.set_floatx("float64")
-    one = learn(tf.distribute.get_strategy())
-    several = learn(tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)]))
-    sys.stdout.write(json.dumps([one, several]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("replicas", [2, 4])
-def test_updates_do_not_depend_on_the_number_of_replicas(replicas):
-    program = [sys.executable, str(pathlib.Path(__file__).resolve()), str(replicas)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    one, several = json.loads(done.stdout)
-    assert one["before"] == several["before"]
-    for name in ("online", "target"):
-        expected, found = (np.subtract(update[name], one["before"]) for update in (one, several))
-        assert np.linalg.norm(expected) > 1e-3
-        assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
-    for of_one, of_several in zip(one["metrics"], several["metrics"], strict=True):
-        assert of_one["gradient_norm"] > MIRRORED.optimizer.max_gradient_norm
-        assert of_several == pytest.approx(of_one, rel=1e-6)
-    for of_one, of_several in zip(one["priorities"], several["priorities"], strict=True):
-        assert of_several[:2] == of_one[:2] == [list(range(8)), [0, 1] * 4]
-        np.testing.assert_allclose(of_several[2], of_one[2], rtol=1e-6)
-
-
-if __name__ == "__main__":
-    print_updates(int(sys.argv[1]))

@@ -93,7 +93,7 @@ def test_a_merged_batch_gives_what_each_actor_would_do_alone(name, action):
 
 
 class OneSeed(tf.Module):
-    """Draws for the whole batch by one seed."""
+    """Samples for the whole batch by one seed."""
 
     def initial_state(self, batch_size):
         return ()

@@ -22,12 +22,12 @@ UPDATES = 3
 OBSERVATION = dm_specs.Array((2,), np.float32)
 SMALL: dict[str, Any] = {"batch_size": BATCH, "network.hidden_sizes": (4,)}
 AGENTS = {
-    # The target network is renewed in the middle of a call.
+    # The target network is updated in the middle of a call.
     "apex": (
         from_values(Apex, {**SMALL, "n_step": 2, "target_update_period": 2, "optimizer.learning_rate": 0.01}),
         EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3)),
     ),
-    # Draws other noise at every step.
+    # Samples other noise at every step.
     "sac": (
         from_values(Sac, {**SMALL, "critic_optimizer.learning_rate": 0.01}),
         EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)),
@@ -39,8 +39,8 @@ def random_sample(layout, length, seed):
     rng = np.random.default_rng(seed)
 
     def values(spec, leading):
-        drawn = rng.uniform(-1, 1, (*leading, *spec.shape))
-        return drawn.astype(spec.dtype.as_numpy_dtype) if spec.dtype.is_floating else np.zeros_like(drawn, int)
+        sampled = rng.uniform(-1, 1, (*leading, *spec.shape))
+        return sampled.astype(spec.dtype.as_numpy_dtype) if spec.dtype.is_floating else np.zeros_like(sampled, int)
 
     record: Record = tree.map_structure(lambda spec: values(spec, (length, BATCH)), layout.record)
     flag = np.zeros((length + 1, BATCH), bool)

@@ -185,7 +185,7 @@ def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_pat
     last = network.values[0, 3].numpy()
     assert_same(of_episode(first), expected_targets(network, 3, bootstrap=last) | {(0, 3): Target(last, 0.0)})
     assert_same(of_episode(second), {(0, 0): Target(network.values[0, 0].numpy(), 0.0)})
-    # The episode after it goes on to the end of the sequence.
+    # The episode after it continues to the end of the sequence.
     end = network.values[1, 5].numpy()
     assert_same(of_episode(second, 1), expected_targets(network, 5, bootstrap=end, episode=1))
     # What is thought of the next episode does not matter, nor of the observation that was lost.
@@ -228,7 +228,7 @@ def log_softmax(logits):
 
 def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, float]:
     """The loss of section 4.2 and its parts, transition by transition."""
-    policy_loss = baseline_loss = entropy = weight = counting = 0.0
+    policy_loss = baseline_loss = entropy = weight = valid = 0.0
     for b in range(agent.batch_size):
         vs_next, ends = value[-1, b], True
         for t in reversed(range(agent.unroll_length)):
@@ -252,7 +252,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
             baseline_loss += (vs - value[t, b]) ** 2 / 2
             entropy -= (np.exp(log_pi) * log_pi).sum()
             weight += ratio
-            counting += 1
+            valid += 1
             vs_next, ends = vs, False
     size = agent.unroll_length * agent.batch_size
     loss = policy_loss + agent.baseline_cost * baseline_loss - agent.entropy_cost * entropy
@@ -262,7 +262,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
         "entropy": entropy,
         "importance_weight": weight,
         "value": value[:-1].sum(),
-        "valid_transitions": counting,
+        "valid_transitions": valid,
     }
     return {"loss": loss, **{name: part / size for name, part in parts.items()}}
 

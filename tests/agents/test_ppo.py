@@ -110,17 +110,17 @@ def inputs(observation):
     return Inputs(tf.constant(observation))
 
 
-def test_continuous_actions_are_scaled_and_clipped_but_learned_from_as_they_were_drawn(tmp_path):
+def test_continuous_actions_are_scaled_and_clipped_but_learned_from_as_they_were_sampled(tmp_path):
     agent = Ppo(unroll_length=20, batch_size=2, minibatches=4, initial_log_std=0.5)
     networks, (sample,) = sequences(agent, "Pendulum-v1", 1, tmp_path)
-    drawn = sample.record.extras.gaussian
-    assert drawn.shape == (20, 2, 1) and (np.abs(drawn) > 1).any() and (np.abs(drawn) < 1).any()
-    np.testing.assert_allclose(sample.record.action, np.clip(2 * drawn, -2, 2), rtol=1e-6)
+    sampled = sample.record.extras.gaussian
+    assert sampled.shape == (20, 2, 1) and (np.abs(sampled) > 1).any() and (np.abs(sampled) < 1).any()
+    np.testing.assert_allclose(sample.record.action, np.clip(2 * sampled, -2, 2), rtol=1e-6)
     outputs, _ = networks.network.unroll(
         inputs(sample.record.observation[:-1]), (), tf.constant(sample.record.first[:-1])
     )
     mean, std = outputs.mean.numpy(), np.exp(0.5)
-    density = np.exp(-(((drawn - mean) / std) ** 2) / 2) / (std * np.sqrt(2 * np.pi))
+    density = np.exp(-(((sampled - mean) / std) ** 2) / 2) / (std * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(sample.record.extras.log_prob, np.log(density)[..., 0], atol=1e-5)
 
 
@@ -212,12 +212,12 @@ def log_prob_and_entropy(outputs, record: Record, t: int, b: int) -> tuple[float
 def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale: float) -> dict[str, float]:
     """Equations (7) to (12) transition by transition; `value` is that before the iteration."""
     shape = record.reward.shape
-    advantages, counting = np.zeros(shape), np.zeros(shape, bool)
+    advantages, valid = np.zeros(shape), np.zeros(shape, bool)
     for b in range(shape[1]):
         for t in reversed(range(shape[0])):
             lost = record.first[t + 1, b] and record.discount[t, b] != 0
-            counting[t, b] = not (record.last[t, b] or lost)
-            if not counting[t, b]:
+            valid[t, b] = not (record.last[t, b] or lost)
+            if not valid[t, b]:
                 continue
             reward = (
                 max(-10.0, min(10.0, record.reward[t, b] / scale)) if agent.normalize_rewards else record.reward[t, b]
@@ -228,10 +228,10 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
             advantages[t, b] = delta + discount * agent.gae_lambda * later
     targets = value[:-1] + advantages
     if agent.normalize_advantages:
-        chosen = advantages[counting]
+        chosen = advantages[valid]
         advantages = (advantages - chosen.mean()) / chosen.std()
     policy_loss = value_loss = entropy = kl = clipped = 0.0
-    for t, b in zip(*np.nonzero(counting), strict=True):
+    for t, b in zip(*np.nonzero(valid), strict=True):
         log_prob, nats = log_prob_and_entropy(outputs, record, t, b)
         log_ratio = log_prob - record.extras.log_prob[t, b]
         ratio, new = np.exp(log_ratio), outputs.value[t, b]
@@ -253,9 +253,9 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
         "kl": kl,
         "clipped": clipped,
         "value": outputs.value.sum(),
-        "valid_transitions": counting.sum(),
+        "valid_transitions": valid.sum(),
     }
-    return {name: part / counting.size for name, part in parts.items()}
+    return {name: part / valid.size for name, part in parts.items()}
 
 
 def deviation_of_returns(sample: Sample) -> float:

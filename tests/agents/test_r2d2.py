@@ -191,16 +191,16 @@ class LoopedLoss:
                 row["discount"] = float(record.discount[t, b])
                 # An ignored action, or a final observation that was lost without a termination.
                 lost = record.first[t + 1, b] and record.discount[t, b] != 0
-                row["counts"] = not (record.last[t, b] or lost)
+                row["valid"] = not (record.last[t, b] or lost)
             rows.append(row)
         return rows
 
     def _target(self, rows: list[dict[str, Any]], q: Any, q_target: Any, t: int) -> float | None:
-        if not rows[t]["counts"]:
+        if not rows[t]["valid"]:
             return None
         clip = self.agent.reward_clip or np.inf
         total, discount, end = 0.0, 1.0, t
-        while end < min(t + self.agent.n_step, len(rows) - 1) and rows[end]["counts"] and discount > 0:
+        while end < min(t + self.agent.n_step, len(rows) - 1) and rows[end]["valid"] and discount > 0:
             total += discount * np.clip(rows[end]["reward"], -clip, clip)
             discount *= self.agent.discount * rows[end]["discount"]
             end += 1
@@ -446,7 +446,7 @@ def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
 # Updates, and a run of them.
 
 
-def test_a_step_gives_each_sequence_its_priority_and_renews_the_target_network_at_times():
+def test_a_step_gives_each_sequence_its_priority_and_updates_the_target_network_at_times():
     """What several replicas do with the same batch stands in `test_replicas.py`."""
     networks = SMALL.make_networks(layout_of())
     learner = SMALL.make_learner(networks, tf.distribute.get_strategy(), layout_of())

@@ -249,7 +249,7 @@ def weights_of(networks: SacNetworks) -> dict[str, np.ndarray]:
     }
 
 
-# Adam with a large epsilon: its update tells how long a gradient was.
+# Adam with a large epsilon: its update shows how long a gradient was.
 LINEAR = from_values(
     Sac,
     {

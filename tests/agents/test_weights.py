@@ -46,7 +46,7 @@ def test_what_is_at_hand_is_not_sent_again(variables):
     source = Source((1, 7))
     client = WeightClient(source, variables)
     client.fetch()
-    # What was fetched counts as at hand before it is applied.
+    # What was fetched is at hand before it is applied.
     client.fetch()
     assert client.apply() and not client.apply()
     client.fetch()

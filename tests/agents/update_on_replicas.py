@@ -45,7 +45,7 @@ def made(name):
 
 
 def random_sample(layout, length, seed=0):
-    """A global batch whose first half holds few transitions that count, and whose second half all of them."""
+    """A global batch whose first half holds few valid transitions, and whose second half holds valid ones alone."""
     rng = np.random.default_rng(seed)
     few = np.arange(BATCH) < BATCH // 2
 
@@ -213,7 +213,7 @@ def unordered(graph):
 def calls(agent, spec, length, strategy, rank):
     """All variables of the networks and all priorities after the same updates: several to a call, and one by one."""
     outcomes = {}
-    # Where there is a target network, it is renewed in the middle of a call.
+    # Where there is a target network, it is updated in the middle of a call.
     period = {"target_update_period": 2} if hasattr(agent, "target_update_period") else {}
     for name, updates in (("together", UPDATES), ("one by one", 1)):
         of_kind = dataclasses.replace(agent, updates_per_call=updates, **period)

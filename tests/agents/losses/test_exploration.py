@@ -1,4 +1,4 @@
-"""The ladder of exploration rates, and actions drawn by slot."""
+"""The ladder of exploration rates, and actions sampled by slot."""
 
 import numpy as np
 import pytest

@@ -101,7 +101,7 @@ def test_wrong_shapes_are_named():
         gae(**{**sequences, "r_t": sequences["r_t"][0]}, lambda_=1.0)
 
 
-def test_standardized_over_what_counts():
+def test_standardized_over_valid_transitions():
     rng = np.random.default_rng(0)
     advantages = 5 + 3 * rng.normal(size=(7, 9))
     is_valid = rng.random((7, 9)) < 0.6

@@ -68,7 +68,7 @@ def test_windows_equal_the_walk(seed, n):
 def test_by_hand():
     """Windows of three transitions with rewards 1, 2, 4 and gamma 1/2."""
     cases = [
-        # discount, counts -> return, discount, index, counts
+        # discount, valid -> return, discount, index, valid
         ([0.5, 0.5, 0.5], [1, 1, 1], 1 + 1 + 1, 0.125, 3, True),  # whole
         ([0.5, 0.0, 0.5], [1, 1, 1], 1 + 1, 0.0, 2, True),  # terminated by the second action
         ([0.5, 0.5, 0.5], [1, 0, 1], 1, 0.5, 1, True),  # time limit at the second observation

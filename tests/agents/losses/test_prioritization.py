@@ -1,4 +1,4 @@
-"""Priorities and importance weights against loops, and unbiasedness by enumerating every draw."""
+"""Priorities and importance weights against loops, and unbiasedness by enumerating every sample."""
 
 import itertools
 
@@ -68,7 +68,7 @@ def test_they_equal_the_loop():
 
 
 def test_unbiased():
-    """The expectation over every batch of three that can be drawn is the plain mean over the items."""
+    """The expectation over every batch of three that can be sampled is the plain mean over the items."""
     priority, quantity = np.array([1.0, 0.1, 7.0, 2.5, 0.4]), np.array([3.0, -20.0, 5.0, 0.5, 8.0])
     probability = priority**0.6 / (priority**0.6).sum()
     expectation = plain = 0.0
@@ -82,7 +82,7 @@ def test_unbiased():
 
 
 def test_unbiased_over_two_shards():
-    """An item's probability is that of its shard times that within it, and N counts the items of both."""
+    """An item's probability is that of its shard times that within it, and N is the number of items of both."""
     priorities = [np.array([1.0, 2.0, 0.5]), np.array([10.0, 30.0])]
     quantities = [np.array([3.0, -4.0, 1.0]), np.array([7.0, 2.0])]
     mass = np.array([priority.sum() for priority in priorities])

@@ -105,7 +105,7 @@ def test_nothing_flows_from_after_a_termination(epsilon, nonsense):
 
 
 def test_gradients():
-    """Only Q(x, a) of what counts is moved: by -delta times the weight, clipped at the Huber border."""
+    """Only Q(x, a) of valid transitions is moved: by -delta times the weight, clipped at the Huber border."""
     q = tf.Variable(np.zeros((2, 2, 3)))
     action, target = np.array([[0, 1], [2, 2]]), tf.Variable([[0.5, 3.0], [-4.0, 7.0]], dtype=tf.float64)
     is_valid, weight = np.array([[True, True], [True, False]]), tf.Variable([2.0, 0.5], dtype=tf.float64)

@@ -14,10 +14,10 @@ ALPHA = 0.3
 
 def random_batch(seed=0):
     rng = np.random.default_rng(seed)
-    terminated, does_count = rng.random(BATCH) < 0.3, rng.random(BATCH) < 0.7
-    assert terminated.any() and (~does_count).any()
+    terminated, is_valid = rng.random(BATCH) < 0.3, rng.random(BATCH) < 0.7
+    assert terminated.any() and (~is_valid).any()
     reward, q1, q2, log_prob = (3 * rng.normal(size=BATCH) for _ in range(4))
-    return reward, 0.99 * ~terminated, q1, q2, log_prob, does_count
+    return reward, 0.99 * ~terminated, q1, q2, log_prob, is_valid
 
 
 def test_target():
@@ -33,13 +33,13 @@ def test_target():
 
 
 def test_losses():
-    _, target, q1, q2, log_prob, does_count = random_batch(1)
-    critic = critic_loss(q1, q2, target, does_count)
-    actor = actor_loss(q1, q2, log_prob, ALPHA, does_count)
-    temperature = temperature_loss(tf.constant(ALPHA, tf.float64), log_prob, -2.0, does_count)
+    _, target, q1, q2, log_prob, is_valid = random_batch(1)
+    critic = critic_loss(q1, q2, target, is_valid)
+    actor = actor_loss(q1, q2, log_prob, ALPHA, is_valid)
+    temperature = temperature_loss(tf.constant(ALPHA, tf.float64), log_prob, -2.0, is_valid)
     for b in range(BATCH):
         expected = 0.0, 0.0, 0.0
-        if does_count[b]:
+        if is_valid[b]:
             expected = (
                 0.5 * (q1[b] - target[b]) ** 2 + 0.5 * (q2[b] - target[b]) ** 2,
                 ALPHA * log_prob[b] - min(q1[b], q2[b]),
@@ -50,16 +50,16 @@ def test_losses():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradients(dtype):
-    reward, discount, q1, q2, log_prob, does_count = (
+    reward, discount, q1, q2, log_prob, is_valid = (
         tf.Variable(x if x.dtype == bool else x.astype(dtype)) for x in random_batch(2)
     )
     log_alpha = tf.Variable(math.log(ALPHA), dtype=dtype)
-    mask = does_count.numpy()
+    mask = is_valid.numpy()
     with tf.GradientTape(persistent=True) as tape:
         target = soft_target(reward, discount, q1, q2, log_prob, tf.exp(log_alpha))
-        critic = critic_loss(q1, q2, target, does_count)
-        actor = actor_loss(q1, q2, log_prob, tf.exp(log_alpha), does_count)
-        temperature = temperature_loss(tf.exp(log_alpha), log_prob, -2.0, does_count)
+        critic = critic_loss(q1, q2, target, is_valid)
+        actor = actor_loss(q1, q2, log_prob, tf.exp(log_alpha), is_valid)
+        temperature = temperature_loss(tf.exp(log_alpha), log_prob, -2.0, is_valid)
     assert target.dtype == critic.dtype == actor.dtype == temperature.dtype == dtype
 
     assert tape.gradient(target, [q1, q2, log_prob, log_alpha]) == [None] * 4
@@ -82,10 +82,10 @@ def test_temperature_rises_while_the_policy_is_too_certain():
 
 
 def test_wrong_shapes_are_named():
-    reward, discount, q1, q2, log_prob, does_count = random_batch()
+    reward, discount, q1, q2, log_prob, is_valid = random_batch()
     with pytest.raises(ValueError, match="log_prob_tp1 has shape"):
         soft_target(reward, discount, q1, q2, log_prob[:, np.newaxis], ALPHA)
     with pytest.raises(ValueError, match="q2_t"):
-        critic_loss(q1, q2[:3], discount, does_count)
+        critic_loss(q1, q2[:3], discount, is_valid)
     with pytest.raises(ValueError, match="alpha has shape"):
-        temperature_loss(np.ones(BATCH), log_prob, -1.0, does_count)
+        temperature_loss(np.ones(BATCH), log_prob, -1.0, is_valid)
