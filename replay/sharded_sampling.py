@@ -10,6 +10,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Sample
+from ..deadlines import Deadline
 from .batch_reader import BatchReader
 from .elements import Elements, made_again_if_changed
 from .handle import ReplayHandle
@@ -107,9 +108,9 @@ class ShardedSampler:
     def sample(self) -> SampledItems:
         """Returns the next batch, with arrays `[B, ...]` as leaves; waits until at least one shard delivers."""
         if not self._begun:
-            deadline = time.monotonic() + self._patience
+            deadline = Deadline(self._patience)
             for shard in self._shards:
-                shard.buffer(1, deadline - time.monotonic())
+                shard.buffer(1, deadline)
             self._begun = True
         while True:
             for shard in self._shards:
@@ -123,9 +124,9 @@ class ShardedSampler:
             if not masses.sum() > 0:
                 masses = np.ones(len(present))
             parts = split_batch(self._batch, masses, self._rng.random())
-            deadline = time.monotonic() + self._patience
+            deadline = Deadline(self._patience)
             for shard, part in zip(present, parts, strict=True):
-                shard.present = shard.buffer(part, deadline - time.monotonic())
+                shard.present = shard.buffer(part, deadline)
             if all(shard.present for shard in present):
                 return self._assemble(present, parts, masses / masses.sum())
 
@@ -171,11 +172,10 @@ class _Shard:
         self._blocks: collections.deque[SampledItems] = collections.deque()
         self._count = 0
 
-    def buffer(self, count: int, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until `count` items are buffered; returns whether they are."""
-        deadline = time.monotonic() + timeout
+    def buffer(self, count: int, deadline: Deadline) -> bool:
+        """Waits until `count` items are buffered; returns False if they are not by the deadline."""
         while self._count < count:
-            if not self.receive(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
+            if not self.receive(deadline.left) and deadline.has_passed:
                 return False
         return True
 
