@@ -36,6 +36,12 @@ def test_files_that_are_named_exist(page):
         assert not missing
 
 
+def test_modules_of_the_reference_exist():
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        for module in re.findall(r"^::: callboard\.(.+)$", page.read_text(), re.MULTILINE):
+            assert (ROOT / module.replace(".", "/")).with_suffix(".py").exists(), module
+
+
 def test_the_navigation_shows_every_page():
     def pages(entry):
         if isinstance(entry, str):
