@@ -137,6 +137,6 @@ class Impala(ImpalaSettings, Agent):
             "entropy": -entropy_part / transitions,
             "importance_weight": mean(tf.where(valid_t, tf.exp(log_rho_t), 0.0)),
             "value": mean(outputs.value[:-1]),
-            "valid_transitions": mean(valid_t),
+            "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics)

@@ -17,6 +17,7 @@ class Metric(NamedTuple):
 
 
 LEARNER_METRICS = (
+    Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
     Metric("loss", "total loss of a learner step", agents=("impala", "ppo", "apex", "r2d2")),
     Metric("gradient_norm", "global norm of the gradient, before clipping", agents=("impala", "ppo", "apex", "r2d2")),
     Metric("policy_loss", "policy-gradient loss (PPO: the clipped one)", agents=("impala", "ppo")),
@@ -39,13 +40,15 @@ LEARNER_METRICS = (
         "mean importance weight (IMPALA: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
         agents=("impala", "apex", "r2d2"),
     ),
-    Metric("valid_transitions", "valid transitions of the batch", "fraction", ("impala", "ppo", "r2d2")),
-    Metric("kl", "approximate KL divergence of the policy from the one that acted", "nats", ("ppo",)),
-    Metric("clipped", "transitions whose probability ratio is clipped", "fraction", ("ppo",)),
-    Metric("clip", "clipping range of the probability ratio", agents=("ppo",)),
+    Metric("valid_fraction", "valid transitions of the batch", "fraction", ("impala", "ppo", "r2d2")),
+    Metric("approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("ppo",)),
+    Metric("clip_fraction", "transitions whose probability ratio is clipped", "fraction", ("ppo",)),
+    Metric("clip_range", "clipping range of the probability ratio", agents=("ppo",)),
     Metric("learning_rate", "learning rate of the step", agents=("ppo",)),
     Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),
     Metric(
-        "stale", "parts of rollouts dropped since the last step because their weights were too old", agents=("ppo",)
+        "dropped_rollouts",
+        "parts of rollouts dropped since the last step because their weights were too old",
+        agents=("ppo",),
     ),
 )

@@ -133,7 +133,7 @@ class Ppo(PpoSettings, Agent):
         left = max(0.0, 1.0 - step / iterations)
         return Rates(
             learning_rate=self.optimizer.learning_rate * (left if self.optimizer.learning_rate_decay else 1.0),
-            clip=self.clip * (left if self.clip_decay else 1.0),
+            clip_range=self.clip * (left if self.clip_decay else 1.0),
         )
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
@@ -172,10 +172,10 @@ class Ppo(PpoSettings, Agent):
             "policy_loss": policy_part,
             "value_loss": value_part,
             "entropy": -entropy_part,
-            "kl": mean(approximate_kl(log_ratio_t)),
-            "clipped": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip, dtype)),
+            "approximate_kl": mean(approximate_kl(log_ratio_t)),
+            "clip_fraction": mean(tf.abs(tf.exp(log_ratio_t) - 1) > tf.cast(clip, dtype)),
             "value": mean(outputs.value),
-            "valid_transitions": mean(valid_t),
+            "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics)
 

@@ -18,7 +18,7 @@ class Rates(NamedTuple):
     """What may change from one iteration to the next."""
 
     learning_rate: float
-    clip: float
+    clip_range: float
     """ε of the probability ratio."""
 
 
@@ -95,15 +95,15 @@ class PpoLearner(tf.Module):
         self.optimizer.learning_rate = rates.learning_rate
         for epoch in range(self._epochs):
             seed = tf.constant([self._seed, step * self._epochs + epoch], tf.int64)
-            metrics = self._epoch(rollout, seed, tf.constant(rates.clip), iterator)
+            metrics = self._epoch(rollout, seed, tf.constant(rates.clip_range), iterator)
             # The KL divergence is summed over all replicas, so all make the same decision.
-            if self._target_kl is not None and float(metrics["kl"]) > self._target_kl:
+            if self._target_kl is not None and float(metrics["approximate_kl"]) > self._target_kl:
                 break
         if self._normalizer_update is not None:
             # Not earlier, since the first epoch must start from the network that acted.
             self._normalizer_update(rollout.observation)
         self.steps.assign_add(1)
-        metrics = {**metrics, **rates._asdict(), "epochs": epoch + 1, "policy_lag": lag, "stale": stale}
+        metrics = {**metrics, **rates._asdict(), "epochs": epoch + 1, "policy_lag": lag, "dropped_rollouts": stale}
         return Update(metrics, finite=self._gradient_step.finite)
 
     def _epoch(self, rollout: Any, seed: tf.Tensor, clip: tf.Tensor, iterator: Iterator[Any]) -> dict[str, Any]:

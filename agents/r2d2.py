@@ -135,7 +135,7 @@ class R2D2(R2D2Settings, Agent):
             "td_error": mean(tf.abs(delta_t)),
             "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
             "importance_weight": mean(weight),
-            "valid_transitions": mean(valid_t),
+            "valid_fraction": mean(valid_t),
         }
         return LossOutput(loss, metrics, self._priority(delta_t, valid_t))
 

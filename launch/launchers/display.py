@@ -32,7 +32,7 @@ class LineMonitor:
         self._evaluated = None
 
     def status(self, status: dict[str, Any]) -> None:
-        evaluated = status.get("evaluator/at_environment_steps")
+        evaluated = status.get("evaluator/environment_steps")
         if time.monotonic() < self._next and evaluated == self._evaluated:
             return
         self._next = time.monotonic() + _LINE_SECONDS

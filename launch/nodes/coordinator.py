@@ -283,7 +283,7 @@ class Coordinator(Node):
             "learner_steps": learner_steps,
             "ignored_timesteps": self._counters.total("ignored_timesteps"),
             "episodes": self._counters.total("episodes"),
-            "learner/duplicates": self._counters.total("duplicates"),
+            "learner/duplicate_items": self._counters.total("duplicates"),
             **self._rates.update(now, environment_steps, learner_steps),
         }
         if self._episodes:

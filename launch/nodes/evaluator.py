@@ -147,7 +147,7 @@ class EvaluatorNode(ReportingNode):
             "evaluator/return_max": max(returns),
             "evaluator/episode_length": statistics.fmean(episode.length for episode in episodes),
             "evaluator/learner_step": version.step,
-            "evaluator/at_environment_steps": steps,
+            "evaluator/environment_steps": steps,
             "evaluator/seconds": time.monotonic() - begun,
         }
         return self._evaluated

@@ -25,8 +25,7 @@ _ACTORS = (
 _LEARNERS = (
     Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
     Metric("learner/steps_per_second", "learner steps per second, over the last ten seconds", "1/s"),
-    Metric("learner/policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
-    Metric("learner/duplicates", "items that arrived a second time and were dropped, over the whole run", "items"),
+    Metric("learner/duplicate_items", "items that arrived a second time and were dropped, over the whole run", "items"),
     Metric("learner/dropped_priorities", "priorities that a failed shard did not accept, since the learner started"),
 )
 _EVALUATIONS = (
@@ -36,7 +35,7 @@ _EVALUATIONS = (
     Metric("evaluator/return_max", "highest return"),
     Metric("evaluator/episode_length", "mean length of the episodes", "steps"),
     Metric("evaluator/learner_step", "step of the weights that were evaluated", "steps"),
-    Metric("evaluator/at_environment_steps", "environment steps of the run when the evaluation began", "steps"),
+    Metric("evaluator/environment_steps", "environment steps of the run when the evaluation began", "steps"),
     Metric("evaluator/seconds", "duration of the evaluation", "s"),
     Metric("evaluator/final", "1 in the row of the final evaluation; absent in all others"),
     Metric(
@@ -58,7 +57,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "The run": _RUN,
         "Actors": _ACTORS,
         "Learners": _LEARNERS,
-        "Losses": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),
+        "Learner steps": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),
         "Evaluations": _EVALUATIONS,
         "Replay": _REPLAY,
         "Central inference": _INFERENCE,

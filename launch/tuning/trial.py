@@ -160,7 +160,7 @@ class TrialMonitor:
         if metric not in status:
             return
         if metric.startswith("evaluator/"):
-            steps, learner_step = status["evaluator/at_environment_steps"], status["evaluator/learner_step"]
+            steps, learner_step = status["evaluator/environment_steps"], status["evaluator/learner_step"]
             new = steps != self._seen_steps
         else:
             steps, learner_step = status[STEPS], status.get("learner/step", status["learner_steps"])

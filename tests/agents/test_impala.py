@@ -262,7 +262,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
         "entropy": entropy,
         "importance_weight": weight,
         "value": value[:-1].sum(),
-        "valid_transitions": valid,
+        "valid_fraction": valid,
     }
     return {"loss": loss, **{name: part / size for name, part in parts.items()}}
 

@@ -250,10 +250,10 @@ def loss_by_loops(agent: Ppo, outputs, value: np.ndarray, record: Record, scale:
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "kl": kl,
-        "clipped": clipped,
+        "approximate_kl": kl,
+        "clip_fraction": clipped,
         "value": outputs.value.sum(),
-        "valid_transitions": valid.sum(),
+        "valid_fraction": valid.sum(),
     }
     return {name: part / valid.size for name, part in parts.items()}
 
@@ -298,7 +298,7 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
         rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.constant(value)])
         loss, metrics, _ = agent.loss(networks, rollout, tf.constant(agent.clip))
         expected = loss_by_loops(agent, outputs, value, sample.record, deviation_of_returns(sample))
-        assert 0.1 < expected["clipped"] and expected["valid_transitions"] < 0.9
+        assert 0.1 < expected["clip_fraction"] and expected["valid_fraction"] < 0.9
         assert metrics.keys() | {"loss"} == expected.keys()
         for name, part in {**metrics, "loss": loss}.items():
             assert part.dtype == tf.float64
@@ -408,9 +408,9 @@ def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
     samples = [of_step(random_sample(rng, agent, DISCRETE, batch=4), step) for step in steps]
     _, metrics = iterate(agent, samples, steps=3, max_steps=160)
     assert [row["policy_lag"] for row in metrics] == [0.0, 0.5, 0.5]
-    assert [row["stale"] for row in metrics] == [0, 0, 2]
+    assert [row["dropped_rollouts"] for row in metrics] == [0, 0, 2]
     assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
-    assert [row["clip"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])
+    assert [row["clip_range"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])
     assert [row["epochs"] for row in metrics] == [3, 3, 3]
 
 
@@ -430,7 +430,7 @@ def test_the_first_epoch_begins_with_the_network_that_acted():
         taken = np.take_along_axis(log_probs, record.action[..., np.newaxis], axis=-1)[..., 0]
         record = record._replace(extras=record.extras._replace(log_prob=taken))
         parts = [tree.map_structure(tf.constant, sample._replace(record=record))]
-        assert float(learner.step(iter(parts)).metrics["kl"]) == pytest.approx(0, abs=1e-6)
+        assert float(learner.step(iter(parts)).metrics["approximate_kl"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_every_epoch_of_every_step_has_an_order_of_its_own():

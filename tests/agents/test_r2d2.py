@@ -242,7 +242,7 @@ def test_the_loss_its_gradient_and_priorities_are_those_of_the_paper(float64, ag
     np.testing.assert_allclose(priorities, expected.priorities, rtol=1e-7)
     assert float(metrics["td_error"]) == pytest.approx(expected.td_error, rel=1e-7)
     total = agent.batch_size * agent.trace_length
-    assert float(metrics["valid_transitions"]) == pytest.approx(expected.counting / total)
+    assert float(metrics["valid_fraction"]) == pytest.approx(expected.counting / total)
     assert 0.5 < expected.counting / total < 1
     assert float(metrics["importance_weight"]) == pytest.approx(np.mean(expected.weights))
     # The gradient by differences: where it differs, it flows into targets, weights or burn-in.
@@ -483,4 +483,4 @@ def test_a_short_run_learns_and_ends_well(tmp_path):
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     # At least 36 sequences are each learned from once, 4 in a step; the limiter keeps 4 back.
     assert last["learner_steps"] >= (36 - 4) // 4
-    assert 0 < last["learner/valid_transitions"] <= 1 and last["learner/gradient_norm"] > 0
+    assert 0 < last["learner/valid_fraction"] <= 1 and last["learner/gradient_norm"] > 0

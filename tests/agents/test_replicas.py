@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from agent_cases import CLIPPED_TO, SMALL_UPDATES
 
+from callboard.agents.metric_names import LEARNER_METRICS
+
 PROGRAM = pathlib.Path(__file__).with_name("update_on_replicas.py")
 TESTS = str(PROGRAM.parents[1])
 FAST = [name for name, (_, small) in SMALL_UPDATES.items() if not small.slow]
@@ -124,6 +126,12 @@ def assert_same_calls(calls, on_one, with_priorities, items=range(BATCH)):
 def test_devices(updates):
     assert updates["1"]["metrics"].get("gradient_norm", 1.0) > CLIPPED_TO
     assert_alike(updates["2"], updates["1"])
+
+
+def test_metrics_are_those_of_the_registry(updates, agent):
+    name = agent.partition("-")[0]
+    registered = {metric.name for metric in LEARNER_METRICS if not metric.agents or name in metric.agents}
+    assert set(updates["1"]["metrics"]) == registered
 
 
 def test_what_is_learned_from_is_read_before_it_changes(updates):

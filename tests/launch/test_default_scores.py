@@ -21,7 +21,7 @@ def test_an_agent_learns_with_its_defaults(start, tmp_path, agent, task, seed):
     run = start("train", agent, "--env", env, *limits, "--run-dir", tmp_path / "run")
     assert run.wait(timeout=3600) == 0, run.text()
     returns = [
-        (row["evaluator/at_environment_steps"], round(row["evaluator/return"], 1))
+        (row["evaluator/environment_steps"], round(row["evaluator/return"], 1))
         for row in run.rows()
         if "evaluator/return" in row
     ]

@@ -22,7 +22,7 @@ def figures(run, begun):
     last = evaluations[-1]
     return {
         "seconds": time.time() - begun,
-        "steps": last["evaluator/at_environment_steps"],
+        "steps": last["evaluator/environment_steps"],
         "return": last["evaluator/return"],
         "std": last["evaluator/return_std"],
     }

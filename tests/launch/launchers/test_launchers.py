@@ -62,7 +62,7 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
             f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}. Run directory: {name}"
         )
         assert run.text().splitlines()[-1] == over
-        assert final["evaluator/at_environment_steps"] == steps
+        assert final["evaluator/environment_steps"] == steps
         assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
         assert (run_dir / "checkpoints" / "best.npz").exists()
         assert run.leftovers() == [] == list((run_dir / "tmp").glob("*"))

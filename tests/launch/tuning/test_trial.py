@@ -222,7 +222,7 @@ def test_values_that_come_before_the_next_checkpoint_are_all_reported_with_it(tm
     monitor = trial_module.TrialMonitor(Tuning(settings={}, search=[]), 0, directory, None)
 
     def evaluated(steps, value, learner_step):
-        status = {"evaluator/return": value, "evaluator/at_environment_steps": steps}
+        status = {"evaluator/return": value, "evaluator/environment_steps": steps}
         monitor.status({**status, "evaluator/learner_step": learner_step})
 
     def save(learner_step):

@@ -126,9 +126,7 @@ def trials_of(run):
 
 def evaluations(directory):
     rows = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    return [
-        (row["evaluator/at_environment_steps"], row["evaluator/return"]) for row in rows if "evaluator/return" in row
-    ]
+    return [(row["evaluator/environment_steps"], row["evaluator/return"]) for row in rows if "evaluator/return" in row]
 
 
 def small(*arguments):

@@ -51,7 +51,7 @@ def test_impala_reaches_its_score_on_three_hosts(hosts, share_directory):
         assert "has reached 475" in run.text().splitlines()[-1]
     last = hosts.runs["a"].rows()[-1]
     assert max(row.get("evaluator/return", 0) for row in hosts.runs["a"].rows()) >= 475
-    assert last["learner/duplicates"] == 0
+    assert last["learner/duplicate_items"] == 0
 
 
 def test_apex_learns_from_a_shard_on_each_of_two_hosts(hosts):
@@ -95,7 +95,7 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learned_from_twice(hosts
     assert len(learned) > 10_000
     assert learned.most_common(1)[0][1] == 1
     assert {line.split()[-1] for line in learned} == {"-"}
-    assert value(run, "learner/duplicates") >= 1
+    assert value(run, "learner/duplicate_items") >= 1
 
 
 def test_the_host_of_the_learner_is_killed_and_started_again(hosts):
