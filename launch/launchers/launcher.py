@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ...errors import CallboardError
+from ...setting_types import check_ranges
 from ..experiment import Experiment, Run
 from ..run_directory.layout import RunDirectory
 from ..run_directory.new_or_resumed import check_state, find_run_directory
@@ -50,8 +51,8 @@ class LocalPart(NamedTuple):
 class Launcher(abc.ABC):
     """Runs programs.  Subclasses are frozen dataclasses whose fields are the launcher's options.
 
-    A field `strategy` becomes the option `--strategy` of `callboard train`, after `option_prefix`.  Values are checked
-    in `__post_init__`, which raises `CallboardError`.
+    A field `strategy` becomes the option `--strategy` of `callboard train`, after `option_prefix`.  Ranges stand at the
+    fields' annotations (`PositiveFloat`); other checks are in `__post_init__`, which extends the one here.
     """
 
     name: ClassVar[str]
@@ -64,6 +65,9 @@ class Launcher(abc.ABC):
     """Whether all nodes run on the machine that starts the run."""
     stores_at_urls: ClassVar[bool] = False
     """Whether the run directory may be a URL."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, self.option_prefix)
 
     def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:
         """Returns the experiment with the fields that the launcher's options decide.

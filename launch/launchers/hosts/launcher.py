@@ -42,6 +42,7 @@ class HostsLauncher(Launcher):
     allow_public: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.placement.check_host(self.host)
         if not self.allow_public:
             self.placement.check_addresses()

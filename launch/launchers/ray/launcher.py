@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from ....errors import CallboardError, unknown
+from ....setting_types import NonNegativeInt
 from ...experiment import Experiment, Run
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_state
@@ -47,17 +48,16 @@ class RayLauncher(Launcher):
     address: str | None = None
     cpus: Mapping[str, float] = dataclasses.field(default_factory=dict)
     strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
-    wait: int = 60
+    wait: NonNegativeInt = 60
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_address(self.address)
         for kind, cpus in self.cpus.items():
             if kind not in NODE_KINDS:
                 raise unknown("kind of node in ray_cpus", kind, NODE_KINDS)
             if cpus < 0 or (cpus > 1 and cpus != int(cpus)):
                 raise CallboardError(f"ray_cpus.{kind} must be a fraction of 1, or a whole number, not {cpus:g}")
-        if self.wait < 0:
-            raise CallboardError(f"ray_wait must be at least 0 seconds, not {self.wait}")
 
     def check_directory(self, experiment: Experiment, resume: bool, agent: str = "") -> None:
         # A directory at a URL is checked when it has been downloaded.
