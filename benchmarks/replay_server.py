@@ -1,4 +1,4 @@
-"""Stored transitions per second: a `ReplayServer`, compared with a Ray actor that stores transitions one at a time.
+"""Stored transitions per second: a Reverb server in a Ray actor, and an actor that stores transitions one at a time.
 
 From the root of the repository, with the extra `ray` installed:
 
@@ -10,12 +10,12 @@ The frames are noise, which does not compress.
 
 import argparse
 import collections
-import dataclasses
 import json
 import os
 import pathlib
 import statistics
 import sys
+import tempfile
 import time
 from typing import Any, NamedTuple
 
@@ -27,8 +27,16 @@ import reverb
 
 from callboard.benchmarks.streams import OBSERVATIONS, layout_of, timesteps_of
 from callboard.data import Layout
-from callboard.launch.launchers.ray.parts import ReplayServer, replay_handle
-from callboard.replay import SequenceWriter, WindowFormat, WindowWriter, sequence_signature
+from callboard.launch.launchers.ray.node_actors import RayHandle
+from callboard.launch.ports import RAY_PORTS, reserve_among
+from callboard.replay import (
+    ReplayHandle,
+    SequenceWriter,
+    WindowFormat,
+    WindowWriter,
+    sequence_signature,
+    start_server,
+)
 
 ENVIRONMENTS = 16
 LENGTH = 20
@@ -38,30 +46,27 @@ PATIENCE_SECONDS = 600.0
 WINDOWS, SEQUENCES, ONE_BY_ONE = "transitions", "sequences", "one at a time"
 
 
-@dataclasses.dataclass(frozen=True)
-class OpenReplay:
-    """The part of a replay kind that a `ReplayServer` needs: tables that accept all items."""
+class ReplayServer:
+    """A Reverb server, started as by the replay node, with tables that accept all items."""
 
-    layout: Layout
-
-    def tables(self) -> list[reverb.Table]:
+    def __init__(self, layout: Layout):
         def table(name: str, size: int, signature: Any) -> reverb.Table:
             limiter = reverb.rate_limiters.MinSize(1)
             uniform, oldest = reverb.selectors.Uniform(), reverb.selectors.Fifo()
             return reverb.Table(name, uniform, oldest, size, limiter, signature=signature)
 
-        sequences = sequence_signature(self.layout, LENGTH, ENVIRONMENTS)
-        return [
-            table(WINDOWS, CAPACITY, WindowFormat(self.layout, 1).signature()),
+        sequences = sequence_signature(layout, LENGTH, ENVIRONMENTS)
+        tables = [
+            table(WINDOWS, CAPACITY, WindowFormat(layout, 1).signature()),
             table(SEQUENCES, CAPACITY // (LENGTH * ENVIRONMENTS), sequences),
         ]
+        self._port = reserve_among(RAY_PORTS)
+        # Nothing is stored in the directory; it is only needed while the server starts.
+        with tempfile.TemporaryDirectory() as directory:
+            self._server = start_server(tables, self._port.port, pathlib.Path(directory), restore=False)
 
-
-class OpenAgent:
-    """The part of an agent that a `ReplayServer` needs."""
-
-    def make_replay(self, layout: Layout) -> OpenReplay:
-        return OpenReplay(layout)
+    def address(self) -> str:
+        return f"{ray.util.get_node_ip_address()}:{self._port.port}"
 
 
 class Store:
@@ -83,7 +88,8 @@ class Writer:
 
     def to_replay(self, server: Any, kind: str, seconds: float) -> float:
         """Write as agents do: `transitions` like SAC and Ape-X, one per item, or `sequences` like IMPALA and PPO."""
-        replay = replay_handle([server])
+        handle = RayHandle("replay/0", server)
+        replay = ReplayHandle(lambda: [handle.address()])
         writer: Any
         if kind == WINDOWS:
             writer, each = WindowWriter(replay, WindowFormat(self._layout, 1), WINDOWS), 1
@@ -142,7 +148,7 @@ class Row(NamedTuple):
 def measure(name: str, repeats: int, seconds: float) -> list[Row]:
     """Measure all rates with one kind of observation."""
     layout = layout_of(OBSERVATIONS[name], ENVIRONMENTS)
-    server: Any = ReplayServer.remote(OpenAgent(), layout)
+    server: Any = ray.remote(num_cpus=1)(ReplayServer).remote(layout)
     store: Any = ray.remote(num_cpus=1)(Store).remote()
     writers: list[Any] = [ray.remote(num_cpus=1)(Writer).remote(layout) for _ in range(2)]
     rates: dict[tuple[str, int], list[float]] = collections.defaultdict(list)

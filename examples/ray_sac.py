@@ -23,7 +23,7 @@ from callboard.agents.sac import Sac
 from callboard.agents.weights import WeightClient
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.ray.parts import Parts, RemoteWeights, rollout, start_parts, train
+from callboard.launch.launchers.ray.parts import Parts, rollout, start_parts, train
 from callboard.launch.nodes.acting_setup import compile_policy, make_environments
 from callboard.nested_settings import from_values
 
@@ -34,11 +34,11 @@ class Evaluator:
     """Evaluates the newest weights without exploration."""
 
     def __init__(self, parts: Parts):
-        experiment = parts.experiment
-        networks = experiment.agent.make_networks(parts.layout)
+        experiment, layout = parts.run.experiment, parts.run.layout
+        networks = experiment.agent.make_networks(layout)
         self._environment = make_environments(experiment, "evaluator", 0, EPISODES)
-        self._policy = compile_policy(experiment, parts.layout, networks, "evaluate", 0, EPISODES)
-        self._weights = WeightClient(RemoteWeights(parts.weights), self._policy.policy.variables)
+        self._policy = compile_policy(experiment, layout, networks, "evaluate", 0, EPISODES)
+        self._weights = WeightClient(parts.weights.client(timeout=30), self._policy.policy.variables)
 
     def mean_return(self) -> float:
         self._weights.fetch()
@@ -51,23 +51,19 @@ def learn(experiment: Experiment, evaluate_every: int, goal: float) -> bool:
     """Trains until an evaluation reaches the goal; returns False if none does."""
     parts = start_parts(experiment)
     evaluator = Evaluator(parts)
-    tasks = [train.remote(parts, rank) for rank in range(experiment.learners)]
-    tasks += [rollout.remote(parts, index) for index in range(experiment.actors)]
-    next_steps, score = evaluate_every, -float("inf")
-    while True:
-        # Raises the error of a task that has failed.
-        done, _ = ray.wait(tasks, timeout=0.2)
-        ray.get(done)
-        totals = ray.get(parts.progress.totals.remote(), timeout=30)
-        if totals.environment_steps >= next_steps or totals.stopping:
-            next_steps = (totals.environment_steps // evaluate_every + 1) * evaluate_every
+    tasks = [train.remote(parts), *(rollout.remote(parts, index) for index in range(experiment.actors))]
+    next_steps, score, stopping = evaluate_every, -float("inf"), False
+    while score < goal and not stopping:
+        ray.get(ray.wait(tasks, timeout=0.2)[0])  # Raises the error of a task that has failed.
+        status = parts.status()
+        steps, stopping = status["environment_steps"], status["stopping"]
+        if steps >= next_steps or stopping:
+            next_steps = (steps // evaluate_every + 1) * evaluate_every
             score = evaluator.mean_return()
-            steps = f"{totals.environment_steps:,} environment steps, {totals.learner_steps:,} learner steps"
-            print(f"{steps}: mean return {score:.1f} in {EPISODES} episodes", flush=True)
-        if score >= goal or totals.stopping:
-            break
-    ray.get(parts.progress.stop.remote(), timeout=30)
+            print(f"{steps:,} environment steps: mean return {score:.1f} in {EPISODES} episodes", flush=True)
+    parts.stop()
     ray.get(tasks, timeout=300)
+    parts.close()
     return score >= goal
 
 
@@ -80,6 +76,7 @@ def main() -> int:
     parser.add_argument("--max-steps", type=int, default=30_000, help="environment steps after which it ends anyway")
     parser.add_argument("--evaluate-every", type=int, default=2_500, help="environment steps")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--run-dir", help="directory of metrics and checkpoints; the default is a new one under runs/")
     parser.add_argument("--ray-address", help="of a Ray cluster, or auto; without it one is started here")
     settings = parser.parse_args()
     agent = from_values(
@@ -101,6 +98,7 @@ def main() -> int:
         envs_per_actor=1,
         learners=settings.num_learners,
         max_steps=settings.max_steps,
+        run_dir=settings.run_dir,
     )
     tf.config.threading.set_intra_op_parallelism_threads(1)
     # One CPU slot for each task and for replay, regardless of the machine's cores; a cluster has its own number.

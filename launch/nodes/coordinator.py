@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from ...environments import has_unseen_levels
 from ..experiment import Run
@@ -33,7 +33,7 @@ _EVALUATOR_SILENT_SECONDS = 60.0
 class Coordinator(Node):
     """Collects the reports of all nodes, writes metrics, and decides when the run ends."""
 
-    served = ("report", "begin_incarnation", "counter_sources", "status")
+    served: ClassVar[tuple[str, ...]] = ("report", "begin_incarnation", "counter_sources", "status")
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
         super().__init__(context)
@@ -132,6 +132,12 @@ class Coordinator(Node):
         with self._lock:
             self._counters.update(f"{name}#{incarnation_id}", {count: 1})
             return self._counters.total(count) - 1
+
+    def request_stop(self, reason: str) -> None:
+        """Ends the run as at a limit, without a final evaluation."""
+        with self._lock:
+            self._stop_reason = self._stop_reason or reason
+            self._final_is_evaluated = True
 
     @property
     def stopping(self) -> bool:

@@ -86,6 +86,11 @@ class LearnerNode(ReportingNode):
         self._reader: BatchReader | None = None
         self.dataset: ReplayDataset | None = None
 
+    @property
+    def learner_steps(self) -> int:
+        """Number of learner steps that this incarnation has made."""
+        return self._steps - self._first_step
+
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
         """Returns the newest weights, or None if there are none other than version `have` within a short wait.
 
@@ -311,15 +316,19 @@ class LearnerNode(ReportingNode):
     def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
         if self._rank > 0:
             return
-        self._weights.begin(self._checkpoints.next_incarnation())
+        self._weights.begin(self.begin_weights(variables))
         self._weights.offer(self._steps, variables)
+
+    def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
+        """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""
+        return self._checkpoints.next_incarnation()
 
     def collect(self) -> Report:
         counts = {"duplicates": self._replay_handle.received.dropped()}
         short_of_data = self._seconds_short_of_data()
         if self._rank > 0:
             return Report(counts=counts, short_of_data=short_of_data)
-        counts["learner_steps"] = self._steps - self._first_step
+        counts["learner_steps"] = self.learner_steps
         values = {**self._values, "learner/step": self._steps}
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped

@@ -1,28 +1,24 @@
 """Snapshots of the learner's weights, served to actors."""
 
-import threading
 import time
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
-from ...agents.weights import Snapshot, Unpacking, pack_weights
+from ...agents.weights import Unpacking, pack_weights
 from ...data import Version
+from .weight_store import WeightStore
 
 _SECONDS = 0.01
 """Minimum time between snapshots while learner steps run back to back.  Actors do not poll faster."""
 
 
-class WeightPublisher:
+class WeightPublisher(WeightStore):
     """Serves a consistent snapshot of the weights, taken between learner steps, and only after a request."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        super().__init__()
         self._incarnation = 0
-        self._version: Version | None = None
-        self._packed = np.zeros(0, np.uint8)
-        self._wanted = True
         self._next = 0.0
         self._parts: Unpacking | None = None
 
@@ -54,20 +50,6 @@ class WeightPublisher:
         if self._parts is None:
             self._parts = Unpacking(variables)
         self._parts.check_finite(packed)
-        with self._changed:
-            self._version = Version(self._incarnation, step)
-            self._packed = packed
-            self._wanted = False
-            self._changed.notify_all()
-            return self._version
-
-    def get(self, have: Version | None, patience: float) -> Snapshot | None:
-        """Waits up to `patience` seconds for weights of a version other than `have`; returns None if there are none."""
-        with self._changed:
-            self._wanted = True
-            if not self._changed.wait_for(lambda: self._version not in (None, have), patience):
-                return None
-            assert self._version is not None
-            # The caller will request the next version too.
-            self._wanted = True
-            return (self._version.incarnation, self._version.step), self._packed
+        version = Version(self._incarnation, step)
+        self.put(version, packed)
+        return version

@@ -25,7 +25,7 @@ def start():
 
         def start_example(*arguments):
             process = subprocess.Popen(
-                [sys.executable, str(EXAMPLE), *arguments],
+                [sys.executable, str(EXAMPLE), "--run-dir", f"{directory}/run", *arguments],
                 cwd=ROOT,
                 env={**os.environ, "RAY_TMPDIR": directory, "TMPDIR": directory},
                 stdout=subprocess.PIPE,

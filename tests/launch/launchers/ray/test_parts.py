@@ -1,6 +1,7 @@
-"""An agent's actor and learner run on the parts for Ray as they are, also while Ray starts a server again."""
+"""The graph in parts on Ray: every agent runs on them unchanged, also while Ray restarts a server or a task."""
 
 import contextlib
+import pathlib
 import shutil
 import tempfile
 import time
@@ -9,6 +10,8 @@ import numpy as np
 import psutil
 import pytest
 import ray
+from ray._common.utils import get_ray_address_file
+from ray.cluster_utils import Cluster
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
@@ -17,134 +20,66 @@ from callboard.agents.weights import WeightClient, pack_weights
 from callboard.data import Version
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.ray import part_clients as clients
-from callboard.launch.launchers.ray import part_servers as servers
-from callboard.launch.launchers.ray.parts import RemoteWeights, replay_handle, rollout, start_parts, train
+from callboard.launch.launchers.ray.parts import rollout, start_parts, train
+from callboard.launch.nodes.node import Unreachable
+from callboard.launch.run_directory.checkpoints import Checkpoints, read_policy
 from callboard.nested_settings import from_values
 
-
-def test_a_parameter_server_gives_the_newest_weights_to_those_who_have_others():
-    server = servers.ParameterServer()
-    assert server.get_variables(None) is None
-    first = server.begin()
-    server.publish((first, 0), np.zeros(2))
-    version, packed = server.get_variables(None)
-    assert version == (first, 0) and packed.tolist() == [0, 0]
-    # As a version arrives that has traveled as a list.
-    assert server.get_variables([first, 0]) is None
-    server.publish((first, 7), np.ones(2))
-    assert server.get_variables((first, 0))[0] == (first, 7)
-
-
-def test_a_learner_that_begins_anew_is_newer_than_the_one_before():
-    server = servers.ParameterServer()
-    first, second = server.begin(), server.begin()
-    server.publish((second, 0), np.ones(1))
-    # The learner before may still have had a call on its way.
-    server.publish((first, 900), np.zeros(1))
-    assert server.get_variables(None)[0] == (second, 0)
-
-
-def test_a_parameter_server_that_was_restarted_learns_which_learners_there_were():
-    server = servers.ParameterServer()
-    server.publish((5, 12), np.ones(1))
-    assert server.begin() == 6
-
-
-def test_progress_adds_up_over_starts_and_not_over_reports():
-    progress = servers.Progress(max_steps=100)
-    assert not progress.report_rollout("0/a", 40, [1.0])
-    assert not progress.report_rollout("0/a", 40, [])
-    assert not progress.report_rollout("1/b", 50, [2.0, 6.0])
-    totals = progress.totals()
-    assert totals.environment_steps == 90 and totals.episodes == 3 and totals.episode_return == 3.0
-    # Rollout 0 was started again: what it did before has been done.
-    assert progress.report_rollout("0/c", 10, [])
-    assert progress.report_learner(3, {"loss": 0.5})
-    assert progress.totals().metrics == {"loss": 0.5} and progress.totals().learner_steps == 3
-
-
-def test_rollouts_that_start_again_are_numbered():
-    progress = servers.Progress()
-    starts = [(0, "a"), (0, "a"), (1, "b"), (0, "c"), (0, "c"), (0, "d")]
-    assert [progress.begin_rollout(*start) for start in starts] == [0, 0, 0, 1, 1, 2]
-
-
-def test_progress_stops_without_a_limit_only_when_told_to():
-    progress = servers.Progress()
-    assert not progress.report_rollout("0/a", 10**9, [])
-    progress.stop()
-    assert progress.report_rollout("0/a", 10**9, []) and progress.report_learner(0, {})
-
-
-def test_learners_meet_in_the_order_of_their_ranks():
-    progress = servers.Progress()
-    assert progress.meet(1, "second", "b:2", 2) is None
-    assert progress.meet(0, "first", "a:1", 2) == ["a:1", "b:2"] == progress.meet(1, "second", "b:2", 2)
-    # An answer may be lost, and asked for again; those who are started later wait for each other.
-    assert progress.meet(0, "first", "a:1", 2) == ["a:1", "b:2"]
-    assert progress.meet(0, "third", "a:1", 2) is None
-    assert progress.meet(1, "fourth", "c:3", 2) == ["a:1", "c:3"] == progress.meet(0, "third", "a:1", 2)
-
-
-def test_a_learner_that_falls_silent_ends_the_others(monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr(servers.time, "monotonic", lambda: now)
-    progress = servers.Progress()
-    # A learner of one's own need not report.
-    now += 1000.0
-    assert not progress.report_rollout("0/a", 1, []) and not progress.learning_has_ended()
-    assert not progress.report_learner(3, {}, short_of_data=2.5)
-    assert progress.seconds_short_of_data() == 2.5
-    now += 59.0
-    assert not progress.report_rollout("0/a", 1, []) and not progress.learning_has_ended()
-    progress.report_learner(3, {})
-    now += 59.0
-    assert not progress.report_rollout("0/a", 1, []) and progress.seconds_short_of_data() == 0.0
-    now += 2.0
-    assert progress.report_rollout("0/a", 1, []) and progress.learning_has_ended() and progress.totals().stopping
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    # Ray's sockets lie in it: their paths must be short.
-    directory = tempfile.mkdtemp(prefix="r")
-    ray.init(
-        num_cpus=6, include_dashboard=False, object_store_memory=200 * 2**20, _temp_dir=directory, log_to_driver=False
-    )
-    yield
-    ray.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    """Two machines, and a head without room for tasks."""
+    # Sockets of Unix have short paths.
+    directory = tempfile.mkdtemp(prefix="r", dir="/tmp")
+    # `Cluster` writes its address there even if it has another directory, and does not make the folder.
+    pathlib.Path(get_ray_address_file(None)).parent.mkdir(exist_ok=True)
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": directory}
+    started = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            started.add_node(num_cpus=3)
+        started.wait_for_nodes()
+        ray.init(started.address, log_to_driver=False)
+        yield
+    finally:
+        ray.shutdown()
+        started.shutdown()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def experiment_of(agent, env, actors=1, **settings):
-    return Experiment(agent=agent, env=env, actors=actors, envs_per_actor=2, **settings)
+@pytest.fixture
+def start(cluster, tmp_path):
+    """Starts the parts of an experiment, and ends those that the test has left."""
+    started = []
+
+    def start_experiment(agent, env, actors=1, resume=False, restore=None, name="run", **settings):
+        run_dir = tmp_path / name
+        experiment = Experiment(agent=agent, env=env, actors=actors, envs_per_actor=2, run_dir=run_dir, **settings)
+        parts = start_parts(experiment, resume, restore)
+        started.append(parts)
+        return parts
+
+    yield start_experiment
+    for parts in started:
+        for server in (parts.coordinator, parts.weights, *parts.replay):
+            ray.kill(server.actor)
 
 
-SMALL_SAC = from_values(
-    Sac,
-    {
-        "batch_size": 32,
-        "replay.min_size": 100,
-        "replay.size": 10_000,
-        "replay.samples_per_insert": 8,
-        "network.hidden_sizes": (16,),
-    },
-)
-SMALL_APEX = from_values(
-    Apex,
-    {
-        "batch_size": 32,
-        "replay.min_size": 100,
-        "replay.size": 10_000,
-        "replay.samples_per_insert": 8,
-        "network.hidden_sizes": (16,),
-    },
-)
+SMALL = {
+    "batch_size": 32,
+    "replay.min_size": 100,
+    "replay.size": 10_000,
+    "replay.samples_per_insert": 8,
+    "network.hidden_sizes": (16,),
+}
+SMALL_SAC = from_values(Sac, SMALL)
+SMALL_APEX = from_values(Apex, SMALL)
 SMALL_PPO = Ppo(unroll_length=16, batch_size=4, epochs=2, minibatches=2)
 
 
-def wait_until(condition, seconds=120.0):
+def wait_until(condition, seconds=300.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -155,128 +90,123 @@ def run_until_learner_steps(parts, tasks, steps):
     def reached():
         done, _ = ray.wait(tasks, timeout=0)
         ray.get(done)
-        return totals_of(parts).learner_steps >= steps
+        return parts.status()["learner_steps"] >= steps
 
     wait_until(reached)
 
 
-def start_tasks(parts):
-    experiment = parts.experiment
-    return [train.remote(parts, rank) for rank in range(experiment.learners)] + [
-        rollout.remote(parts, index) for index in range(experiment.actors)
+def start_tasks(parts, **arguments):
+    return [
+        train.remote(parts, **arguments),
+        *(rollout.remote(parts, index) for index in range(parts.run.experiment.actors)),
     ]
 
 
 def end(parts, tasks):
-    """Stops all tasks, and gives what they return."""
-    ray.get(parts.progress.stop.remote(), timeout=30)
-    results = ray.get(tasks, timeout=60)
-    for actor in (parts.weights, parts.progress, *parts.replay):
-        ray.kill(actor)
+    """Stops all tasks, and returns their results."""
+    parts.stop()
+    results = ray.get(tasks, timeout=120)
+    parts.close()
     return results
 
 
-def totals_of(parts):
-    return ray.get(parts.progress.totals.remote(), timeout=30)
-
-
-def sizes_of(parts):
-    return ray.get([server.sizes.remote() for server in parts.replay], timeout=30)
-
-
 def newest_weights(parts):
-    experiment = parts.experiment
-    policy = experiment.agent.make_policy(experiment.agent.make_networks(parts.layout), "evaluate")
-    client = WeightClient(RemoteWeights(parts.weights), policy.variables)
+    """Version and values of the weights on the parameter server."""
+    agent = parts.run.experiment.agent
+    policy = agent.make_policy(agent.make_networks(parts.run.layout), "evaluate")
+    client = WeightClient(parts.weights.client(timeout=30.0), policy.variables)
     client.fetch()
     assert client.apply()
     return client.version, [variable.numpy() for variable in policy.variables]
 
 
-def published_incarnation(parts):
-    """Of the newest weights; None while there are none, or their server is on its way up."""
+def published_version(parts):
+    """Version of the weights on the parameter server; None if it has none or is starting."""
     try:
-        snapshot = RemoteWeights(parts.weights).get_variables(None)
-    except clients.UNREACHABLE:
+        snapshot = parts.weights.client(timeout=5.0).get_variables(None)
+    except Unreachable:
         return None
-    return None if snapshot is None else snapshot[0][0]
+    return None if snapshot is None else Version(*snapshot[0])
 
 
-def rollout_processes():
-    """Those of this test's own cluster."""
+def processes_of(*names):
+    """Processes of this test's own cluster that run an actor or a task with one of these names."""
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if child.name().startswith("ray::rollout") and child.status() != psutil.STATUS_ZOMBIE:
+            is_one = child.name().startswith(tuple(f"ray::{name}" for name in names))
+            if is_one and child.status() != psutil.STATUS_ZOMBIE:
                 found.append(child)
     return found
 
 
-@pytest.mark.slow
-def test_sac_learns_on_the_parts_also_when_ray_starts_servers_and_a_rollout_again(cluster):
-    parts = start_parts(experiment_of(SMALL_SAC, "Pendulum-v1", actors=2))
+def test_sac_learns_while_ray_restarts_every_server_and_a_rollout(start):
+    parts = start(SMALL_SAC, "Pendulum-v1", actors=2)
     tasks = start_tasks(parts)
     run_until_learner_steps(parts, tasks, 1)
     early, before = newest_weights(parts)
-    run_until_learner_steps(parts, tasks, 20)
-    version, after = newest_weights(parts)
-    assert version > early and version.incarnation == 1
+    run_until_learner_steps(parts, tasks, early.step + 20)
+    wait_until(lambda: published_version(parts) > early)
+    _, after = newest_weights(parts)
     assert any((old != new).any() for old, new in zip(before, after, strict=True))
 
-    ray.get(parts.weights.publish.remote((99, 0), pack_weights(after)), timeout=30)
-    assert published_incarnation(parts) == 99
-    ray.kill(parts.weights, no_restart=False)
-    # A server that was started again knows nothing of that, and is told once more by the learner that there is.
-    wait_until(lambda: published_incarnation(parts) == 1)
+    parts.weights.client(timeout=30.0).publish((99, 0), pack_weights(after))
+    assert published_version(parts) == (99, 0)
+    ray.kill(parts.weights.actor, no_restart=False)
+    # A restarted server has lost them, and receives the learner's again.
+    wait_until(lambda: (published_version(parts) or Version(99, 0)).incarnation == early.incarnation)
 
-    handle = replay_handle(parts.replay)
-    incarnation = handle.incarnation(0)
-    ray.kill(parts.replay[0], no_restart=False)
-    wait_until(lambda: handle.incarnation(0) != incarnation)
-    steps = totals_of(parts).learner_steps
+    steps = parts.status()["environment_steps"]
+    ray.kill(parts.coordinator.actor, no_restart=False)
+    wait_until(lambda: parts.status()["environment_steps"] > steps)
+
+    handle = parts.replay_handle()
+    address = handle.address()
+    ray.kill(parts.replay[0].actor, no_restart=False)
+    wait_until(lambda: handle.address() != address)
+    steps = parts.status()["learner_steps"]
     # Learning continues with what the same tasks write to the new server.
     run_until_learner_steps(parts, tasks, steps + 50)
-    assert sizes_of(parts)[0]["replay"] >= 100
 
-    victim = rollout_processes()[0]
+    victim = processes_of("rollout")[0]
     victim.kill()
-    wait_until(lambda: len(set(rollout_processes()) - {victim}) == 2)
+    wait_until(lambda: len(set(processes_of("rollout")) - {victim}) == 2)
 
-    totals = totals_of(parts)
+    status = parts.status()
     learner_steps, *rollouts = end(parts, tasks)
-    assert learner_steps >= steps + 50 and totals.environment_steps > 0 and len(rollouts) == 2
-    assert np.isfinite(list(totals.metrics.values())).all() and totals.metrics
+    assert learner_steps >= steps + 50 and len(rollouts) == 2
+    assert np.isfinite([value for name, value in status.items() if name.startswith("learner/")]).all()
+    assert status["replay/items_0"] >= 100
+    assert (parts.run.directory.metrics).exists() and Checkpoints(parts.run.directory).newest_step() == learner_steps
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "env", "settings"),
     [
         (SMALL_SAC, "Pendulum-v1", {"actors": 2, "replay_shards": 2, "learners": 2}),
         (SMALL_PPO, "CartPole-v1", {}),
     ],
-    ids=["two shards and two learners", "an agent that holds its actors back"],
+    ids=["two shards and two learners", "an agent that limits its actors' lead"],
 )
-def test_learners_and_shards_may_be_several_and_actors_held_back(cluster, agent, env, settings):
-    parts = start_parts(experiment_of(agent, env, **settings))
+def test_learns_with_several_learners_and_with_pacing(start, agent, env, settings):
+    parts = start(agent, env, **settings)
     tasks = start_tasks(parts)
     run_until_learner_steps(parts, tasks, 10)
     if agent is SMALL_SAC:
         # Each shard gets its actor's transitions.
-        wait_until(lambda: all(size["replay"] >= 50 for size in sizes_of(parts)))
-    assert newest_weights(parts)[0] > Version(1, 0)
+        wait_until(lambda: all(parts.status()[f"replay/items_{shard}"] >= 50 for shard in range(2)))
+    wait_until(lambda: published_version(parts).step > 0)
     assert end(parts, tasks)[0] >= 10
 
 
-@pytest.mark.slow
-def test_priorities_go_back_to_the_replay_server(cluster):
-    parts = start_parts(experiment_of(SMALL_APEX, "CartPole-v1"))
+def test_priorities_return_to_the_replay_server(start):
+    parts = start(SMALL_APEX, "CartPole-v1")
     tasks = start_tasks(parts)
     run_until_learner_steps(parts, tasks, 20)
-    client = replay_handle(parts.replay).client()
+    client = parts.replay_handle().client()
     wait_until(lambda: len(priorities_by_key(client)) > 100)
     before = priorities_by_key(client)
-    # Who writes an item never touches it again.
+    # Only the learner changes an item that has been written.
     wait_until(lambda: changed(before, priorities_by_key(client)) > 10)
     end(parts, tasks)
 
@@ -290,45 +220,87 @@ def changed(before, after):
     return sum(before[key] != after[key] for key in before.keys() & after.keys())
 
 
-@pytest.mark.slow
-def test_a_rollout_ends_after_its_timesteps_and_a_learner_after_its_steps(cluster):
-    parts = start_parts(experiment_of(SMALL_SAC, "Pendulum-v1"))
-    learner = train.remote(parts, steps=30)
-    # Two environments, and no reset within 40 timesteps.
-    assert ray.get(rollout.remote(parts, 0, timesteps=40), timeout=120) == 80
+def test_tasks_end_after_their_steps_and_leave_no_actor(start):
+    parts = start(SMALL_SAC, "Pendulum-v1", actors=2)
+    learner = train.remote(parts, steps=30, push_interval=1000.0)
+    assert ray.get(rollout.remote(parts, 0, steps=80), timeout=300) == 80
+    # At such an interval, only the first and the last weights are sent.
+    assert published_version(parts) == (0, 0)
     endless = rollout.remote(parts, 1)
-    assert ray.get(learner, timeout=120) == 30
-    assert newest_weights(parts)[0] == Version(1, 30)
-    # A learner that ends tells the others.
-    assert ray.get(endless, timeout=60) > 0
-    end(parts, [])
+    assert ray.get(learner, timeout=300) == 30
+    assert newest_weights(parts)[0] == Version(0, 30)
+    # A learner that ends stops the others.
+    assert ray.get(endless, timeout=120) > 0
+    parts.close()
+    wait_until(lambda: not processes_of("rollout", "train", "TaskCoordinator", "ParameterServer", "ReplayNode"))
 
 
-@pytest.mark.slow
-def test_the_learners_error_reaches_who_waits_for_it_and_ends_the_rollouts(cluster):
+def test_rollouts_keep_to_the_steps_of_the_run(start):
+    parts = start(SMALL_SAC, "Pendulum-v1", actors=2, max_steps=500)
+    tasks = start_tasks(parts)
+    _, *steps = ray.get(tasks, timeout=300)
+    # Less than a timestep of each rollout more.
+    assert 500 <= sum(steps) == parts.status()["environment_steps"] < 500 + 2 * 2
+
+
+def test_saved_weights_are_restored_and_a_run_is_resumed(start, tmp_path):
+    parts = start(SMALL_SAC, "Pendulum-v1")
+    ray.get([train.remote(parts, steps=10), rollout.remote(parts, 0)], timeout=300)
+    _, before = newest_weights(parts)
+    saved = tmp_path / "weights.npz"
+    parts.save_weights(saved)
+    parts.close()
+    for value, kept in zip(before, read_policy(saved).values, strict=True):
+        np.testing.assert_array_equal(value, kept)
+
+    restored = start(SMALL_SAC, "Pendulum-v1", restore=saved, name="restored")
+    # Rollouts act with them, and a learner begins with them.
+    assert ray.get(rollout.remote(restored, 0, steps=10), timeout=300) == 10
+    assert newest_weights(restored)[0] == Version(0, 0)
+    learner = train.remote(restored)
+    wait_until(lambda: published_version(restored) == (1, 0))
+    for value, first in zip(before, newest_weights(restored)[1], strict=True):
+        np.testing.assert_array_equal(value, first)
+    end(restored, [learner])
+
+    resumed = start(SMALL_SAC, "Pendulum-v1", resume=True)
+    learner = train.remote(resumed)
+    wait_until(lambda: published_version(resumed) == (1, 10))
+    end(resumed, [learner])
+
+
+def test_the_learners_error_is_raised_and_stops_the_rollouts(start):
     class Broken(Sac):
         def loss(self, networks, sample, seed):
             raise CallboardError("nothing to lose")
 
-    agent = from_values(
-        Broken,
-        {
-            "batch_size": 32,
-            "replay.min_size": 100,
-            "replay.size": 10_000,
-            "replay.samples_per_insert": 8,
-            "network.hidden_sizes": (16,),
-        },
-    )
-    parts = start_parts(experiment_of(agent, "Pendulum-v1"))
+    parts = start(from_values(Broken, SMALL), "Pendulum-v1")
     learner, *rollouts = start_tasks(parts)
     with pytest.raises(CallboardError, match="nothing to lose"):
-        ray.get(learner, timeout=120)
-    assert sum(ray.get(rollouts, timeout=60)) > 0
-    end(parts, [])
+        ray.get(learner, timeout=300)
+    assert sum(ray.get(rollouts, timeout=120)) > 0
 
 
-@pytest.mark.slow
-def test_what_cannot_work_is_refused_before_anything_starts(cluster):
+def test_the_error_of_a_server_is_raised_by_the_tasks(start):
+    class Broken(Sac):
+        def make_replay(self, layout):
+            replay = super().make_replay(layout)
+
+            class WithoutTables(type(replay)):
+                def tables(self):
+                    raise CallboardError("nothing to replay")
+
+            object.__setattr__(replay, "__class__", WithoutTables)
+            return replay
+
+    parts = start(from_values(Broken, SMALL), "Pendulum-v1")
+    with pytest.raises(CallboardError, match="nothing to replay"):
+        ray.get(rollout.remote(parts, 0), timeout=300)
+
+
+def test_an_invalid_experiment_is_refused_before_anything_starts(start, tmp_path):
     with pytest.raises(CallboardError, match="sac has a Gaussian policy"):
-        start_parts(experiment_of(SMALL_SAC, "CartPole-v1"))
+        start(SMALL_SAC, "CartPole-v1")
+    with pytest.raises(CallboardError, match="is a URL; take a path, or --launcher ray"):
+        start_parts(Experiment(agent=SMALL_SAC, env="Pendulum-v1", run_dir="file:///tmp/x"))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,176 @@
+"""Nodes behind Ray handles: the host of a node in a Ray actor or task, and the handle through which it is called."""
+
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+from ray import cloudpickle, exceptions
+
+from ....deadlines import Deadline, retry
+from ....errors import CallboardError
+from ...nodes.node import Node, NodeContext, NodeHandle, NodePolicy, Unreachable
+from ...nodes.proxy_bypass import bypass_proxies
+from ...ports import RAY_PORTS, reserve_among
+from ..malloc_arenas import use_one_arena
+from ..process_setup import prepare_tensorflow
+
+CALL_SECONDS = 5.0
+_START_SECONDS = 300.0
+_ADDRESS_SECONDS = 0.25
+_RESTARTING = (exceptions.ActorUnavailableError, exceptions.GetTimeoutError, exceptions.ObjectLostError)
+"""Raised by calls while Ray restarts an actor.  The error of an actor that is dead for good is `ActorDiedError`."""
+
+
+class RayClient:
+    """Calls methods of a Ray actor, as in `client.method(argument)`, and waits for the results.
+
+    Args:
+      actor: handle of the Ray actor.
+      timeout: seconds after which a call raises `Unreachable`, as it does while Ray restarts the actor.
+    """
+
+    def __init__(self, actor: Any, timeout: float):
+        self._actor = actor
+        self._timeout = timeout
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            try:
+                return ray.get(getattr(self._actor, method).remote(*arguments, **named), timeout=self._timeout)
+            except _RESTARTING as error:
+                raise Unreachable(str(error)) from error
+
+        return call
+
+
+class RayHandle(NodeHandle):
+    """Reaches a node in a Ray actor.
+
+    Args:
+      name: name of the node, for example `replay/0`.
+      actor: handle of a Ray actor that has the node's methods.
+    """
+
+    def __init__(self, name: str, actor: Any):
+        self.name = name
+        self.actor = actor
+        self._known_address = ""
+        self._lookup = Deadline(_ADDRESS_SECONDS)
+
+    def client(self, timeout: float) -> Any:
+        """Returns a client whose calls raise `Unreachable` after `timeout` seconds; arguments may be arrays."""
+        return RayClient(self.actor, timeout)
+
+    def address(self) -> str:
+        """Returns the `host:port` that the node binds, looked up four times a second because Ray may restart it."""
+        if not self._known_address:
+            self._known_address = self.call_until_answered("address")
+        elif self._lookup.has_passed:
+            self._lookup.restart()
+            with contextlib.suppress(Unreachable):
+                self._known_address = self.client(_ADDRESS_SECONDS).address()
+        bypass_proxies(self._known_address.rpartition(":")[0])
+        return self._known_address
+
+    def call_until_answered(self, method: str, *arguments: Any, seconds: float = _START_SECONDS) -> Any:
+        """Returns the result of a call to a node that may be starting; the method may run several times.
+
+        Raises:
+          CallboardError: the node does not answer in time.
+        """
+        client = self.client(CALL_SECONDS)
+        try:
+            return retry(lambda: getattr(client, method)(*arguments), Unreachable, seconds)
+        except Unreachable as error:
+            raise CallboardError(
+                f"{self.name} has not answered for {seconds:.0f} s; check with `ray status` whether it waits for "
+                "resources"
+            ) from error
+
+
+class NodeHost:
+    """Runs a node in a thread of this process, whose TensorFlow must not have been used yet.
+
+    Args:
+      pickled: keyword arguments of `start`, which is then called; a Ray actor starts its node again in every restart.
+    """
+
+    def __init__(self, pickled: bytes = b""):
+        self._port = reserve_among(RAY_PORTS)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._grace = 0.0
+        self._error: BaseException | None = None
+        self.node: Any = None
+        if pickled:
+            self.start(**cloudpickle.loads(pickled))
+
+    def start(self, node_class: Callable[..., Node], name: str, policy: NodePolicy, **arguments: Any) -> None:
+        """Starts the node.
+
+        Args:
+          node_class: called with `context` and `arguments`.
+          name: name of the node.
+          policy: how the process is prepared.
+          arguments: keyword arguments of the node; `RayHandle`s among them are the edges of the graph.
+        """
+        if policy.single_arena:
+            use_one_arena()
+        prepare_tensorflow(policy)
+        self._thread.name, self._grace = name, policy.grace
+        context = NodeContext(name, uuid.uuid4().hex, self._stop, self._log, self._port.port)
+        self.node = node_class(context=context, **arguments)
+        self._thread.start()
+
+    def address(self) -> str:
+        """Returns the `host:port` of the port reserved for the node, as other machines reach it."""
+        return f"{ray.util.get_node_ip_address()}:{self._port.port}"
+
+    def wait(self, seconds: float = 0.0) -> bool:
+        """Waits until the node has ended, at most `seconds`, and returns whether it has.  Raises the node's error."""
+        self._thread.join(seconds)
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+    def end(self) -> None:
+        """Stops the node and waits until it has ended, at most for its policy's `grace`.  Raises the node's error."""
+        self._stop.set()
+        self.wait(self._grace)
+
+    def _run(self) -> None:
+        try:
+            self.node.run()
+        except BaseException as error:
+            self._error = error
+
+    def _log(self, kind: str, content: Any) -> None:
+        if kind == "say":
+            logging.warning("%s: %s", self._thread.name, content)
+
+
+def start_node(options: Mapping[str, Any], node_class: type[Node], name: str, **arguments: Any) -> RayHandle:
+    """Starts a node in a Ray actor that has the methods which the node serves.
+
+    Args:
+      options: options of the Ray actor, such as `num_cpus`.
+      node_class: see `NodeHost.start`, as for the next ones.
+      name: as above.
+      arguments: as above.
+    """
+
+    def forward(method: str) -> Callable[..., Any]:
+        return lambda host, *arguments, **named: getattr(host.node, method)(*arguments, **named)
+
+    methods = {method: forward(method) for method in node_class.served}
+    actor: Any = ray.remote(type(node_class.__name__, (NodeHost,), methods))
+    # Pickled here, because Ray warns of handles among the arguments of an actor that it may restart.
+    pickled = cloudpickle.dumps({"node_class": node_class, "name": name, **arguments})
+    return RayHandle(name, actor.options(**options).remote(pickled))

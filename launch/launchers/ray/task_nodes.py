@@ -1,0 +1,116 @@
+"""The nodes of Ray tasks, which no launcher stops, and the coordinator that stops them."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from ....agents.weights import Unpacking
+from ....deadlines import Deadline
+from ...experiment import Run
+from ...nodes.actor import ActorNode
+from ...nodes.coordinator import Coordinator
+from ...nodes.learner import LearnerNode
+from ...nodes.node import NodeContext, Unreachable
+from .node_actors import CALL_SECONDS, RayHandle
+
+_SILENCE_SECONDS = 60.0
+
+
+class TaskCoordinator(Coordinator):
+    """A coordinator that tasks and their loop can stop.
+
+    A learner that has reported and then is silent for a minute counts as dead, and all tasks stop.
+    """
+
+    served: ClassVar[tuple[str, ...]] = (*Coordinator.served, "request_stop")
+
+    def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
+        run.directory.checkpoints.mkdir(parents=True, exist_ok=True)
+        super().__init__(context, run, clock)
+        self._learner_heard = math.inf
+
+    def status(self) -> dict[str, Any]:
+        return {**super().status(), "stopping": self.stopping}
+
+    def report(self, name: str, *arguments: Any) -> Any:
+        if name == "learner/0":
+            self._learner_heard = self._clock()
+        return super().report(name, *arguments)
+
+    def step(self) -> None:
+        super().step()
+        if self._clock() - self._learner_heard > _SILENCE_SECONDS:
+            self.request_stop(f"the learner has not reported for {_SILENCE_SECONDS:.0f} s")
+
+
+class RolloutNode(ActorNode):
+    """An actor that ends after `limit` environment steps."""
+
+    def __init__(self, limit: float, **arguments: Any):
+        super().__init__(**arguments)
+        self._limit = limit
+
+    def step(self) -> None:
+        super().step()
+        if self.environment_steps >= self._limit:
+            self.context.stop.set()
+
+    def finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        super().finish()
+
+
+class TrainingNode(LearnerNode):
+    """A learner that ends after `limit` learner steps, and whose weights go to a parameter server.
+
+    Args:
+      weights: handle of the parameter server.
+      limit: learner steps.
+      push_interval: seconds between two transfers of weights.
+      arguments: those of `LearnerNode`.
+    """
+
+    def __init__(self, weights: RayHandle, limit: float, push_interval: float, **arguments: Any):
+        super().__init__(**arguments)
+        self._server = weights
+        self._limit = limit
+        self._push_interval = push_interval
+        self._next_push = Deadline(0.0)
+
+    def step(self) -> None:
+        super().step()
+        if self.learner_steps >= self._limit:
+            self.end_learning()
+        if self.final_version() is not None:
+            self.context.stop.set()
+
+    def finish(self) -> None:
+        self.end_learning()
+        super().finish()
+
+    def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
+        """Without a checkpoint, begins with the parameter server's weights; its own count as newer in any case."""
+        served = self._server.call_until_answered("get_variables", None)
+        if served is None:
+            return super().begin_weights(variables)
+        version, packed = served
+        if self._checkpoints.latest() is None:
+            for variable, value in zip(variables, Unpacking(variables)(packed), strict=True):
+                variable.assign(value)
+        return max(super().begin_weights(variables), version[0] + 1)
+
+    def push(self) -> None:
+        """Sends the newest weights to the parameter server if that is due, unless it has them or is being restarted."""
+        if not self._next_push.has_passed:
+            return
+        server = self._server.client(CALL_SECONDS)
+        with contextlib.suppress(Unreachable):
+            newest = self.get_variables(server.version())
+            if newest is not None:
+                server.publish(*newest)
+                self._next_push.restart(self._push_interval)
