@@ -77,6 +77,11 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         yield found is not None
 
 
+def session_directory() -> pathlib.Path:
+    """Return the directory in which the cluster keeps its files on this machine."""
+    return pathlib.Path(ray._private.worker.global_worker.node.get_session_dir_path())
+
+
 def _check_answers(address: str) -> None:
     """Raises `CallboardError` if nothing listens at the address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")

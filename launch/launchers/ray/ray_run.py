@@ -26,7 +26,7 @@ from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from ....deadlines import wait_until
+from ....deadlines import Deadline, wait_until
 from ....errors import CallboardError
 from ...experiment import Experiment, Run
 from ...nodes.devices import device_count
@@ -37,13 +37,15 @@ from ...run_directory.run_files import begun
 from ...stop_signals import stop_signals
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event, Exit, Supervised, Supervisor
-from .connection import END_SECONDS, connected
-from .workers import AddressBook, BookedAddress, Life, RayNode
+from .connection import END_SECONDS, connected, session_directory
+from .workers import AddressBook, BookedAddress, Incarnation, RayNode
 
 _CPUS = {"coordinator": 0.0}
 # Ray rejects empty bundles, so a node without CPUs reserves this much memory, in bytes.
 _SOME_MEMORY = 2**20
 _PATIENCE_SECONDS = 10.0
+_PROCESS_SECONDS = 300.0
+"""Time in which Ray starts a process for which there is room; about 15 s on an idle machine."""
 _POLL_SECONDS = 0.3
 _REMOVE_SECONDS = 120.0
 """Time in which every machine starts a process that removes files; a second or two on an idle machine."""
@@ -51,7 +53,7 @@ _REMOVE_SECONDS = 120.0
 _RESTART_SECONDS = 600.0
 
 
-class Crew:
+class NodeGroup:
     """The Ray actors of a run's nodes, and the address book that they share.
 
     Args:
@@ -85,29 +87,29 @@ class Crew:
             for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
         }
 
-    def life(self, node: LaunchedNode, incarnation_id: str) -> bytes:
+    def pickled(self, node: LaunchedNode, incarnation_id: str) -> bytes:
         """Return the pickled arguments of a node's next incarnation."""
         with self._lock:
-            return cloudpickle.dumps(Life(node, incarnation_id, self.run, self._book, self.scratch))
+            return cloudpickle.dumps(Incarnation(node, incarnation_id, self.run, self._book, self.scratch))
 
-    def moved(self, name: str, addresses: Sequence[str]) -> None:
+    def set_addresses(self, name: str, addresses: Sequence[str]) -> None:
         """Record the addresses that a node has reported, and send them to all nodes."""
         with self._lock:
             self._book.enter(name, addresses)
             for actor in self.actors.values():
                 actor.update_addresses.remote(self._book.version, self._book.known)
 
-    def left(self, name: str) -> None:
-        """Record that a node has ended, so that learners that wait for each other do not wait for it."""
+    def remove_peer_addresses(self, name: str) -> None:
+        """Remove the addresses of a node that has ended, so that its successor does not connect to those of others."""
         known = self._book.known.get(name, [])
         if len(known) > 1:
-            self.moved(name, known[:1])
+            self.set_addresses(name, known[:1])
 
     def has_room(self) -> bool:
         """Return whether the cluster has placed every node."""
         return placement_group_table(self._group).get("state") == "CREATED"
 
-    def dismiss(self) -> None:
+    def end(self) -> None:
         """End all actors, and wait until they are gone."""
         for actor in self.actors.values():
             ray.kill(actor, no_restart=True)
@@ -133,19 +135,19 @@ class Crew:
 class RayWorker:
     """One incarnation of a node, in a process of its Ray actor."""
 
-    def __init__(self, node: LaunchedNode, crew: Crew, events: "queue.SimpleQueue[Event]"):
+    def __init__(self, node: LaunchedNode, node_group: NodeGroup, events: "queue.SimpleQueue[Event]"):
         self._node = node
-        self._crew = crew
-        self._actor: Any = crew.actors[node.name]
+        self._node_group = node_group
+        self._actor: Any = node_group.actors[node.name]
         self._events = events
-        self._told_to_stop = threading.Event()
+        self._stop_requested = threading.Event()
         self._killed = threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._follow, name=f"life of {self._node.name}", daemon=True).start()
+        threading.Thread(target=self._follow, name=f"messages of {self._node.name}", daemon=True).start()
 
     def stop(self) -> None:
-        self._told_to_stop.set()
+        self._stop_requested.set()
         self._actor.stop.remote()
 
     def kill(self) -> None:
@@ -155,17 +157,17 @@ class RayWorker:
     def _follow(self) -> None:
         """Run the node and forward its messages until the incarnation ends."""
         try:
-            how = self._live()
+            how = self._run_incarnation()
         except Exception as error:  # Where Ray itself fails, it also raises errors that are not its own.
             how = self._exit_by(error)
-        self._crew.left(self._node.name)
-        self._tell("exit", how)
+        self._node_group.remove_peer_addresses(self._node.name)
+        self._send("exit", how)
 
-    def _live(self) -> Exit:
+    def _run_incarnation(self) -> Exit:
         if not self._wait_for_process():
             return Exit(clean=True, description="ended before it began")
         incarnation_id = uuid.uuid4().hex
-        messages = self._actor.run.remote(incarnation_id, self._crew.life(self._node, incarnation_id))
+        messages = self._actor.run.remote(incarnation_id, self._node_group.pickled(self._node, incarnation_id))
         if self._killed.is_set():
             # `kill` was called after the process was found to be free, so it may have taken effect before this
             # incarnation.
@@ -175,49 +177,55 @@ class RayWorker:
             if kind == "exit":
                 return content
             if kind == "addresses":
-                self._crew.moved(self._node.name, content)
+                self._node_group.set_addresses(self._node.name, content)
             else:
-                self._tell(kind, content)
-        return Exit(clean=False, description="ended without a word")
+                self._send(kind, content)
+        return Exit(clean=False, description="ended without a message")
 
     def _wait_for_process(self) -> bool:
         """Wait for a process that has not run an incarnation yet; return False if none is needed any more."""
-        begun, told, ended = time.monotonic(), False, set()
-        question = self._actor.past_life.remote()
-        while not (self._told_to_stop.is_set() or self._killed.is_set()):
+        notice, latest, notified, ended = Deadline(_PATIENCE_SECONDS), Deadline(_PROCESS_SECONDS), False, set()
+        answer = self._actor.past_incarnation.remote()
+        while not (self._stop_requested.is_set() or self._killed.is_set()):
             # However long this takes, the node does not hang.
-            self._tell(HEARTBEAT, Heartbeat(0, "waiting for a process in the cluster", "wait"))
+            self._send(HEARTBEAT, Heartbeat(0, "waiting for a process in the cluster", "wait"))
             try:
-                past_life = ray.get(question, timeout=_POLL_SECONDS)
-                if not past_life:
+                past_incarnation = ray.get(answer, timeout=_POLL_SECONDS)
+                if not past_incarnation:
                     return True
-                if past_life not in ended:
-                    ended.add(past_life)
+                if past_incarnation not in ended:
+                    ended.add(past_incarnation)
                     ray.kill(self._actor, no_restart=False)
             except GetTimeoutError:
-                if not told and time.monotonic() - begun > _PATIENCE_SECONDS and not self._crew.has_room():
-                    told = True
-                    self._tell("say", "waits for room in the cluster")
+                if not self._node_group.has_room():
+                    latest.restart()
+                    if notice.has_passed and not notified:
+                        notified = True
+                        self._send("say", "waits for room in the cluster")
+                elif latest.has_passed or (notice.has_passed and not session_directory().exists()):
+                    raise CallboardError(_no_process()) from None
                 continue
             except ActorDiedError:
                 raise
             except RayActorError:
                 pass  # Its process is being restarted.
             time.sleep(_POLL_SECONDS)
-            question = self._actor.past_life.remote()
+            answer = self._actor.past_incarnation.remote()
         return False
 
     def _exit_by(self, error: Exception) -> Exit:
-        if self._told_to_stop.is_set() and not self._node.policy.keeps:
+        if self._stop_requested.is_set() and not self._node.policy.keeps:
             # A node that saves nothing may be stopped at any time.
             return Exit(clean=True, description="ended")
         if self._killed.is_set():
             return Exit(clean=False, description="killed")
+        if isinstance(error, CallboardError):
+            return Exit(clean=False, description=str(error), error=str(error), final=True)
         if isinstance(error, RayActorError) and not isinstance(error, ActorDiedError):
             return Exit(clean=False, description="its process or its machine has died")
         return Exit(clean=False, description="its Ray actor has failed", error=str(error), final=True)
 
-    def _tell(self, kind: str, content: Any) -> None:
+    def _send(self, kind: str, content: Any) -> None:
         self._events.put(Event(self._node.name, kind, content))
 
 
@@ -271,19 +279,19 @@ def _supervise(
     program: lp.Program, run: Run, monitor: Monitor, bundles: Sequence[Mapping[str, float]], group: Any
 ) -> Outcome:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    crew = Crew(program, run, bundles, group)
+    node_group = NodeGroup(program, run, bundles, group)
     try:
         nodes = [
             Supervised(
                 node.name,
                 dataclasses.replace(node.policy, restart_window=_RESTART_SECONDS),
-                functools.partial(RayWorker, node, crew, events),
+                functools.partial(RayWorker, node, node_group, events),
             )
             for _, node in nodes_of(program)
         ]
         return Supervisor(nodes, events, monitor).run()
     finally:
-        crew.dismiss()
+        node_group.end()
 
 
 def bundles_of(
@@ -324,6 +332,19 @@ def _placed(bundles: Sequence[dict[str, float]], strategy: str, wait: int, monit
     finally:
         remove_placement_group(group)
         wait_until(lambda: placement_group_table(group).get("state", "REMOVED") == "REMOVED", END_SECONDS)
+
+
+def _no_process() -> str:
+    directory = session_directory()
+    if not directory.exists():
+        return (
+            f"Ray can start no process, because its directory {directory} was removed; let nothing remove files there "
+            "during a run"
+        )
+    return (
+        f"Ray has started no process within {_PROCESS_SECONDS:.0f} s, though the cluster has room; look for the cause "
+        f"in {directory / 'logs'}"
+    )
 
 
 def _no_room(bundles: Sequence[Mapping[str, float]], strategy: str) -> str:

@@ -104,7 +104,7 @@ class BookedAddress(AbstractAddressBuilder):
         return self._book.find(self._name, self._index)
 
 
-class Life(NamedTuple):
+class Incarnation(NamedTuple):
     """Arguments with which an incarnation of a node is started."""
 
     node: LaunchedNode
@@ -140,7 +140,7 @@ class RayNode:
         self._progress = Progress()
 
     @ray.method(concurrency_group="control")
-    def past_life(self) -> str:
+    def past_incarnation(self) -> str:
         """Return the id of the incarnation that this process has run; empty if it has run none."""
         return self._incarnation_id
 
@@ -161,62 +161,62 @@ class RayNode:
     def run(self, incarnation_id: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
         """Run the node; yield its messages as `(kind, content)`, and finally `("exit", Exit)`."""
         self._incarnation_id = incarnation_id
-        HeartbeatSender(self._progress, self._tell, _HEARTBEAT_SECONDS)
-        threading.Thread(target=self._live, args=(pickled,), name="node", daemon=True).start()
+        HeartbeatSender(self._progress, self._send, _HEARTBEAT_SECONDS)
+        threading.Thread(target=self._run_incarnation, args=(pickled,), name="node", daemon=True).start()
         while True:
             message = self._messages.get()
             yield message
             if message[0] == "exit":
                 return
 
-    def _live(self, pickled: bytes) -> None:
+    def _run_incarnation(self, pickled: bytes) -> None:
         try:
-            life: Life = cloudpickle.loads(pickled)
+            incarnation: Incarnation = cloudpickle.loads(pickled)
             with self._lock:
-                self._book = life.book
-                life.book.stop = self._stop
-                life.book.update(*self._newest_book)
-            how = self._run_kept(life) if life.run.directory.url else self._run_shared(life)
+                self._book = incarnation.book
+                incarnation.book.stop = self._stop
+                incarnation.book.update(*self._newest_book)
+            how = self._run_with_copy(incarnation) if incarnation.run.directory.url else self._run_shared(incarnation)
         except BaseException as error:
             how = exit_by(error)
         self._messages.put(("exit", how))
 
-    def _run_shared(self, life: Life) -> Exit:
+    def _run_shared(self, incarnation: Incarnation) -> Exit:
         """Run in a directory that is shared by all machines."""
-        directory = life.run.directory
+        directory = incarnation.run.directory
         if not directory.experiment.exists():
             raise CallboardError(
                 f"the run directory {directory.path} is not there on {socket.gethostname()}: take one on storage that "
                 "all machines of the cluster share, or a URL such as s3://bucket/run"
             )
-        return self._run(life, directory, directory.temporary / life.node.name.replace("/", "-"))
+        return self._run(incarnation, directory, directory.temporary / incarnation.node.name.replace("/", "-"))
 
-    def _run_kept(self, life: Life) -> Exit:
+    def _run_with_copy(self, incarnation: Incarnation) -> Exit:
         """Run in a directory of this machine, and upload what the node writes there."""
-        name, url = life.node.name, life.run.directory.url
-        path = pathlib.Path(tempfile.gettempdir()) / life.scratch / name.replace("/", "-")
+        name, url = incarnation.node.name, incarnation.run.directory.url
+        path = pathlib.Path(tempfile.gettempdir()) / incarnation.scratch / name.replace("/", "-")
         # An earlier incarnation may have been killed here.
         shutil.rmtree(path, ignore_errors=True)
         directory = RunDirectory(path, url=url)
         directory.create()
-        mirror = Mirror(Storage(url), name, directory, lambda text: self._tell("say", text))
+        mirror = Mirror(Storage(url), name, directory, lambda text: self._send("say", text))
         mirror.fetch()
         mirror.start()
-        life.node.move_to(directory)
-        how = self._run(life, directory, directory.temporary)
+        incarnation.node.move_to(directory)
+        how = self._run(incarnation, directory, directory.temporary)
         if mirror.close():
             shutil.rmtree(path, ignore_errors=True)
             return how
         # This is the only copy.  Move it away from later incarnations, and from the launcher, which removes the run's
         # files.
-        kept = path.parent.with_name(f"callboard-kept-{path.name}-{life.incarnation_id[:8]}")
+        kept = path.parent.with_name(f"callboard-kept-{path.name}-{incarnation.incarnation_id[:8]}")
         path.rename(kept)
         error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
-        self._tell("say", error)
+        self._send("say", error)
         return Exit(clean=False, description="could not store what it wrote last", error=error) if how.clean else how
 
-    def _run(self, life: Life, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
-        node = life.node
+    def _run(self, incarnation: Incarnation, directory: RunDirectory, temporary: pathlib.Path) -> Exit:
+        node = incarnation.node
         has_gpu = bool(ray.get_runtime_context().get_accelerator_ids().get("GPU"))
         policy = dataclasses.replace(node.policy, uses_gpu=node.policy.uses_gpu and has_gpu)
         prepare_process(node.name, policy, str(directory.log(node.name)), str(temporary))
@@ -227,9 +227,9 @@ class RayNode:
             self._messages.put(("addresses", own))
             context = NodeContext(
                 name=node.name,
-                incarnation_id=life.incarnation_id,
+                incarnation_id=incarnation.incarnation_id,
                 stop=self._stop,
-                send=self._tell,
+                send=self._send,
                 port=self._ports[0].port if self._ports else None,
                 progress=self._progress,
             )
@@ -240,5 +240,5 @@ class RayNode:
             return exit_by(error)
         return Exit(clean=True, description="ended")
 
-    def _tell(self, kind: str, content: Any) -> None:
+    def _send(self, kind: str, content: Any) -> None:
         self._messages.put((kind, content))
