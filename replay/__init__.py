@@ -5,7 +5,7 @@ Every timestep is stored once.  Items are slices of chunks, and overlapping item
 
 from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped
 from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
-from .elements import Elements, made_again_if_changed
+from .elements import Elements, rebuilt_if_changed
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
 from .item_format import ItemFormat
@@ -59,7 +59,7 @@ __all__ = [
     "initial_frames",
     "items_per_batch",
     "latest_checkpoint",
-    "made_again_if_changed",
+    "rebuilt_if_changed",
     "push_frames",
     "queue_dataset",
     "queue_table",

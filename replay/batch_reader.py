@@ -57,7 +57,7 @@ class BatchReader(Iterator[Any]):
         self._incarnation = incarnation
         self._patience = patience
         self._known_incarnation = incarnation()
-        self._generation = _Generation(make_dataset)
+        self._thread = _DatasetThread(make_dataset)
         self._waiting_since: float | None = None
 
     def __next__(self) -> Any:
@@ -78,7 +78,7 @@ class BatchReader(Iterator[Any]):
 
     def has_next(self) -> bool:
         """Returns whether a batch is available, so that `next` would not wait."""
-        return not self._generation.batches.empty()
+        return not self._thread.batches.empty()
 
     @property
     def seconds_waited(self) -> float:
@@ -92,7 +92,7 @@ class BatchReader(Iterator[Any]):
             self._known_incarnation = self._incarnation()
             self.rebuild()
         try:
-            batch = self._generation.batches.get(timeout=timeout)
+            batch = self._thread.batches.get(timeout=timeout)
         except queue.Empty:
             return None
         if isinstance(batch, StopIteration):
@@ -105,14 +105,14 @@ class BatchReader(Iterator[Any]):
 
     def rebuild(self) -> None:
         """Starts over with a new dataset; a batch that is already available from the old one is dropped."""
-        self._generation.abandon()
-        self._generation = _Generation(self._make_dataset)
+        self._thread.abandon()
+        self._thread = _DatasetThread(self._make_dataset)
 
     def close(self) -> None:
-        self._generation.abandon()
+        self._thread.abandon()
 
 
-class _Generation:
+class _DatasetThread:
     """A dataset and the thread that reads it."""
 
     def __init__(self, make_dataset: Callable[[], Iterable[Any]]):

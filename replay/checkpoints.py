@@ -115,7 +115,7 @@ class ShardSaver:
             write_manifest(written)
             saved = _next_path(self._directory)
             publish_directory(written, saved)
-            for old in _all(self._directory)[:-_KEEP]:
+            for old in _checkpoints_in(self._directory)[:-_KEEP]:
                 remove_directory(old)
             self._saved = saved
         except Exception as error:  # Reverb raises its own errors, RuntimeError and IndexError (a full disk).
@@ -124,23 +124,23 @@ class ShardSaver:
 
 
 def latest_checkpoint(
-    directory: pathlib.Path, say: Callable[[str], None] = _logger.warning, sizes_only: bool = False
+    directory: pathlib.Path, notify: Callable[[str], None] = _logger.warning, sizes_only: bool = False
 ) -> pathlib.Path | None:
     """Returns the newest undamaged checkpoint in a shard's directory, or None.  Damaged ones are renamed.
 
     Args:
       directory: the shard's directory.
-      say: called with a line of text for every damaged checkpoint.
+      notify: called with a line of text for every damaged checkpoint.
       sizes_only: whether to compare only the sizes of files with the manifest, which is fast, and not their content.
     """
-    for path in reversed(_all(directory)):
+    for path in reversed(_checkpoints_in(directory)):
         wrong = damage(path, sizes_only)
         if not wrong:
             return path
         if not path.exists():
             continue  # The server's node has removed it in the meantime.
         kept = set_aside(path)
-        say(
+        notify(
             f"the checkpoint {path.name} of replay shard {directory.name} is damaged ({wrong}) and not used"
             + (f"; it is kept as {kept.name}" if kept is not None else "")
         )
@@ -151,7 +151,7 @@ def prepare_directory(
     directory: pathlib.Path,
     tables: Sequence[reverb.Table],
     restore: bool,
-    say: Callable[[str], None] = _logger.warning,
+    notify: Callable[[str], None] = _logger.warning,
 ) -> tuple[pathlib.Path, pathlib.Path | None]:
     """Prepares a shard's directory for a server with these tables.
 
@@ -159,7 +159,7 @@ def prepare_directory(
       directory: the shard's directory.
       tables: the server's tables.
       restore: whether the server continues with the newest checkpoint; otherwise existing checkpoints are removed.
-      say: called with a line of text for every damaged checkpoint.
+      notify: called with a line of text for every damaged checkpoint.
 
     Returns:
       The directory to which the server must write its checkpoints, and the checkpoint that it must restore, or None.
@@ -175,9 +175,9 @@ def prepare_directory(
     for place in (directory, checkpoints):
         remove_drafts(place)
     remove_restored(directory)
-    latest = latest_checkpoint(directory, say)
+    latest = latest_checkpoint(directory, notify)
     if latest is not None:
-        _check_settings_of(latest, tables)
+        _check_settings(latest, tables)
     shutil.rmtree(written, ignore_errors=True)
     written.mkdir()
     write_file(directory / _SETTINGS, json.dumps({table.name: _describe(table) for table in tables}, indent=1))
@@ -186,7 +186,7 @@ def prepare_directory(
     restored = directory / _RESTORED
     # Hard links; the checkpoint itself must not change, or it would differ from its manifest.
     shutil.copytree(latest, restored, copy_function=link_or_copy)
-    _let_sample(restored)
+    _center_rate_limiters(restored)
     return written, restored
 
 
@@ -203,15 +203,15 @@ def check_settings(directory: pathlib.Path, tables: Sequence[reverb.Table]) -> N
     """
     latest = latest_checkpoint(directory, sizes_only=True)
     if latest is not None:
-        _check_settings_of(latest, tables)
+        _check_settings(latest, tables)
 
 
-def _check_settings_of(checkpoint: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
+def _check_settings(checkpoint: pathlib.Path, tables: Sequence[reverb.Table]) -> None:
     before = json.loads((checkpoint / _SETTINGS).read_text())
-    _refuse_others(checkpoint.parents[1], before, {table.name: _describe(table) for table in tables})
+    _check_same_settings(checkpoint.parents[1], before, {table.name: _describe(table) for table in tables})
 
 
-def _all(directory: pathlib.Path) -> list[pathlib.Path]:
+def _checkpoints_in(directory: pathlib.Path) -> list[pathlib.Path]:
     """Returns the checkpoints of a shard, the newest last."""
     found = [path for path in (directory / _CHECKPOINTS).glob("[0-9]*") if path.name.isdigit()]
     return sorted(found, key=lambda path: int(path.name))
@@ -246,7 +246,7 @@ def _describe(table: reverb.Table) -> dict[str, str]:
     }
 
 
-def _refuse_others(directory: pathlib.Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+def _check_same_settings(directory: pathlib.Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     if sorted(before) != sorted(now):
         raise CallboardError(
             f"the replay checkpoint in {directory} holds the tables {', '.join(sorted(before))}, not "
@@ -263,7 +263,7 @@ def _refuse_others(directory: pathlib.Path, before: dict[str, Any], now: dict[st
                 )
 
 
-def _let_sample(checkpoint: pathlib.Path) -> None:
+def _center_rate_limiters(checkpoint: pathlib.Path) -> None:
     """Sets the rate limiters of a checkpoint to the middle of their allowed range.
 
     Reverb restores a limiter as it was.  If the learner had used up its allowed samples, it would have to wait for new

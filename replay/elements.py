@@ -13,18 +13,18 @@ from ..data import Nest, rebuilt
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
 
 
-Made = TypeVar("Made")
+Built = TypeVar("Built")
 
 
-def made_again_if_changed(make: Callable[[], Made], key: Callable[[], object]) -> Callable[[], Made]:
+def rebuilt_if_changed(make: Callable[[], Built], key: Callable[[], object]) -> Callable[[], Built]:
     """Returns a function that caches the result of `make` and calls it again when the value of `key` changes.
 
     It keeps one dataset per server address over all incarnations of the server, because every dataset that is created
     uses memory that is never freed.
     """
-    kept: list[tuple[object, Made]] = []
+    kept: list[tuple[object, Built]] = []
 
-    def get() -> Made:
+    def get() -> Built:
         now = key()
         if not kept or kept[0][0] != now:
             kept[:] = [(now, make())]

@@ -17,7 +17,7 @@ def start_server(
     port: int | None,
     directory: pathlib.Path,
     restore: bool = True,
-    say: Callable[[str], None] = _logger.warning,
+    notify: Callable[[str], None] = _logger.warning,
 ) -> reverb.Server:
     """Starts a Reverb server that keeps its checkpoints in `directory`.
 
@@ -28,12 +28,12 @@ def start_server(
       port: port to listen on; None for any free port.
       directory: directory used only by this shard.
       restore: whether to continue with the newest checkpoint in the directory, if there is one.
-      say: called with a line of text for every damaged checkpoint.
+      notify: called with a line of text for every damaged checkpoint.
 
     Raises:
       CallboardError: the checkpoint was made with settings that differ from those of `tables`.
     """
-    written, restored = prepare_directory(directory, tables, restore, say)
+    written, restored = prepare_directory(directory, tables, restore, notify)
     checkpointer = checkpointers.DefaultCheckpointer(
         path=str(written), fallback_checkpoint_path=None if restored is None else str(restored)
     )

@@ -12,7 +12,7 @@ import tree
 from ..data import Sample
 from ..deadlines import Deadline
 from .batch_reader import BatchReader
-from .elements import Elements, made_again_if_changed
+from .elements import Elements, rebuilt_if_changed
 from .handle import ReplayHandle
 from .item_format import ItemFormat
 from .sampling import SampledItems, SampledTable, sampled_items_spec, shard_dataset
@@ -67,7 +67,7 @@ def sharded_dataset(table: SampledTable, shards: int, batch: int, updates_per_ca
 
     def reader(shard: int) -> BatchReader:
         return BatchReader(
-            made_again_if_changed(
+            rebuilt_if_changed(
                 lambda: Elements(shard_dataset(table, shard, block)), key=lambda: table.replay.address(shard)
             ),
             stopped=lambda: False,

@@ -53,7 +53,7 @@ class Coordinator(Node):
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
         self._stop_reason: str | None = None
-        self._stop_told = False
+        self._stop_sent = False
         self._final_is_evaluated = not run.experiment.evaluator
         self._final_deadline = math.inf
         self._evaluator_heard = -math.inf
@@ -234,8 +234,8 @@ class Coordinator(Node):
 
     def _decide(self) -> None:
         if self._stop_reason is None:
-            self._look_at_limits()
-        if self._stop_reason is None or self._stop_told:
+            self._check_limits()
+        if self._stop_reason is None or self._stop_sent:
             return
         now = self._clock()
         deadline = min(self._final_deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS)
@@ -243,10 +243,10 @@ class Coordinator(Node):
         if late:
             self.context.notify("the final policy was not evaluated in time")
         if self._final_is_evaluated or late:
-            self._stop_told = True
+            self._stop_sent = True
             self.context.send("stop", self._stop_reason)
 
-    def _look_at_limits(self) -> None:
+    def _check_limits(self) -> None:
         experiment, steps = self._experiment, self._counters.total("environment_steps")
         mean = self._evaluation.get("evaluator/return")
         if experiment.stop_return is not None and mean is not None and mean >= experiment.stop_return:

@@ -73,7 +73,7 @@ class EnvironmentNode(ReportingNode):
             progress.waits(f"{self.reporter.coordinator} to answer")
             self.context.stop.wait(POLL_SECONDS)
             return False
-        if self._lease.take(self.environment_steps):
+        if self._lease.acquire(self.environment_steps):
             if self.environment_steps:
                 progress.works("acting")
             else:

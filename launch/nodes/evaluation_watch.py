@@ -13,7 +13,7 @@ class EvaluationWatch:
       episodes: number of episodes of the evaluation.
       timeout: seconds after which the evaluation is abandoned.
       stopped: whether it is to be abandoned for another reason.
-      say: receives a line for the user.
+      notify: receives a line for the user.
       clock: returns seconds.
     """
 
@@ -22,13 +22,13 @@ class EvaluationWatch:
         episodes: int,
         timeout: float,
         stopped: Callable[[], bool],
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ):
         self._episodes = episodes
         self._timeout = timeout
         self._stopped = stopped
-        self._say = say
+        self._notify = notify
         self._clock = clock
         self._begun = clock()
         self._ended = 0
@@ -43,7 +43,7 @@ class EvaluationWatch:
             self.timed_out = True
         elif seconds > _WARN_SECONDS and not self._ended and not self._warned:
             self._warned = True
-            self._say(f"no episode of the evaluation has ended within {_WARN_SECONDS:.0f} s: {self._advice}")
+            self._notify(f"no episode of the evaluation has ended within {_WARN_SECONDS:.0f} s: {self._advice}")
         return self.timed_out or self._stopped()
 
     def episode_ended(self) -> None:

@@ -18,7 +18,7 @@ from ...agents.registry import agent_name
 from ...agents.weights import Snapshot
 from ...data import Priorities, Update, Version
 from ...errors import CallboardError
-from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, made_again_if_changed
+from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.written_bytes import marked_while_files_grow
@@ -149,7 +149,7 @@ class LearnerNode(ReportingNode):
             self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
         else:
             Heartbeat(self._replay_handle, self.context.stop)
-            batches_of = made_again_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
+            batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
             self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_incarnation)
 
     def step(self) -> None:
@@ -205,7 +205,7 @@ class LearnerNode(ReportingNode):
         soon_again = not self.context.cooperative and self._reader.has_next()
         if self._rank == 0 and self._weights.due(soon_again):
             with self._finite():
-                self._weights.offer(self._steps, self._policy_variables)
+                self._weights.publish_if_due(self._steps, self._policy_variables)
         now = time.monotonic()
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
@@ -296,7 +296,7 @@ class LearnerNode(ReportingNode):
 
     def _make_strategy(self) -> tf.distribute.Strategy:
         if self._rank > 0:
-            threading.Thread(target=self._leave_when_told, name="leave", daemon=True).start()
+            threading.Thread(target=self._exit_when_stopped, name="exit", daemon=True).start()
         devices = device_names(self._experiment.learner_devices)
         workers = [peer.resolve() for peer in self._peers] if len(self._peers) > 1 else []
         bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
@@ -305,7 +305,7 @@ class LearnerNode(ReportingNode):
     def _take_dataset(self, dataset: ReplayDataset) -> None:
         self.dataset = dataset
 
-    def _leave_when_told(self) -> None:
+    def _exit_when_stopped(self) -> None:
         """Ends the process of a learner other than the first.
 
         Such a learner has nothing to save, and may be blocked forever in a step.
@@ -317,7 +317,7 @@ class LearnerNode(ReportingNode):
         if self._rank > 0:
             return
         self._weights.begin(self.begin_weights(variables))
-        self._weights.offer(self._steps, variables)
+        self._weights.publish_if_due(self._steps, variables)
 
     def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
         """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""

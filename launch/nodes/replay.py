@@ -50,8 +50,7 @@ class ReplayNode(ReportingNode):
         experiment, agent = self._experiment, self._experiment.agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()
-        say = self.context.notify
-        self._server = start_server(tables, self.context.port, self._directory, self._keeps, say)
+        self._server = start_server(tables, self.context.port, self._directory, self._keeps, self.context.notify)
         port = self._server.port
         self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
         self._client = self._server.localhost_client()

@@ -34,7 +34,7 @@ class StepLease:
         self._used = 0
         self._wants = False
 
-    def take(self, done: int) -> bool:
+    def acquire(self, done: int) -> bool:
         """Returns whether another timestep may begin after `done` steps; if True, the actor must take it."""
         with self._lock:
             self._wants = done >= self._limit

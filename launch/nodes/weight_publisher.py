@@ -29,7 +29,7 @@ class WeightPublisher(WeightStore):
         """Returns whether a snapshot was requested; if `soon_again`, at most once every few milliseconds."""
         return self._wanted and not (soon_again and time.monotonic() < self._next)
 
-    def offer(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
+    def publish_if_due(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
         """Takes a snapshot if one is `due`.
 
         Raises:

@@ -32,9 +32,9 @@ OTHER_LAYOUT = LAYOUT._replace(record=LAYOUT.record._replace(action=tf.TensorSpe
 LIMITS = ReplayLimits(size=500, min_size=20, samples_per_insert=2.0, error_buffer=40.0)
 
 
-def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, say=print):
+def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, notify=print):
     tables = [replay_table("replay", WindowFormat(layout, steps).signature(), layout, limits, BATCH, 0.6)]
-    server = start_server(tables, None, directory, restore, say)
+    server = start_server(tables, None, directory, restore, notify)
     return server, ReplayHandle(lambda: [f"localhost:{server.port}"]), tables[0]
 
 
@@ -216,7 +216,7 @@ def test_the_one_before_a_damaged_checkpoint_is_restored(two_checkpoints, tmp_pa
     DAMAGES[how](latest_checkpoint(tmp_path) / name)
     said = []
     # Reverb itself would end this process.
-    server, replay, _ = start(tmp_path, say=said.append)
+    server, replay, _ = start(tmp_path, notify=said.append)
     assert info_of(replay).current_size == items[0]
     (line,) = said
     assert line.startswith(f"the checkpoint 000000000002 of replay shard {tmp_path.name} is damaged ({name} ")
@@ -235,7 +235,7 @@ def test_without_a_checkpoint_that_is_whole_replay_begins_empty(two_checkpoints,
     for number in (1, 2):
         (tmp_path / "checkpoints" / f"{number:012d}" / "chunks.tfrecord").write_bytes(b"")
     said = []
-    server, replay, _ = start(tmp_path, say=said.append)
+    server, replay, _ = start(tmp_path, notify=said.append)
     assert info_of(replay).current_size == 0 and len(said) == 2
     server.stop()
 

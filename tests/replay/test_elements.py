@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tree
 
-from callboard.replay import BatchReader, Elements, made_again_if_changed
+from callboard.replay import BatchReader, Elements, rebuilt_if_changed
 
 
 def test_the_elements_of_a_dataset_come_one_by_one_until_its_end_and_again():
@@ -58,5 +58,5 @@ def test_a_dataset_is_made_again_only_for_another_address():
         made.append(len(made))
         return made[-1]
 
-    get = made_again_if_changed(make, key=addresses.pop)
+    get = rebuilt_if_changed(make, key=addresses.pop)
     assert [get() for _ in range(5)] == [0, 1, 1, 2, 2]

@@ -38,7 +38,7 @@ class Actor:
     def act(self, timesteps=1):
         """Gives the number of timesteps that the lease permitted."""
         for timestep in range(timesteps):
-            if not self.lease.take(self.done):
+            if not self.lease.acquire(self.done):
                 return timestep
             self.done += BATCH
         return timesteps
@@ -101,7 +101,7 @@ def test_what_was_begun_while_a_lease_was_shortened_is_not_given_to_others():
     first.act(100)
     first.send(sequence, 0, request)
     first.sequence = sequence
-    assert not first.lease.take(first.done) or first.lease.request().limit >= first.done
+    assert not first.lease.acquire(first.done) or first.lease.request().limit >= first.done
     while second.act(1) or run.done < 10_000:
         second.report()
         first.report()

@@ -1,0 +1,29 @@
+"""Batches of a queue: items of whole actor batches, joined or cut to the size of a replica's share."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numbered_blocks import ENVS, LENGTH, big_queue, layout_of, numbered
+from reading import read_batches
+
+from callboard.replay import SequenceWriter, queue_dataset
+
+
+@pytest.mark.parametrize("share", [2, 4, 8])
+def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
+    layout = layout_of(numbered(0), state=(tf.TensorSpec((), tf.float32),))
+    table = big_queue(layout)
+    replay = serve([table])
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
+    for timestep in range(8 * LENGTH + 1):
+        writer.append(numbered(timestep), (np.full(ENVS, timestep, np.float32),))
+        assert writer.ready(10, max_pending=0)
+    samples = read_batches(queue_dataset(replay, layout, "queue", LENGTH, share), 12 // share)
+    first_rows = np.concatenate([sample.record.observation[0, :, 0] for sample in samples])
+    begins = np.repeat(np.arange(0, 100, LENGTH), ENVS)[: len(first_rows)]
+    np.testing.assert_array_equal(first_rows, 100 * begins + np.arange(len(first_rows)) % ENVS)
+    np.testing.assert_array_equal(np.concatenate([sample.state[0] for sample in samples]), begins)
+    for sample in samples:
+        assert sample.record.observation.shape == (LENGTH + 1, share, 2)
+        # Every environment's timesteps follow each other.
+        assert (np.diff(sample.record.observation[..., 0], axis=0) == 100).all()
