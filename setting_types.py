@@ -83,7 +83,7 @@ def described(hint: Any) -> str:
     if origin is Annotated:
         return described(arguments[0]) + "".join(map(_range_text, arguments[1:]))
     if origin is Literal:
-        return " or ".join(str(value) for value in arguments)
+        return _alternatives(arguments)
     if is_union(hint):
         return " or ".join(dict.fromkeys(described(part) for part in arguments))
     if origin in (tuple, list, collections.abc.Sequence):
@@ -91,7 +91,7 @@ def described(hint: Any) -> str:
     if hint is dict or origin in (dict, collections.abc.Mapping) or dataclasses.is_dataclass(hint):
         return "settings by name, such as {size: 5}"
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return " or ".join(hint.__members__)
+        return _alternatives(list(hint.__members__))
     return getattr(hint, "__name__", str(hint))
 
 
@@ -118,6 +118,11 @@ def field_types(settings: Any) -> dict[str, Any]:
 def is_union(hint: Any) -> bool:
     """Returns whether an annotation is a union, such as `int | None`."""
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _alternatives(values: Sequence[Any]) -> str:
+    *others, last = map(str, values)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _list_described(origin: Any, arguments: Sequence[Any]) -> str:

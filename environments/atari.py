@@ -4,18 +4,20 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import gymnasium
 import numpy as np
+from annotated_types import Interval
 from dm_env import specs
 from gymnasium.vector import VectorEnv
 
 from ..data import Nest, Timestep
 from ..errors import CallboardError
+from ..setting_types import UnitInterval
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
-from .options import check_range, read_options
+from .options import read_options
 from .user_errors import needs_package, unknown_environment
 
 _NAMESPACE = "ALE/"
@@ -42,21 +44,14 @@ class AtariOptions:
       render_mode: 'rgb_array' to render game 0 in color, which runs this game twice.
     """
 
-    repeat_action_probability: float = 0.25
-    noop_max: int = 30
+    repeat_action_probability: UnitInterval = 0.25
+    noop_max: Annotated[int, Interval(ge=0, le=100_000)] = 30
     life_loss: bool = False
-    frameskip: int = 4
-    max_num_frames_per_episode: int = 108_000
+    frameskip: Annotated[int, Interval(ge=1, le=1000)] = 4
+    max_num_frames_per_episode: Annotated[int, Interval(ge=1, le=2**30)] = 108_000
     full_action_space: bool = False
-    num_threads: int = 0
+    num_threads: Annotated[int, Interval(ge=0, le=1024)] = 0
     render_mode: Literal["rgb_array"] | None = None
-
-    def __post_init__(self) -> None:
-        check_range(self, "repeat_action_probability", 0, 1)
-        check_range(self, "noop_max", 0, 100_000)
-        check_range(self, "frameskip", 1, 1000)
-        check_range(self, "max_num_frames_per_episode", 1, 2**30)
-        check_range(self, "num_threads", 0, 1024)
 
 
 def make_atari(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:

@@ -11,9 +11,10 @@ import numpy as np
 from dm_env import specs
 
 from ..data import Nest, Timestep
+from ..setting_types import PositiveInt, UnitInterval
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep
-from .options import check_range, read_options
+from .options import read_options
 from .user_errors import needs_package, unknown_environment
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -32,13 +33,9 @@ class MinAtarOptions:
       max_episode_steps: steps after which an episode is truncated; None for no limit.
     """
 
-    sticky_action_prob: float = 0.1
+    sticky_action_prob: UnitInterval = 0.1
     difficulty_ramping: bool = True
-    max_episode_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        check_range(self, "sticky_action_prob", 0, 1)
-        check_range(self, "max_episode_steps", 1)
+    max_episode_steps: PositiveInt | None = None
 
 
 def make_minatar(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:

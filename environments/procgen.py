@@ -5,16 +5,17 @@ import re
 import sys
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
 from dm_env import specs
 
 from ..data import Nest, Timestep
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
-from .options import check_range, read_options
+from .options import read_options
 from .user_errors import needs_package, unknown_environment
 
 Mode = Literal["easy", "hard", "extreme", "memory", "exploration"]
@@ -62,8 +63,8 @@ class ProcgenOptions:
         the agents' 64x64 observations.
     """
 
-    num_levels: int = 0
-    start_level: int = 0
+    num_levels: Annotated[int, Interval(ge=0, le=_LEVELS)] = 0
+    start_level: Annotated[int, Interval(ge=0, le=_LEVELS)] = 0
     distribution_mode: Mode = "hard"
     use_sequential_levels: bool = False
     center_agent: bool = True
@@ -72,15 +73,14 @@ class ProcgenOptions:
     restrict_themes: bool = False
     use_generated_assets: bool = False
     paint_vel_info: bool = False
-    num_threads: int = 0
+    num_threads: Annotated[int, Interval(ge=0, le=1024)] = 0
     render_mode: Literal["rgb_array"] | None = None
 
     def __post_init__(self) -> None:
-        check_range(self, "num_levels", 0, _LEVELS)
-        check_range(self, "start_level", 0, _LEVELS - self.num_levels)
-        check_range(self, "num_threads", 0, 1024)
+        if self.start_level + self.num_levels > _LEVELS:
+            raise ValueError(f"the last level is {_LEVELS}; lower 'start_level' or 'num_levels'")
         if self.distribution_mode == "exploration" and (self.num_levels or self.start_level):
-            raise ValueError("'exploration' is a level of its own: leave 'num_levels' and 'start_level' out")
+            raise ValueError("'exploration' is a level of its own; leave 'num_levels' and 'start_level' out")
 
 
 def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:

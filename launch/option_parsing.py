@@ -152,7 +152,7 @@ def _entries(name: str, path: str, key: str) -> list[str]:
     rest = path[len(key) :]
     entries = name[len(name) - len(rest) :].split(".")[1:] if rest else []
     if not all(entries):
-        raise CallboardError(f"--{name} names no entry of {option_name(key)}: write {option_name(key)}.NAME VALUE")
+        raise CallboardError(f"--{name} names no entry of {option_name(key)}; write {option_name(key)}.NAME VALUE")
     return entries
 
 

@@ -94,7 +94,7 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
         raise CallboardError("name an environment: --env CartPole-v1")
     for key, field in fields.items():
         if key.startswith(f"{_AGENT}.") and field.default is dataclasses.MISSING and key not in values:
-            raise CallboardError(f"{key} has no default: set it with {option_name(key)}")
+            raise CallboardError(f"{key} has no default; set it with {option_name(key)}")
     if values.get("run_dir") == "":
         raise CallboardError("run_dir is empty: name a directory, or leave it out")
     if isinstance(values.get("run_dir"), str) and not is_url(values["run_dir"]):

@@ -15,7 +15,7 @@ from ..launchers.registry import LAUNCHERS, launcher_class, make_launcher
 from ..settings import parse_experiment
 from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory
-from .search_space import SearchSpace, Values, describe, parse_search, with_values
+from .search_space import SearchSpace, Values, describe, parse_search, vary_recipe
 
 _FIXED = {
     "agent": "trials of different agents cannot be compared; name a field of it, such as agent.optimizer.learning_rate",
@@ -78,7 +78,7 @@ class Tuning:
 
     def experiment(self, values: Values, also: Mapping[str, Any]) -> Experiment:
         """Returns the experiment of a trial, with its values of the searched settings and other settings."""
-        return parse_experiment(None, {**with_values(self.settings, values), **also}, [])
+        return parse_experiment(None, {**vary_recipe(self.settings, values), **also}, [])
 
     def space(self) -> SearchSpace:
         return parse_search(self.search, _FIXED)
@@ -197,5 +197,5 @@ def write_best(tuning: Tuning, directory: TuneDirectory, best: Trial) -> None:
     ]
     if best.takeovers:
         lines.append("# Its weights came from other trials with other settings: a run of its own may do less well.")
-    settings = with_values(tuning.settings, best.best_values)
+    settings = vary_recipe(tuning.settings, best.best_values)
     write_file(directory.best, "\n".join(lines) + "\n" + format_yaml(settings))

@@ -130,7 +130,7 @@ def parse_search(texts: Sequence[str], fixed: Mapping[str, str]) -> SearchSpace:
     return SearchSpace(domains)
 
 
-def with_values(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
+def vary_recipe(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """Returns settings, as given by `read_recipe`, with some values replaced.
 
     Raises:

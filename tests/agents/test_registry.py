@@ -7,8 +7,9 @@ from agent_cases import AGENT_CASES
 
 from callboard.agents import Agent, agent_class
 from callboard.agents.impala import Impala
-from callboard.agents.registry import AGENTS, agent_name
+from callboard.agents.registry import AGENTS, agent_name, agent_settings
 from callboard.errors import CallboardError
+from callboard.nested_settings import declared_fields
 
 MINE = """
 from callboard.agents.impala import Impala
@@ -38,6 +39,7 @@ def test_every_name_is_of_an_agent_that_can_be_made_without_arguments(name):
     found = agent_class(name)
     assert issubclass(found, Agent) and dataclasses.is_dataclass(found)
     assert agent_name(found()) == name
+    assert declared_fields(found) == declared_fields(agent_settings(name))
 
 
 def test_every_agent_is_in_the_table_of_the_tests():

@@ -31,14 +31,18 @@ from callboard.errors import CallboardError
         (
             "ALE/Pong-v5",
             {"repeat_action_probability": 25},
-            "environment 'ALE/Pong-v5': 'repeat_action_probability' is 25, it must be from 0 to 1",
+            "environment 'ALE/Pong-v5': repeat_action_probability must be a number from 0 to 1, not 25",
         ),
-        ("ALE/Pong-v5", {"noop_max": 2.5}, "environment 'ALE/Pong-v5': 'noop_max' is 2.5, it must be a whole number"),
-        ("ALE/Pong-v5", {"life_loss": 1}, "environment 'ALE/Pong-v5': 'life_loss' is 1, it must be true or false"),
+        (
+            "ALE/Pong-v5",
+            {"noop_max": 2.5},
+            "environment 'ALE/Pong-v5': noop_max must be a whole number from 0 to 100,000, not 2.5",
+        ),
+        ("ALE/Pong-v5", {"life_loss": 1}, "environment 'ALE/Pong-v5': life_loss must be true or false, not 1"),
         (
             "ALE/Pong-v5",
             {"render_mode": "human"},
-            "environment 'ALE/Pong-v5': 'render_mode' is 'human', it must be 'rgb_array' or left out",
+            "environment 'ALE/Pong-v5': render_mode must be rgb_array or null, not 'human'",
         ),
         ("MinAtar/Breakot-v1", {}, "unknown environment 'MinAtar/Breakot-v1'; did you mean 'MinAtar/Breakout-v1'?"),
         ("MinAtar/Breakout-v2", {}, "unknown environment 'MinAtar/Breakout-v2'; did you mean 'MinAtar/Breakout-v1'?"),
@@ -51,7 +55,7 @@ from callboard.errors import CallboardError
         (
             "MinAtar/Breakout-v1",
             {"max_episode_steps": 0},
-            "environment 'MinAtar/Breakout-v1': 'max_episode_steps' is 0, it must be 1 or more",
+            "environment 'MinAtar/Breakout-v1': max_episode_steps must be a whole number of at least 1 or null, not 0",
         ),
         ("procgen:coinrn", {}, "unknown environment 'procgen:coinrn'; did you mean 'procgen:coinrun'?"),
         (
@@ -97,19 +101,19 @@ from callboard.errors import CallboardError
         (
             "procgen:coinrun",
             {"distribution_mode": "simple"},
-            "environment 'procgen:coinrun': 'distribution_mode' is 'simple', "
-            "it must be 'easy' or 'hard' or 'extreme' or 'memory' or 'exploration'",
+            "environment 'procgen:coinrun': distribution_mode must be easy, hard, extreme, memory or exploration, "
+            "not 'simple'",
         ),
         (
             "procgen:coinrun",
             {"distribution_mode": "exploration", "num_levels": 5},
-            "environment 'procgen:coinrun': 'exploration' is a level of its own: "
+            "environment 'procgen:coinrun': 'exploration' is a level of its own; "
             "leave 'num_levels' and 'start_level' out",
         ),
         (
             "procgen:coinrun",
             {"num_levels": -1},
-            "environment 'procgen:coinrun': 'num_levels' is -1, it must be from 0 to 2147483647",
+            "environment 'procgen:coinrun': num_levels must be a whole number from 0 to 2,147,483,647, not -1",
         ),
     ],
 )

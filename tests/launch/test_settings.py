@@ -169,7 +169,7 @@ def test_the_recipes_that_ship_are_right(name):
         ({}, ["stray", "--env", "A"], "'stray' is no option"),
         ({}, ["--no-seed"], "--no-seed is no flag: --seed is a whole number"),
         ({"env_options": {"size": 5}}, ["--no-env-options.sise"], "entry that is not set: there are size"),
-        ({}, ["--env-options..x", "1"], "names no entry of --env-options: write --env-options.NAME VALUE"),
+        ({}, ["--env-options..x", "1"], "names no entry of --env-options; write --env-options.NAME VALUE"),
     ],
 )
 def test_mistakes_are_one_line(recipe, options, message):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.tuning.search_space import parse_search, with_values
+from callboard.launch.tuning.search_space import parse_search, vary_recipe
 
 
 def draw(text, count=2000):
@@ -79,7 +79,7 @@ def test_a_seed_always_gives_the_same_samples_and_more_of_them_begin_alike():
 def test_values_take_the_place_of_settings_and_leave_the_others():
     settings = {"env": "A", "actors": 2, "agent": {"name": "impala", "discount": 0.9}, "env_options": None}
     values = {"agent.optimizer.learning_rate": 0.1, "actors": 4, "env_options.num_levels": 5}
-    assert with_values(settings, values) == {
+    assert vary_recipe(settings, values) == {
         "env": "A",
         "actors": 4,
         "agent": {"name": "impala", "discount": 0.9, "optimizer": {"learning_rate": 0.1}},
@@ -90,7 +90,7 @@ def test_values_take_the_place_of_settings_and_leave_the_others():
 
 def test_a_setting_of_one_value_has_no_fields():
     with pytest.raises(CallboardError, match="--search actors.x: actors is one value and has no fields"):
-        with_values({"actors": 2}, {"actors.x": 1})
+        vary_recipe({"actors": 2}, {"actors.x": 1})
 
 
 def test_every_sample_and_every_extreme_is_tried():
