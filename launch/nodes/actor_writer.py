@@ -1,4 +1,4 @@
-"""Writes one actor's records to replay, and holds the actor back if replay or the pacing requires it."""
+"""Writes one actor's records to replay, and makes the actor wait if replay or the pacing requires it."""
 
 import threading
 from collections.abc import Callable
