@@ -42,7 +42,7 @@ def test_weights_by_hand():
     np.testing.assert_allclose(importance_weights(probability, 4, 0.5), [0.5**0.5, 2**0.5, 1.0])
     np.testing.assert_allclose(importance_weights(probability, 4, 0.0), [1.0, 1.0, 1.0])
     np.testing.assert_allclose(importance_weights(probability, 4, 1.0, tf.reduce_max), [0.25, 1.0, 0.5])
-    # Items of one batch may come from tables of different sizes, and beta may change as a run goes on.
+    # Items of one batch may come from tables of different sizes, and beta may change during a run.
     result = importance_weights(probability.astype(np.float32), np.array([4, 8, 2]), tf.constant(1.0, tf.float64))
     assert result.dtype == tf.float32
     np.testing.assert_allclose(result, [0.5, 1.0, 2.0])

@@ -1,0 +1,56 @@
+"""The words of code, tests and pages: the field's terms, in American spelling.  CHANGELOG.md may name old ones."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DIRECTORIES = sorted(path.parent for path in ROOT.glob("*/__init__.py") if not path.parent.is_symlink())
+DIRECTORIES += [ROOT / name for name in ("tests", "docs", "examples")]
+FILES = [path for name in ("*.py", "*.md", "*.toml", "*.yaml", "Makefile", ".ci/*") for path in ROOT.glob(name)]
+FILES += [path for directory in DIRECTORIES for path in directory.rglob("*") if path.is_file()]
+TEXTS = [
+    path
+    for path in FILES
+    if path.suffix in (".py", ".md", ".yaml", ".toml", ".txt", ".sh", ".sbatch", "")
+    and path.name not in ("CHANGELOG.md", "test_language.py")
+    and "venvs" not in path.parts
+]
+STEMS = (
+    "central|discret|emphas|final|general|initial|local|maxim|minim|normal|optim|organ|parallel|penal|priorit|random|"
+    "recogn|regular|serial|special|standard|summar|synchron|util|vector|visual"
+)
+INSTEAD = {
+    r"ticks?|ticking": "timestep",
+    r"counts t": "valid_t",
+    r"mend|mends|mended|mending": "fix",
+    r"drawn": "sampled",
+    r"nobody|whoever": "a subject that can act: no node, any process, the caller",
+    r"go on|goes on|going on|went on": "continue",
+    r"duell\w*": "dueling",
+    r"learnt|burnt|spelt": "learned",
+    rf"({STEMS})is(e|es|ed|er|ers|ing|ation|ations|able)": "-ize",
+    r"(behavi|col|fav|hon|neighb|flav|harb|vap)our\w*": "-or",
+    r"analyse[sd]?|analysing|centred?|centres|metres?|grey\w*|travell\w*|labell\w*|modell\w*": "American spelling",
+}
+BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b")
+
+
+def words_of(line):
+    """A line with its identifiers taken apart: `prioritiesDrawn` and `priorities_drawn` are two words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", line).replace("_", " ").lower()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_words(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = BANNED.search(words_of(line))
+        if found:
+            instead = next(word for banned, word in INSTEAD.items() if re.fullmatch(banned, found[0]))
+            pytest.fail(f"{path.relative_to(ROOT)}:{number}: {found[0]!r}; write {instead}")
+
+
+def test_words_inside_identifiers_are_found():
+    assert BANNED.search(words_of("counts_t = drawItems()")) and BANNED.search(words_of("TICKS_PER_ROW"))
+    assert not BANNED.search(words_of("prioritized, learned and sampled"))
