@@ -3,8 +3,6 @@
 import pathlib
 import re
 
-import pytest
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIRECTORIES = sorted(path.parent for path in ROOT.glob("*/__init__.py") if not path.parent.is_symlink())
 DIRECTORIES += [ROOT / name for name in ("tests", "docs", "examples")]
@@ -37,18 +35,20 @@ INSTEAD = {
 BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b")
 
 
-def words_of(line):
-    """A line with its identifiers taken apart: `prioritiesDrawn` and `priorities_drawn` are two words."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", line).replace("_", " ").lower()
+def words_of(text):
+    """A text with its identifiers taken apart: `prioritiesDrawn` and `priorities_drawn` are two words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ").lower()
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_words(path):
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        found = BANNED.search(words_of(line))
-        if found:
-            instead = next(word for banned, word in INSTEAD.items() if re.fullmatch(banned, found[0]))
-            pytest.fail(f"{path.relative_to(ROOT)}:{number}: {found[0]!r}; write {instead}")
+def test_words():
+    found = []
+    for path in TEXTS:
+        words = words_of(path.read_text())
+        for match in BANNED.finditer(words):
+            line = words.count("\n", 0, match.start()) + 1
+            instead = next(word for banned, word in INSTEAD.items() if re.fullmatch(banned, match[0]))
+            found.append(f"{path.relative_to(ROOT)}:{line}: {match[0]!r}; write {instead}")
+    assert not found, "\n".join(found)
 
 
 def test_words_inside_identifiers_are_found():

@@ -33,10 +33,15 @@ def name_of(path):
 
 
 @functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imported_names(path):
     """Absolute names of what a module imports, at its top or inside functions, except for annotations only."""
     package = ["callboard", *path.relative_to(ROOT).parts[:-1]]
-    found, todo = [], [ast.parse(path.read_text())]
+    found, todo = [], [parsed(path)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -115,8 +120,8 @@ def test_only_the_command_prints():
     for path in LIBRARY:
         if path.is_relative_to(ROOT / "launch" / "cli"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 assert any(ast.unparse(keyword) == "file=sys.stderr" for keyword in node.keywords), path
 
 
