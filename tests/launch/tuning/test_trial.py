@@ -184,7 +184,7 @@ def test_what_no_machine_has_room_for_is_refused(monkeypatch):
     check(cpus_per_trial=4.0)
     check(gpus_per_trial=2.0)
     # Both on one machine.
-    with pytest.raises(CallboardError, match="has the 2 CPU and 1 GPU of a trial, but 4 and 0, 1 and 2: lower"):
+    with pytest.raises(CallboardError, match="has the 2 CPU and 1 GPU of a trial, but 4 and 0, 1 and 2; lower"):
         check(cpus_per_trial=2.0, gpus_per_trial=1.0)
     with pytest.raises(CallboardError, match="under pbt the Ray cluster decides"):
         check(scheduler="pbt", concurrent=2)
