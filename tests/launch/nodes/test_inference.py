@@ -241,7 +241,7 @@ def test_after_a_restart_of_its_inference_node_an_actor_uses_another_seed(node, 
     [
         (["--inference-nodes", 2], "set inference to central"),
         (["--inference", "central", "--actors", 2, "--inference-nodes", 3], "set inference_nodes to at most 2"),
-        (["--inference", "central", "--inference-nodes", 0], "inference_nodes must be at least 1"),
+        (["--inference", "central", "--inference-nodes", 0], "inference_nodes must be a whole number from 1 to 10,000"),
     ],
 )
 def test_impossible_settings_are_rejected(options, message):
