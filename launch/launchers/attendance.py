@@ -33,6 +33,7 @@ class Attendant:
       name: name of the node.
       coordinator: handle of the node that serves the supervisor's `Attendance`.
       stop: set when the node has to stop.
+      program_stop: set when Launchpad stops the program; a node whose supervisor does not answer then stops at once.
       clock: returns monotonic time in seconds.
     """
 
@@ -41,11 +42,13 @@ class Attendant:
         name: str,
         coordinator: NodeHandle,
         stop: threading.Event,
+        program_stop: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._name = name
         self._coordinator = coordinator
         self._stop = stop
+        self._program_stop = program_stop
         self._clock = clock
         self._client: Any = None
         self._queued: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -82,7 +85,8 @@ class Attendant:
                 stops = self._client.attend(self._name, os.getpid(), self._sequence, cloudpickle.dumps(self._unsent))
             except Unreachable as error:
                 self._client = None
-                if self._clock() > self._answered_until and not self._stop.is_set():
+                alone = self._program_stop.is_set() or self._clock() > self._answered_until
+                if alone and not self._stop.is_set():
                     logging.warning("the coordinator does not answer, and the node ends: %s", error)
                     self._stop.set()
                 return False

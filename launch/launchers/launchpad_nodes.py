@@ -50,7 +50,7 @@ class GraphNode(ProgramNode):
         """Runs the node under one of Launchpad's own launchers."""
         one_process = self._begin()
         stop = threading.Event()
-        attendant = Attendant(self.name, self._arguments["coordinator"], stop)
+        attendant = Attendant(self.name, self._arguments["coordinator"], stop, lp.stop_event())
         context = NodeContext(
             name=self.name,
             incarnation_id=uuid.uuid4().hex,

@@ -40,8 +40,8 @@ class Pair:
         self.worker = AttendingWorker("actor/0", self.events)
         self.attendance = Attendance({"actor/0": self.worker})
         self.connection = Connection(self.attendance)
-        self.stop = threading.Event()
-        self.attendant = Attendant("actor/0", self.connection, self.stop, lambda: self.now)
+        self.stop, self.program_stop = threading.Event(), threading.Event()
+        self.attendant = Attendant("actor/0", self.connection, self.stop, self.program_stop, lambda: self.now)
 
     def arrived(self):
         found = []
@@ -91,6 +91,15 @@ def test_a_node_whose_supervisor_is_gone_stops(pair):
         assert not pair.attendant.attend()
         assert pair.stop.is_set() == stopped
     assert not pair.attendant.close()
+
+
+def test_a_node_without_a_supervisor_stops_with_the_program(pair):
+    pair.program_stop.set()
+    pair.attendant.attend()
+    assert not pair.stop.is_set()
+    pair.connection.cut = "before"
+    pair.attendant.attend()
+    assert pair.stop.is_set()
 
 
 def test_a_supervisor_may_take_minutes_to_start(pair):
