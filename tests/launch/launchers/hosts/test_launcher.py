@@ -155,7 +155,7 @@ def test_who_joins_late_takes_part(hosts):
 def test_learners_on_two_hosts_restart_together(hosts):
     hosts = hosts("a", "b")
     hosts.write_cluster(learner=["a", "b"], replay=["a"], actor={"b": 1})
-    command = ["--checkpoint-every", 2, *ENDLESS]
+    command = ["--checkpoint-every", 2, "--max-steps", 100_000_000, "--stop-return", "null"]
     hosts.start_all(*command)
     first = hosts.runs["a"]
     hosts.wait_until(lambda: value(first, "learner_steps") >= 100)
