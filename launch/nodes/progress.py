@@ -138,6 +138,10 @@ class MarkedEnvironment(BatchedEnvironment):
         self._progress.works("acting")
         return timestep
 
+    @property
+    def frames_per_second(self) -> float | None:
+        return self._environment.frames_per_second
+
     def render(self) -> np.ndarray:
         return self._environment.render()
 
