@@ -5,12 +5,25 @@ from typing import Any
 import dm_env
 import gymnasium
 import numpy as np
+import pytest
 from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from callboard import environments
+from callboard.errors import CallboardError
+
 OBSERVATION = np.zeros(3, np.float32)
 BATCH = np.zeros((2, 3), np.float32)
+
+
+def error_of(odd):
+    """The error that a user reads who trains in an environment of this module."""
+    with pytest.raises(CallboardError) as caught:
+        environment = environments.make(f"odd_environments:{odd}", 2, [0, 1])
+        environment.reset()
+        environment.step(np.zeros(2, np.int32))
+    return str(caught.value)
 
 
 class Right(gymnasium.Env):

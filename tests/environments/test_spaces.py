@@ -2,7 +2,6 @@
 
 import functools
 
-import dm_env
 import gymnasium
 import numpy as np
 import pytest
@@ -10,8 +9,9 @@ import tree
 from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
+from odd_environments import error_of
 
-from callboard.environments import DmEnvBatch, GymnasiumBatch, GymnasiumVectorBatch
+from callboard.environments import GymnasiumBatch, GymnasiumVectorBatch
 from callboard.errors import CallboardError
 from callboard.specs import MultiDiscreteArray
 
@@ -139,7 +139,7 @@ def test_bounds_are_kept_where_they_are_finite():
         assert type(batch.spec.observation) is specs.Array
 
 
-def test_images_with_their_channels_first_are_turned(caplog):
+def test_images_with_their_channels_first_are_turned():
     high = np.full((3, 12, 16), 255, np.uint8)
     high[1] = 7
     space = spaces.Dict(
@@ -157,13 +157,6 @@ def test_images_with_their_channels_first_are_turned(caplog):
                 np.testing.assert_array_equal(
                     timestep.observation["stack"][slot], shown["stack"].transpose(1, 2, 0).astype(np.float32)
                 )
-    dm_batch = DmEnvBatch([DmMirror(specs.BoundedArray((3, 12, 16), np.uint8, 0, 255), specs.DiscreteArray(2))])
-    assert dm_batch.reset().observation.shape == (1, *dm_batch.spec.observation.shape) == (1, 12, 16, 3)
-    # One line per shape.
-    assert sorted(record.args for record in caplog.records) == [
-        ((3, 12, 16), (12, 16, 3)),
-        ((4, 20, 20), (20, 20, 4)),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -184,61 +177,9 @@ def test_spaces_that_are_not_supported_are_named(observation_space, action_space
     assert "\n" not in str(caught.value)
 
 
-def test_an_observation_of_another_shape_than_its_space_is_refused():
-    class Wrong(Mirror):
-        def reset(self, *, seed=None, options=None):
-            return np.zeros((1, 4), np.float32), {}
-
-    batch = GymnasiumBatch([Wrong(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))], [0])
-    with pytest.raises(CallboardError, match=r"shape \(1, 4\) where its spec says \(4,\)"):
-        batch.reset()
-
-
-class DmMirror(dm_env.Environment):
-    """A `dm_env` environment with the specs it is made with."""
-
-    def __init__(self, observation_spec, action_spec):
-        self._observation_spec = observation_spec
-        self._action_spec = action_spec
-        self.taken = []
-
-    def observation_spec(self):
-        return self._observation_spec
-
-    def action_spec(self):
-        return self._action_spec
-
-    def _observation(self):
-        return tree.map_structure(lambda leaf: leaf.generate_value(), self._observation_spec)
-
-    def reset(self):
-        return dm_env.restart(self._observation())
-
-    def step(self, action):
-        tree.map_structure(lambda leaf, value: leaf.validate(value), self._action_spec, action)
-        self.taken.append(action)
-        return dm_env.transition(0.5, self._observation(), discount=0.9)
-
-
-def test_dm_env_specs():
-    observation = {"joints": specs.BoundedArray((3,), np.float64, 0, 0.5), "goal": [specs.DiscreteArray(4)]}
-    action = {"torque": specs.BoundedArray((2,), np.float64, -0.1, 0.1), "mode": specs.BoundedArray((), int, 1, 3)}
-    singles = [DmMirror(observation, action) for _ in range(2)]
-    batch = DmEnvBatch(singles)
-    assert tree.map_structure(lambda leaf: (leaf.dtype.name, leaf.shape), batch.spec.observation) == {
-        "joints": ("float32", (3,)),
-        "goal": (("int32", ()),),
-    }
-    assert batch.spec.action["mode"] == specs.DiscreteArray(3, dtype=np.int32)
-    batch.reset()
-    high = batch.spec.action["torque"].maximum
-    timestep = batch.step({"torque": np.broadcast_to(high, (2, 2)), "mode": np.array([0, 2], np.int32)})
-    assert timestep.observation["joints"].shape == (2, 3) and timestep.observation["goal"][0].shape == (2,)
-    assert timestep.reward.tolist() == [0.5, 0.5]
-    np.testing.assert_array_equal(timestep.discount, np.array([0.9, 0.9], np.float32))
-    assert [int(single.taken[-1]["mode"]) for single in singles] == [1, 3]
-
-
-def test_dm_env_specs_that_are_not_supported():
-    with pytest.raises(CallboardError, match="the observation spec StringArray is not supported"):
-        DmEnvBatch([DmMirror({"name": specs.StringArray(())}, specs.DiscreteArray(2))])
+def test_a_part_that_is_not_supported_can_be_left_out():
+    assert error_of("Mission") == (
+        "the observation space Text at 'mission' is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and "
+        "Tuple are; turn it into numbers with gymnasium.wrappers.TransformObservation, or leave it out with "
+        "gymnasium.wrappers.FilterObservation"
+    )

@@ -1,0 +1,171 @@
+"""Environments of a user's own function: what it is given, what it may return, and messages about mistakes."""
+
+import sys
+
+import pytest
+from odd_environments import error_of
+from scripted_environments import Seeded
+
+from callboard import environments
+from callboard.environments.python_factory import check_factory, make_factory
+from callboard.errors import CallboardError
+
+CALLS: list = []
+
+
+def single(seed, seeds, batch_size, scale=1.0):
+    CALLS.append((seed, seeds, batch_size, scale))
+    return Seeded(seed, scale)
+
+
+class Closed(Seeded):
+    def close(self):
+        CALLS.append("closed")
+
+
+def fails_in_the_third_call(seed):
+    if seed == 2:
+        raise CallboardError("there is no third one")
+    return Closed(seed)
+
+
+@pytest.fixture(autouse=True)
+def _no_calls():
+    CALLS.clear()
+
+
+@pytest.fixture
+def own_module(monkeypatch):
+    """The name under which the factories of this module are found."""
+    monkeypatch.setitem(sys.modules, "own_factories", sys.modules[__name__])
+    return "own_factories"
+
+
+def test_a_factory_of_single_environments_is_called_for_each_with_its_seed(own_module):
+    batch = make_factory(f"{own_module}:single", 2, [5, 6], {"scale": 3.0})
+    assert isinstance(batch, environments.DmEnvBatch) and batch.batch_size == 2
+    assert CALLS == [(5, [5, 6], 2, 3.0), (6, [5, 6], 2, 3.0)]
+
+
+@pytest.mark.parametrize(
+    "factory, kind",
+    [
+        ("DmScript", environments.DmEnvBatch),
+        ("GymScript", environments.GymnasiumBatch),
+        ("vector_next_step", environments.GymnasiumVectorBatch),
+        ("batched_itself", environments.DmEnvBatch),
+    ],
+)
+def test_every_interface_has_its_adapter(factory, kind):
+    batch = make_factory(f"scripted_environments:{factory}", 2, [0, 1], {})
+    assert type(batch) is kind and batch.batch_size == 2
+
+
+def test_environments_are_closed_if_a_later_one_cannot_be_made(own_module):
+    with pytest.raises(CallboardError, match="there is no third one"):
+        make_factory(f"{own_module}:fails_in_the_third_call", 3, [0, 1, 2], {})
+    assert CALLS == ["closed", "closed"]
+
+
+def test_a_check_does_not_call_the_factory(own_module):
+    assert check_factory(f"{own_module}:single", {"scale": 2.0}) is single
+    assert CALLS == []
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        (
+            "no.such.module:make",
+            {},
+            "environment 'no.such.module:make' cannot be imported: No module named 'no'",
+        ),
+        (
+            "scripted_environments:Nothing",
+            {},
+            "unknown environment 'scripted_environments:Nothing'; module 'scripted_environments' has no 'Nothing', "
+            "define it in scripted_environments, or name another object",
+        ),
+        (
+            "scripted_environments:TIME_LIMIT",
+            {},
+            "environment 'scripted_environments:TIME_LIMIT' is not a function but of type int",
+        ),
+        (
+            "scripted_environments:Seeded",
+            {"size": 3},
+            "environment 'scripted_environments:Seeded' has no option 'size'; its options are scale",
+        ),
+        (
+            "scripted_environments:Seeded",
+            {"seed": 3},
+            "environment 'scripted_environments:Seeded': option 'seed' is given by Callboard, leave it out",
+        ),
+    ],
+)
+def test_mistakes_that_a_check_finds_are_told_in_one_line(name, options, message):
+    for call in (environments.check, lambda name, options: environments.make(name, 2, [0, 1], options)):
+        with pytest.raises(CallboardError) as caught:
+            call(name, options)
+        assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        (
+            "scripted_environments:with_required",
+            "environment 'scripted_environments:with_required' needs the option 'width'",
+        ),
+        (
+            "scripted_environments:not_an_environment",
+            "environment 'scripted_environments:not_an_environment' is of type int: the factory must give a "
+            "dm_env.Environment, a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, "
+            "which can wrap batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)",
+        ),
+        (
+            "scripted_environments:needs_missing_package",
+            "environment 'scripted_environments:needs_missing_package' cannot be made: "
+            "No module named 'no_such_package_at_all'",
+        ),
+        (
+            "scripted_environments:vector_of_four",
+            "environment 'scripted_environments:vector_of_four' is a batch of 4, not of 2: "
+            "let the factory take 'batch_size'",
+        ),
+        (
+            "scripted_environments:always_the_same",
+            "environment 'scripted_environments:always_the_same': the factory gives the same object twice, "
+            "make it anew",
+        ),
+        (
+            "scripted_environments:vector_disabled",
+            "SyncVectorEnv must say how it resets by itself: "
+            "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP",
+        ),
+    ],
+)
+def test_mistakes_in_what_the_factory_returns_are_told_in_one_line(name, message):
+    with pytest.raises(CallboardError) as caught:
+        environments.make(name, 2, [0, 1])
+    assert str(caught.value) == message
+
+
+def test_a_batch_behind_the_interface_of_a_single_environment_is_refused():
+    assert error_of("OpenBatch") == (
+        "environment 'odd_environments:OpenBatch' is of type OpenBatch: the factory must give a dm_env.Environment, "
+        "a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, which can wrap batches with "
+        "an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)"
+    )
+
+
+def test_errors_of_the_environment_itself_are_not_dressed_up(tmp_path, monkeypatch):
+    (tmp_path / "breaks_at_import.py").write_text("import a_package_that_is_missing\n")
+    (tmp_path / "breaks_when_made.py").write_text("def factory(size=1):\n    return size + 'x'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        CallboardError, match="'breaks_at_import:factory' cannot be imported: No module named 'a_package_that_is"
+    ):
+        environments.make("breaks_at_import:factory", 1, [0])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        environments.make("breaks_when_made:factory", 1, [0], {"size": 2})
