@@ -8,11 +8,9 @@ import tree
 from reading import read_all
 
 from callboard.data import Record
-from callboard.errors import CallboardError
 from callboard.replay import WindowFormat, WindowWriter
 
 ENVS, TIMESTEPS, STEPS = 3, 120, 3
-ONE_STEP = WindowFormat(timestep_streams.layout(ENVS), length=1)
 
 
 def write_and_read(serve, records, stack=1, steps=STEPS, closed=True, **options):
@@ -174,44 +172,3 @@ def test_first_priorities_see_each_episode_end_in_every_row(serve):
             whole = (records[start + row].reward[env], records[start + row].discount[env]) if row < count else (0, 1)
             assert (record.reward[row], record.discount[row]) == whole
         np.testing.assert_array_equal(record.extras["q"][: len(timesteps)], [[env, timestep] for timestep in timesteps])
-
-
-def test_a_priority_that_is_no_number_is_refused(serve):
-    replay = serve([reverb.Table.queue("windows", 100, signature=ONE_STEP.signature())])
-    writer = WindowWriter(replay, ONE_STEP, "windows", priority=lambda record: record.reward[0] * np.nan)
-    with pytest.raises(CallboardError, match="the first priority of an item is nan"):
-        for record in timestep_streams.stream(ENVS, 5):
-            writer.append(record)
-
-
-def test_wrong_shapes_are_refused_by_name(serve):
-    replay = serve([reverb.Table.queue("windows", 100, signature=ONE_STEP.signature())])
-    writer = WindowWriter(replay, ONE_STEP, "windows")
-    (record,) = timestep_streams.stream(ENVS, 1)
-    record.observation["body"] = np.zeros((ENVS, 7), np.float32)
-    with pytest.raises(ValueError, match=r"observation\.body.*\(7,\).*\(2,\)"):
-        writer.append(record)
-
-
-def test_close_gives_up_on_a_server_that_is_away(serve):
-    """Bounded, or a node could not be stopped during an outage."""
-    table = reverb.Table(
-        "windows",
-        reverb.selectors.Uniform(),
-        reverb.selectors.Fifo(),
-        100,
-        reverb.rate_limiters.SampleToInsertRatio(1.0, 1, (0.0, 4.0)),
-        signature=ONE_STEP.signature(),
-    )
-    replay = serve([table])
-    writer = WindowWriter(replay, ONE_STEP, "windows")
-    records = iter(timestep_streams.stream(ENVS, 500, longest=600))
-    # Only four items fit before somebody samples.
-    for record in records:
-        writer.append(record)
-        if not writer.ready(0.2):
-            break
-    else:
-        pytest.fail("the writer was never held back")
-    writer.close()
-    assert table.info.current_size == 4
