@@ -7,34 +7,9 @@ import signal
 import pytest
 
 from callboard.errors import CallboardError
-from callboard.launch.nodes.devices import device_names
 from callboard.launch.program import learner_policy
 from callboard.launch.run_directory.checkpoints import step_of
 from callboard.launch.settings import parse_experiment
-
-
-@pytest.mark.parametrize(
-    "setting, names",
-    [(1, ["CPU:0"]), ("1", ["CPU:0"]), ("all", ["CPU:0"]), ("cpu:0, CPU:2", ["CPU:0", "CPU:2"])],
-)
-def test_devices_by_number_and_by_name(setting, names):
-    assert device_names(setting) == names
-
-
-@pytest.mark.parametrize(
-    "setting, message",
-    [
-        (2, r"learner_devices is 2, and this machine has 0 GPU\(s\): .*such as CPU:0,CPU:1"),
-        (0, "learner_devices is 0"),
-        ("GPU:0", r"learner_devices names GPU:0, and this machine has 0 GPU\(s\)"),
-        ("TPU:0", "must be a number, all, or names such as CPU:0,CPU:1; 'TPU:0' is none of them"),
-        ("CPU:0,CPU:0", "must name different devices of one kind"),
-    ],
-)
-def test_devices_that_are_not_there_are_refused(setting, message):
-    with pytest.raises(CallboardError, match=message) as raised:
-        device_names(setting)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
