@@ -1,0 +1,31 @@
+"""What tests of settings compare: values by name, settings that have passed through YAML, and ranges."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from callboard.errors import CallboardError
+from callboard.nested_settings import declared_fields, from_values, with_values
+from callboard.setting_types import check_ranges, converted
+
+
+def values_of(settings: Any) -> dict[str, Any]:
+    """The values of a dataclass by names such as `optimizer.learning_rate`; the defaults if it is a class."""
+    return {name: field.default for name, field in declared_fields(settings).items()}
+
+
+def through_yaml(settings: Any) -> Any:
+    """The same settings written to YAML, read, converted to the types of their fields, and made again."""
+    fields = declared_fields(settings)
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values_of(settings).items()}
+    read = yaml.safe_load(yaml.safe_dump(plain))
+    values = {name: converted(name, read[name], field.hint) for name, field in fields.items()}
+    return from_values(type(settings), values)
+
+
+def assert_refused(settings: Any, name: str, value: Any, allowed: str) -> None:
+    """Asserts that a value is out of its field's range, and that one line says so."""
+    with pytest.raises(CallboardError) as caught:
+        check_ranges(with_values(settings, {name: value}), "agent.")
+    assert str(caught.value) == f"agent.{name} must be {allowed}, not {value}"

@@ -1,0 +1,56 @@
+"""Settings of optimizers: what agents must choose, and what is allowed."""
+
+import pytest
+from settings_checks import assert_refused, through_yaml, values_of
+
+from callboard.agents.optimizer_settings import OptimizerSettings
+from callboard.errors import CallboardError
+from callboard.nested_settings import declared_fields
+from callboard.setting_types import converted
+
+SETTINGS = OptimizerSettings(learning_rate=1e-3, epsilon=1e-8, max_gradient_norm=None)
+
+
+def test_the_defaults_that_agents_share():
+    assert values_of(SETTINGS) == {
+        "name": "adam",
+        "learning_rate": 1e-3,
+        "learning_rate_decay": True,
+        "epsilon": 1e-8,
+        "rmsprop_decay": 0.99,
+        "max_gradient_norm": None,
+    }
+
+
+@pytest.mark.parametrize("missing", ["learning_rate", "epsilon", "max_gradient_norm"])
+def test_each_agent_chooses_what_depends_on_its_loss(missing):
+    chosen = {"learning_rate": 1e-3, "epsilon": 1e-8, "max_gradient_norm": 1.0}
+    del chosen[missing]
+    with pytest.raises(TypeError, match=missing):
+        OptimizerSettings(**chosen)
+
+
+def test_values_survive_yaml():
+    for settings in (SETTINGS, OptimizerSettings(name="rmsprop", learning_rate=1, epsilon=1e-10, max_gradient_norm=40)):
+        assert through_yaml(settings) == settings
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        ("learning_rate", 0.0, "a number above 0"),
+        ("learning_rate", float("inf"), "a number above 0"),
+        ("epsilon", 0.0, "a number above 0"),
+        ("rmsprop_decay", 1.1, "a number from 0 to 1"),
+        ("max_gradient_norm", 0.0, "a number above 0 or null"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
+    assert_refused(SETTINGS, name, value, allowed)
+
+
+def test_an_unknown_optimizer_is_refused():
+    hint = declared_fields(OptimizerSettings)["name"].hint
+    assert [converted("name", name, hint) for name in ("adam", "rmsprop")] == ["adam", "rmsprop"]
+    with pytest.raises(CallboardError, match="^name must be rmsprop or adam, not 'sgd'$"):
+        converted("name", "sgd", hint)

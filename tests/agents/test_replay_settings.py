@@ -1,0 +1,46 @@
+"""Settings of replay: the limits that they give to tables, and their ranges."""
+
+import pytest
+from settings_checks import assert_refused, through_yaml, values_of
+
+from callboard.agents.replay_settings import PrioritizedReplaySettings, ReplaySettings
+from callboard.replay import ReplayLimits
+
+UNIFORM = ReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
+PRIORITIZED = PrioritizedReplaySettings(
+    size=500, min_size=20, samples_per_insert=0.5, error_buffer=64.0, priority_exponent=0.6, importance_exponent=0.4
+)
+
+
+def test_the_limits_of_the_tables_are_those_of_the_settings():
+    assert UNIFORM.limits() == ReplayLimits(size=500, min_size=20, samples_per_insert=0.5, error_buffer=None)
+    assert PRIORITIZED.limits() == ReplayLimits(size=500, min_size=20, samples_per_insert=0.5, error_buffer=64.0)
+
+
+def test_only_the_error_buffer_has_a_default():
+    assert values_of(UNIFORM) == {"size": 500, "min_size": 20, "samples_per_insert": 0.5, "error_buffer": None}
+    with pytest.raises(TypeError, match="'size', 'min_size', and 'samples_per_insert'"):
+        ReplaySettings()
+    with pytest.raises(TypeError, match="'priority_exponent' and 'importance_exponent'"):
+        PrioritizedReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
+
+
+def test_values_survive_yaml():
+    for settings in (UNIFORM, PRIORITIZED):
+        assert through_yaml(settings) == settings
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        ("size", 0, "a whole number of at least 1"),
+        ("min_size", 0, "a whole number of at least 1"),
+        ("samples_per_insert", 0.0, "a number above 0"),
+        ("samples_per_insert", float("inf"), "a number above 0"),
+        ("error_buffer", 0.0, "a number above 0 or null"),
+        ("priority_exponent", 1.1, "a number from 0 to 1"),
+        ("importance_exponent", -0.1, "a number from 0 to 1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
+    assert_refused(PRIORITIZED, name, value, allowed)
