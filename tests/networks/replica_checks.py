@@ -1,11 +1,8 @@
-"""Weights and batches as seen from two replicas."""
+"""Weights as seen from two replicas."""
 
 import numpy as np
 import tensorflow as tf
 
-from callboard.agents.losses.prioritization import importance_weights
-from callboard.agents.losses.replicas import global_index, largest_over_replicas
-from callboard.networks.stateless_random import standard_normal
 from callboard.networks.target_update import copy_weights, copy_weights_every, move_weights
 
 SHAPES = ((3, 2), (4,), ())
@@ -71,30 +68,6 @@ def check_target_updates(strategy):
                 variable.assign(tf.fill(variable.shape, 8.0))
 
 
-def check_batches(strategy):
-    """The global batch of six, as seen by two replicas and by one."""
-    probability = np.array([0.5, 0.25, 0.125, 0.5, 0.0625, 0.25])
-    replicas = strategy.num_replicas_in_sync
-    share = 6 // replicas
-
-    def value(context):
-        start = share * context.replica_id_in_sync_group
-        return tf.constant(probability[start : start + share])
-
-    def replica(part):
-        index = global_index(share)
-        weights = importance_weights(part, 4, 1.0, largest_over_replicas)
-        return index, weights, standard_normal((1, 2), index, (2,)), largest_over_replicas(part)
-
-    parts = strategy.experimental_distribute_values_from_function(value) if replicas > 1 else tf.constant(probability)
-    results = tf.function(lambda part: strategy.run(replica, args=(part,)), autograph=False)(parts)
-    index, weights, noise, largest = (strategy.experimental_local_results(result) for result in results)
-    np.testing.assert_array_equal(np.concatenate(index), np.arange(6))
-    np.testing.assert_allclose(np.concatenate(weights), 0.0625 / probability)
-    np.testing.assert_allclose(np.concatenate(noise), standard_normal((1, 2), np.arange(6), (2,)), rtol=1e-6)
-    assert [float(number) for number in largest] == [0.5] * replicas
-
-
 def check_all():
     for strategy in (
         tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
@@ -102,4 +75,3 @@ def check_all():
         tf.distribute.get_strategy(),
     ):
         check_target_updates(strategy)
-        check_batches(strategy)

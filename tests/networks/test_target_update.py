@@ -1,4 +1,4 @@
-"""Target networks and global batches, on one device and on two."""
+"""Target networks, on one device and on two."""
 
 import pathlib
 

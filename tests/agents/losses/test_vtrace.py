@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.losses.recurrence import backward_sum
 from callboard.agents.losses.vtrace import vtrace
 from callboard.transitions import valid_transitions
 
@@ -165,7 +164,3 @@ def test_wrong_shapes_are_named():
         vtrace(**{**sequence, "values": sequence["values"][:-1]})
     with pytest.raises(ValueError, match="r_t has shape"):
         vtrace(**{**sequence, "r_t": sequence["r_t"][0]})
-
-
-def test_backward_sum_by_hand():
-    np.testing.assert_allclose(backward_sum([1.0, 2.0, 4.0], [0.5, 0.25, 9.0]), [1 + 0.5 * 3, 2 + 0.25 * 4, 4])
