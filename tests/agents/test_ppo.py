@@ -1,39 +1,27 @@
-"""PPO: what actors write, its loss, and its iterations."""
+"""PPO: what actors write, its loss, and what it refuses."""
 
-import dataclasses
-import functools
 import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
-import small_worlds
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from ppo_samples import CONTINUOUS, DISCRETE, layout_of, random_sample
 from small_worlds import FixedNetwork
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.ppo import Ppo
-from callboard.agents.ppo_policy import PpoExtras, PpoNetworks, PpoState
-from callboard.agents.ppo_rollout import Rollout, observation_values, select_minibatch
+from callboard.agents.ppo_policy import PpoNetworks
+from callboard.agents.ppo_rollout import observation_values
 from callboard.data import Record, Sample, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
-from callboard.networks.recurrent import LSTMState
 from callboard.replay import ReplayHandle, start_server
-from callboard.specs import EnvironmentSpec
-
-OBSERVATION = dm_specs.Array((2,), np.float32)
-DISCRETE = EnvironmentSpec(OBSERVATION, dm_specs.DiscreteArray(3))
-CONTINUOUS = EnvironmentSpec(OBSERVATION, dm_specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [3.0, np.inf]))
-
-
-layout_of = functools.partial(small_worlds.layout_of, envs_per_actor=4)
-
 
 # What actors write.
 
@@ -125,41 +113,6 @@ def test_continuous_actions_are_scaled_and_clipped_but_learned_from_as_they_were
 
 
 # The loss.
-
-
-def random_sample(rng, agent: Ppo, spec: EnvironmentSpec, ends: float = 0.3, batch: int | None = None) -> Sample:
-    """A batch whose episodes end in every way, with a probability of `ends` at each timestep."""
-    steps, batch = agent.unroll_length, batch or agent.batch_size
-    first = rng.random((steps + 1, batch)) < ends
-    last = rng.random((steps + 1, batch)) < ends
-    # After an ignored action the discount is 1; the rest may be anything.
-    discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
-    discrete = spec is DISCRETE
-    lstm = agent.network.core == "lstm"
-    sample = Sample(
-        record=Record(
-            observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
-            first=first,
-            last=last,
-            action=rng.integers(3, size=(steps, batch)).astype(np.int32)
-            if discrete
-            else rng.normal(size=(steps, batch, 2)).astype(np.float32),
-            reward=rng.normal(size=(steps, batch)).astype(np.float32),
-            discount=discount,
-            extras=PpoExtras(
-                log_prob=-1 + 0.5 * rng.normal(size=(steps, batch)),
-                gaussian=() if discrete else rng.normal(size=(steps, batch, 2)),
-                discounted_return=(3 * rng.normal(size=(steps, batch))).astype(np.float32),
-            ),
-            version=np.zeros((steps, batch, 2), np.int32),
-        ),
-        state=PpoState(
-            network=LSTMState(*rng.normal(size=(2, batch, agent.network.lstm_size))) if lstm else (),
-            discounted_return=np.zeros(batch, np.float32),
-            reset=np.zeros(batch, bool),
-        ),
-    )
-    return sample._replace(state=sample.state._replace(reset=rng.random(batch) < ends))
 
 
 def log_prob_and_entropy(outputs, record: Record, t: int, b: int) -> tuple[float, float]:
@@ -268,161 +221,6 @@ def test_the_loss_is_that_of_the_paper_in_float64(agent, spec):
             np.testing.assert_allclose(part, expected[name], rtol=2e-6, atol=1e-9, err_msg=name)
 
 
-# Minibatches.
-
-
-class WatchingNetwork(FixedNetwork):
-    """Remembers what it was shown."""
-
-    def __init__(self, state_spec):
-        super().__init__(None, state_spec)
-        self.shown: list[Any] = []
-
-    def unroll(self, shown, state, first, training=False):
-        self.shown.append((shown.observation.numpy(), state))
-        shape = first.shape
-        return PolicyValue(tf.zeros((*shape, 3)), tf.zeros(shape)), state
-
-
-@pytest.mark.parametrize("core", ["none", "lstm"])
-def test_an_epoch_sees_everything_once_in_an_order_of_its_own(core):
-    agent = from_values(
-        Ppo,
-        {
-            "unroll_length": 4,
-            "batch_size": 6,
-            "minibatches": 3,
-            "network.core": core,
-            "network.lstm_size": 1,
-            "normalize_rewards": False,
-        },
-    )
-    sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
-    number = np.arange(5 * 6, dtype=np.float32).reshape(5, 6, 1).repeat(2, axis=-1)
-    state = LSTMState(*(np.arange(6, dtype=np.float32).reshape(6, 1),) * 2) if core == "lstm" else ()
-    sample = sample._replace(
-        record=sample.record._replace(observation=number), state=PpoState(state, np.zeros(6), np.zeros(6, bool))
-    )
-    network = WatchingNetwork(state)
-    networks = PpoNetworks(network, DISCRETE, False)
-    rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
-
-    def epoch(seed):
-        network.shown = []
-        for part in range(3):
-            minibatch = select_minibatch(rollout, 3, tf.constant(part), tf.constant(seed, tf.int64))
-            agent.loss(networks, minibatch, tf.constant(0.2))
-        return network.shown
-
-    shown = epoch([1, 5])
-    order = np.concatenate([observation[..., 0].ravel() for observation, _ in shown])
-    assert sorted(order) == list(range(24))
-    for observation, state in shown:
-        if core == "lstm":
-            # Whole sequences, each with its state.
-            assert observation.shape == (4, 2, 2)
-            np.testing.assert_array_equal(observation[..., 0] % 6, np.tile(state.cell[:, 0], (4, 1)))
-        else:
-            assert observation.shape == (1, 8, 2)
-
-    def order_of(seed):
-        return np.concatenate([observation[..., 0].ravel() for observation, _ in epoch(seed)]).tolist()
-
-    assert order_of([1, 5]) == order.tolist()
-    assert order_of([1, 6]) != order.tolist() and order_of([2, 5]) != order.tolist()
-
-
-# Iterations.
-
-
-def iterate(agent: Ppo, samples: list[Sample], steps: int, max_steps: int = 1000) -> tuple[Any, list[dict[str, float]]]:
-    layout = layout_of(DISCRETE, max_steps=max_steps)
-    tf.keras.utils.set_random_seed(1)
-    networks = agent.make_networks(layout)
-    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
-    iterator = iter([tree.map_structure(tf.constant, sample) for sample in samples])
-    updates = [learner.step(iterator) for _ in range(steps)]
-    assert next(iterator, None) is None
-    return networks, [{name: float(value) for name, value in update.metrics.items()} for update in updates]
-
-
-def of_step(sample: Sample, step: int) -> Sample:
-    version = np.zeros_like(sample.record.version)
-    version[..., 1] = step
-    return sample._replace(record=sample.record._replace(version=version))
-
-
-def test_only_what_is_new_enough_is_learned_from_and_rates_fall():
-    agent = from_values(
-        Ppo,
-        {
-            "unroll_length": 5,
-            "batch_size": 8,
-            "minibatches": 2,
-            "epochs": 3,
-            "max_policy_lag": 1,
-            "clip_decay": True,
-            "optimizer.learning_rate": 0.1,
-        },
-    )
-    rng = np.random.default_rng(0)
-    # Steps of the weights that acted on each part of four sequences; two make a batch.
-    steps = [0, 0, 1, 0, 0, 2, 7, 1]
-    samples = [of_step(random_sample(rng, agent, DISCRETE, batch=4), step) for step in steps]
-    _, metrics = iterate(agent, samples, steps=3, max_steps=160)
-    assert [row["policy_lag"] for row in metrics] == [0.0, 0.5, 0.5]
-    assert [row["dropped_rollouts"] for row in metrics] == [0, 0, 2]
-    assert [row["learning_rate"] for row in metrics] == pytest.approx([0.1, 0.075, 0.05])
-    assert [row["clip_range"] for row in metrics] == pytest.approx([0.2, 0.15, 0.1])
-    assert [row["epochs"] for row in metrics] == [3, 3, 3]
-
-
-def test_the_first_epoch_begins_with_the_network_that_acted():
-    agent = from_values(
-        Ppo, {"unroll_length": 5, "batch_size": 4, "epochs": 1, "minibatches": 1, "optimizer.learning_rate": 0.1}
-    )
-    layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
-    tf.keras.utils.set_random_seed(1)
-    networks = agent.make_networks(layout)
-    learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
-    for step in range(2):
-        sample = of_step(random_sample(rng, agent, DISCRETE), step)
-        record = sample.record._replace(observation=5 + 3 * sample.record.observation)
-        outputs, _ = networks.network.unroll(inputs(record.observation[:-1]), (), tf.constant(record.first[:-1]))
-        log_probs = tf.nn.log_softmax(outputs.logits).numpy()
-        taken = np.take_along_axis(log_probs, record.action[..., np.newaxis], axis=-1)[..., 0]
-        record = record._replace(extras=record.extras._replace(log_prob=taken))
-        parts = [tree.map_structure(tf.constant, sample._replace(record=record))]
-        assert float(learner.step(iter(parts)).metrics["approximate_kl"]) == pytest.approx(0, abs=1e-6)
-
-
-def test_every_epoch_of_every_step_has_an_order_of_its_own():
-    seen = []
-
-    class Watched(Ppo):
-        def loss(self, networks, rollout, clip):
-            tf.numpy_function(lambda log_prob: seen.append(log_prob.ravel().tolist()), [rollout.log_prob], [])
-            return super().loss(networks, rollout, clip)
-
-    agent = Watched(unroll_length=5, batch_size=4, epochs=3, minibatches=2)
-    sample = random_sample(np.random.default_rng(0), agent, DISCRETE)
-    iterate(agent, [of_step(sample, step) for step in range(2)], steps=2)
-    orders = [tuple(first + second) for first, second in zip(seen[::2], seen[1::2], strict=True)]
-    # The same 20 transitions each time.
-    assert len(orders) == len(set(orders)) == 6 and len({tuple(sorted(order)) for order in orders}) == 1
-    assert len(set(orders[0])) == 20
-
-
-def test_epochs_end_early_where_the_policy_has_moved_far():
-    agent = from_values(
-        Ppo, {"unroll_length": 5, "batch_size": 8, "minibatches": 2, "epochs": 9, "optimizer.learning_rate": 0.1}
-    )
-    sample = random_sample(np.random.default_rng(0), agent, DISCRETE, batch=4)
-    for target, expected in ((1e-4, range(1, 2)), (1e9, range(9, 10))):
-        _, (metrics,) = iterate(dataclasses.replace(agent, target_kl=target), [sample, sample], steps=1)
-        assert metrics["epochs"] in expected
-
-
 # What is refused.
 
 
@@ -479,12 +277,3 @@ def test_defaults_fit_common_layouts(layout):
     for spec in (DISCRETE, CONTINUOUS):
         Ppo().check(layout_of(spec, max_steps=2048, **layout))
         from_values(Ppo, {"network.torso": "callboard.networks.torsos:NatureTorso"}).check(layout_of(spec, **layout))
-
-
-def test_a_rollout_keeps_its_fields_in_line():
-    """Every field of a rollout is reordered together: none may be without the axes `[T, B]`."""
-    agent = Ppo(unroll_length=4, batch_size=6)
-    networks = PpoNetworks(FixedNetwork(None), CONTINUOUS, True)
-    sample = random_sample(np.random.default_rng(0), agent, CONTINUOUS)
-    rollout: Rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 6))])
-    assert {leaf.shape[:2] for leaf in tree.flatten(rollout)} == {(1, 24)}

@@ -1,4 +1,4 @@
-"""R2D2: its loss against a loop over numbers, what replay keeps for it, how it acts, what it refuses, and a run."""
+"""R2D2: its loss against a loop over numbers, what replay keeps for it, what it refuses, and a run."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.r2d2 import R2D2
 from callboard.agents.r2d2_policy import R2D2Extras, R2D2State
-from callboard.data import ItemInfo, Record, Sample, Timestep
+from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
@@ -357,51 +357,6 @@ def test_without_a_memory_there_is_no_state_but_the_previous_action():
     assert np.isfinite(float(loss))
     layout = trace_layout(agent, layout_of(), networks)
     assert [leaf.shape for leaf in tree.flatten(layout.state)] == [()]
-
-
-# How it acts.
-
-
-def timestep_of(batch: int, **fields: Any) -> Timestep:
-    zeros = np.zeros(batch, np.float32)
-    timestep = Timestep(np.ones((batch, 2), np.float32), zeros, zeros + 1, np.zeros(batch, bool), np.zeros(batch, bool))
-    return timestep._replace(**fields)
-
-
-@pytest.mark.parametrize("previous_inputs", [True, False])
-def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
-    agent = with_values(SMALL, {"network.previous_inputs": previous_inputs})
-    policy = agent.make_policy(agent.make_networks(layout_of()), "train")
-    state = policy.initial_state(4)._replace(previous_action=np.array([0, 1, 0, 0], np.int32))
-    timestep = timestep_of(4, reward=np.array([0, 0, 1, 0], np.float32), first=np.array([False, False, False, True]))
-
-    def act(state: Any, timestep: Timestep) -> Any:
-        return policy(timestep, state, tf.range(4), tf.constant([1, 1]))
-
-    action, extras, after = act(state, timestep)
-    q = extras.q.numpy()
-    assert (np.abs(q[1:3] - q[0]).max(axis=-1) > 1e-4).tolist() == [previous_inputs] * 2
-    np.testing.assert_array_equal(extras.previous_reward, timestep.reward)
-    np.testing.assert_array_equal(after.previous_action, action)
-    # Where an episode begins, all that was before is forgotten.
-    other = state._replace(core=LSTMState(*np.ones((2, 4, LSTM), np.float32)), previous_action=np.ones(4, np.int32))
-    _, forgotten, _ = act(other, timestep_of(4, reward=np.ones(4, np.float32), first=np.ones(4, bool)))
-    np.testing.assert_array_equal(forgotten.q, np.tile(q[3], (4, 1)))
-
-
-def test_it_explores_by_slot_to_train_and_not_at_all_to_be_evaluated():
-    agent = changed(SMALL, epsilon=0.8, epsilon_alpha=3.0)
-    networks = agent.make_networks(layout_of(envs_per_actor=3))
-
-    def explored(mode: Any, draws: int) -> np.ndarray:
-        policy = agent.make_policy(networks, mode)
-        act = tf.function(policy, autograph=False)
-        state = policy.initial_state(2)
-        found = [act(timestep_of(2), state, tf.constant([0, 2]), tf.constant([1, seed])) for seed in range(draws)]
-        return np.mean([action.numpy() != extras.q.numpy().argmax(axis=-1) for action, extras, _ in found], axis=0)
-
-    np.testing.assert_array_equal(explored("evaluate", 30), 0)
-    np.testing.assert_allclose(explored("train", 500), np.array([0.8, 0.8**4]) * (1 - 1 / ACTIONS), atol=0.08)
 
 
 # What is refused.

@@ -1,0 +1,39 @@
+"""The table of learners' metrics; `test_replicas.py` compares it with what the agents report."""
+
+import re
+
+from agent_cases import AGENT_CASES
+
+from callboard.agents.metric_names import LEARNER_METRICS, Metric
+from callboard.agents.ppo_learner import Rates
+from callboard.agents.registry import AGENTS
+
+
+def names_of(agent):
+    return {metric.name for metric in LEARNER_METRICS if not metric.agents or agent in metric.agents}
+
+
+def test_every_name_stands_once_and_has_a_meaning():
+    names = [metric.name for metric in LEARNER_METRICS]
+    assert len(names) == len(set(names))
+    for metric in LEARNER_METRICS:
+        assert re.fullmatch("[a-z]+(_[a-z]+)*", metric.name) and metric.meaning
+
+
+def test_metrics_belong_to_agents_of_the_registry():
+    for metric in LEARNER_METRICS:
+        assert set(metric.agents) <= set(AGENTS), metric.name
+        assert len(metric.agents) == len(set(metric.agents)) < len(AGENTS), f"{metric.name}: empty for all agents"
+
+
+def test_every_agent_has_its_first_loss_and_what_all_agents_have():
+    for case in AGENT_CASES:
+        assert {case.first_loss.replace(" ", "_"), "policy_lag", "value"} <= names_of(case.name)
+
+
+def test_ppo_reports_its_rates():
+    assert set(Rates._fields) <= names_of("ppo") - names_of("impala")
+
+
+def test_a_metric_is_of_all_agents_and_without_a_unit_by_default():
+    assert Metric("loss", "total loss") == Metric("loss", "total loss", unit="", agents=())
