@@ -18,6 +18,7 @@ BOUNDS = {
     "scalar": specs.BoundedArray((), np.float32, -2.0, 2.0),
     "the largest numbers": specs.BoundedArray((2,), np.float64, -np.finfo(np.float64).max, np.finfo(np.float64).max),
 }
+INFINITE = specs.BoundedArray((3,), np.float32, [-np.inf, 0.0, -2.0], [np.inf, np.inf, 4.0])
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -88,3 +89,15 @@ def test_what_a_gaussian_cannot_do(spec, message):
     with pytest.raises(CallboardError, match=message) as error:
         ActionBounds(spec)
     assert "\n" not in str(error.value)
+
+
+def test_infinite_bounds_are_not_scaled_but_kept():
+    bounds = ActionBounds(INFINITE, unbounded=True)
+    unit = np.array([[-50.0, -50.0, -50.0], [50.0, 50.0, 50.0], [0.25, 0.25, 0.25]], np.float32)
+    action = bounds.to_environment(unit)
+    np.testing.assert_allclose(action, [[-50, 0, -2], [50, 50, 4], [0.25, 0.25, 1.75]])
+    for row in action.numpy():
+        INFINITE.validate(row)
+    np.testing.assert_allclose(bounds.from_environment(action[2]), unit[2], rtol=1e-6)
+    with pytest.raises(CallboardError, match="finite bounds"):
+        ActionBounds(INFINITE)

@@ -114,43 +114,6 @@ def test_float64(torso):
     assert {variable.dtype for variable in network.trainable_variables} == {tf.float64}
 
 
-def test_sizes_of_the_published_networks():
-    """Weights counted by hand from the papers' figures, for 84x84x4 and 64x64x3 images."""
-    nature = NatureTorso()
-    assert nature(np.zeros((1, 84, 84, 4), np.uint8)).shape == (1, 512)
-    convolutions = 8 * 8 * 4 * 32 + 32 + 4 * 4 * 32 * 64 + 64 + 3 * 3 * 64 * 64 + 64
-    assert nature.count_params() == convolutions + 7 * 7 * 64 * 512 + 512
-
-    impala = ImpalaResNet()
-    assert impala(np.zeros((1, 64, 64, 3), np.uint8)).shape == (1, 256)
-
-    def convolution(inputs, outputs):
-        return 9 * inputs * outputs + outputs
-
-    sections = sum(convolution(a, b) + 4 * convolution(b, b) for a, b in ((3, 16), (16, 32), (32, 32)))
-    assert impala.count_params() == sections + 8 * 8 * 32 * 256 + 256
-    # Fifteen convolutions, as the paper counts.
-    assert sum(len(variable.shape) == 4 for variable in impala.trainable_variables) == 15
-
-
-def test_width_and_residual_blocks():
-    wide = ImpalaResNet(width=2)
-    wide(np.zeros((1, 64, 64, 3), np.uint8))
-    assert wide.trainable_variables[0].shape == (3, 3, 3, 32)
-
-    # With blocks that add zero, the output is that without blocks.
-    image = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
-    with_blocks, without = ImpalaResNet(blocks=1), ImpalaResNet(blocks=0)
-    _ = with_blocks(image), without(image)
-    weights = with_blocks.get_weights()
-    # A kernel and a bias for the section's convolution and for each of the block's two; at the end the dense layer.
-    in_block = [index < len(weights) - 2 and index % 6 >= 2 for index in range(len(weights))]
-    without.set_weights([weight for weight, inner in zip(weights, in_block, strict=True) if not inner])
-    assert np.abs(with_blocks(image) - without(image)).max() > 1e-3
-    with_blocks.set_weights([weight * (not inner) for weight, inner in zip(weights, in_block, strict=True)])
-    np.testing.assert_allclose(with_blocks(image), without(image), atol=1e-6)
-
-
 def make_small_torso(spec):
     return tf.keras.Sequential([tf.keras.layers.Dense(5, input_shape=spec.observation.shape)])
 
@@ -207,8 +170,6 @@ def test_wrong_core_and_wrong_action():
         policy_value_network(spec_of(VECTOR), core="lstn")
     with pytest.raises(CallboardError, match=r"discrete action, not float32\(4,\)"):
         policy_value_network(EnvironmentSpec(VECTOR, VECTOR))
-    with pytest.raises(CallboardError, match="at least 36x36, not 12x12"):
-        policy_value_network(spec_of(specs.Array((12, 12, 1), np.uint8)), "nature")
 
 
 def test_checkpoints(tmp_path):

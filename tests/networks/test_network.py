@@ -11,7 +11,6 @@ from dm_env import specs
 from callboard.errors import CallboardError
 from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs
-from callboard.networks.recurrent import LSTMCore
 from callboard.specs import EnvironmentSpec, add_leading
 
 T, B = 7, 5
@@ -108,19 +107,6 @@ def test_unroll_with_unknown_batch_in_a_graph():
     unroll = tf.function(lambda seen, *rest: network.unroll(Inputs(seen), *rest), input_signature=signature)
     inputs, state, first = random_inputs(), random_state(network), tf.zeros((T, B), tf.bool)
     assert_close(unroll(inputs.observation, state, first), network.unroll(inputs, state, first), atol=1e-5)
-
-
-def test_lstm_is_that_of_keras():
-    """Keras's own layer gives the same numbers with the same weights."""
-    core = LSTMCore(6)
-    core.build(8)
-    weights = {variable.name.split("/")[-1]: variable for variable in core.trainable_variables}
-    reference = tf.keras.layers.LSTM(6, return_sequences=True, time_major=True)
-    reference.build((T, B, 8))
-    reference.set_weights([weights[f"{name}:0"].numpy() for name in ("kernel", "recurrent_kernel", "bias")])
-    features = tf.random.stateless_normal((T, B, 8), (0, 1))
-    hidden, _ = core.unroll(features, core.initial_state(B), tf.zeros((T, B), tf.bool))
-    np.testing.assert_allclose(hidden, reference(features), atol=1e-5)
 
 
 @pytest.mark.usefixtures("float64")

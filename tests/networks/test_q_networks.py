@@ -1,4 +1,4 @@
-"""Heads for action values, and the network that contains them."""
+"""Networks for action values."""
 
 import contextlib
 
@@ -9,62 +9,11 @@ from dm_env import specs
 
 from callboard.errors import CallboardError
 from callboard.networks.factory import q_network
-from callboard.networks.heads import DuelingQHead, QHead
 from callboard.networks.network import Inputs
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
 PIXELS = EnvironmentSpec(specs.BoundedArray((36, 40, 4), np.uint8, 0, 255), specs.DiscreteArray(6))
-FEATURES = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
-
-
-def stream_by_hand(variables, features):
-    """A stream's output from its kernels and biases, in their order."""
-    kernels = [variable.numpy() for variable in variables if variable.shape.rank == 2]
-    biases = [variable.numpy() for variable in variables if variable.shape.rank == 1]
-    for kernel, bias in zip(kernels[:-1], biases[:-1], strict=True):
-        features = np.maximum(features @ kernel + bias, 0)
-    return features @ kernels[-1] + biases[-1]
-
-
-def randomize(variables):
-    rng = np.random.default_rng(1)
-    for variable in variables:
-        variable.assign(rng.normal(size=variable.shape))
-
-
-@pytest.mark.parametrize("stream_size", [0, 8])
-def test_dueling_equals_the_formula(stream_size):
-    head = DuelingQHead(4, stream_size)
-    head(FEATURES)
-    randomize(head.trainable_variables)
-    value = [variable for variable in head.trainable_variables if variable in list_of(head._value)]
-    advantage = [variable for variable in head.trainable_variables if variable in list_of(head._advantage)]
-    assert len(value) == len(advantage) == (4 if stream_size else 2)
-    v, a = stream_by_hand(value, FEATURES), stream_by_hand(advantage, FEATURES)
-    assert v.shape == (7, 1) and a.shape == (7, 4)
-    q = head(FEATURES)
-    for n in range(7):
-        for action in range(4):
-            np.testing.assert_allclose(q[n, action], v[n, 0] + a[n, action] - sum(a[n]) / 4, atol=1e-4)
-
-
-def list_of(module):
-    """A list whose `in` compares identity: variables compare element by element."""
-
-    class ByIdentity(list):
-        def __contains__(self, item):
-            return any(item is one for one in self)
-
-    return ByIdentity(module.variables)
-
-
-@pytest.mark.parametrize("stream_size", [0, 8])
-def test_the_plain_head(stream_size):
-    head = QHead(4, stream_size)
-    head(FEATURES)
-    randomize(head.trainable_variables)
-    np.testing.assert_allclose(head(FEATURES), stream_by_hand(head.trainable_variables, FEATURES), atol=1e-4)
 
 
 @pytest.mark.parametrize("dueling", [False, True])

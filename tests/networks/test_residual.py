@@ -1,4 +1,4 @@
-"""The 6n + 2 family against the paper's tables and against loops in NumPy, and batch normalization in policies."""
+"""Residual networks against the papers' tables and against loops in NumPy, and batch normalization in policies."""
 
 import pathlib
 
@@ -145,6 +145,41 @@ def test_against_loops(depth, size, training):
     wanted = [leaf for pair in reference.averages for leaf in pair] if training else before
     for found, average in zip(after, wanted, strict=True):
         np.testing.assert_allclose(found, average, rtol=1e-3, atol=1e-4)
+
+
+# The network of IMPALA.
+
+
+def test_the_size_of_impalas_network_is_that_of_the_paper():
+    """Weights counted by hand from the paper's figure, for 64x64x3 images."""
+    impala = ImpalaResNet()
+    assert impala(np.zeros((1, 64, 64, 3), np.uint8)).shape == (1, 256)
+
+    def convolution(inputs, outputs):
+        return 9 * inputs * outputs + outputs
+
+    sections = sum(convolution(a, b) + 4 * convolution(b, b) for a, b in ((3, 16), (16, 32), (32, 32)))
+    assert impala.count_params() == sections + 8 * 8 * 32 * 256 + 256
+    # Fifteen convolutions, as the paper counts.
+    assert sum(len(variable.shape) == 4 for variable in impala.trainable_variables) == 15
+
+
+def test_width_and_residual_blocks():
+    wide = ImpalaResNet(width=2)
+    wide(np.zeros((1, 64, 64, 3), np.uint8))
+    assert wide.trainable_variables[0].shape == (3, 3, 3, 32)
+
+    # With blocks that add zero, the output is that without blocks.
+    image = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
+    with_blocks, without = ImpalaResNet(blocks=1), ImpalaResNet(blocks=0)
+    _ = with_blocks(image), without(image)
+    weights = with_blocks.get_weights()
+    # A kernel and a bias for the section's convolution and for each of the block's two; at the end the dense layer.
+    in_block = [index < len(weights) - 2 and index % 6 >= 2 for index in range(len(weights))]
+    without.set_weights([weight for weight, inner in zip(weights, in_block, strict=True) if not inner])
+    assert np.abs(with_blocks(image) - without(image)).max() > 1e-3
+    with_blocks.set_weights([weight * (not inner) for weight, inner in zip(weights, in_block, strict=True)])
+    np.testing.assert_allclose(with_blocks(image), without(image), atol=1e-6)
 
 
 # Batch normalization in a policy.

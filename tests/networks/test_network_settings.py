@@ -1,0 +1,101 @@
+"""Settings of networks: defaults, what is allowed, and that the functions that build networks take them all."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+
+from callboard.errors import CallboardError
+from callboard.nested_settings import declared_fields, from_values
+from callboard.networks.actor_critic import actor_critic_networks
+from callboard.networks.factory import gaussian_value_network, policy_value_network, q_network
+from callboard.networks.network_settings import (
+    ActorCriticSettings,
+    NetworkSettings,
+    PolicyValueNetworkSettings,
+    QNetworkSettings,
+    RecurrentQNetworkSettings,
+)
+from callboard.setting_types import check_ranges, converted
+
+MLP: dict[str, Any] = {"hidden_sizes": (64,), "activation": "relu"}
+POLICY_VALUE = PolicyValueNetworkSettings(**MLP, lstm_size=8, head_sizes=(16, 16))
+RECURRENT_Q = RecurrentQNetworkSettings(**MLP, stream_size=0, lstm_size=8)
+
+
+def test_defaults_are_those_that_agents_share():
+    assert dataclasses.asdict(NetworkSettings(**MLP)) == {"torso": "auto", **MLP}
+    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {"torso": "auto", **MLP}
+    assert dataclasses.asdict(POLICY_VALUE) == {
+        **{"torso": "auto", **MLP, "core": "none", "lstm_size": 8},
+        **{"head_sizes": (16, 16), "normalize_observations": True},
+    }
+    q = {"torso": "auto", **MLP, "dueling": True, "stream_size": 0}
+    assert dataclasses.asdict(QNetworkSettings(**MLP, stream_size=0)) == q
+    assert dataclasses.asdict(RECURRENT_Q) == {**q, "core": "lstm", "lstm_size": 8, "previous_inputs": True}
+
+
+def test_sizes_and_the_activation_are_the_agents_choice():
+    with pytest.raises(TypeError, match="'hidden_sizes' and 'activation'"):
+        NetworkSettings()
+    with pytest.raises(TypeError, match="'lstm_size' and 'head_sizes'"):
+        PolicyValueNetworkSettings(**MLP)
+    with pytest.raises(TypeError, match="'stream_size'"):
+        QNetworkSettings(**MLP)
+
+
+@pytest.mark.parametrize(
+    "settings, build",
+    [
+        (PolicyValueNetworkSettings, policy_value_network),
+        (PolicyValueNetworkSettings, gaussian_value_network),
+        (QNetworkSettings, q_network),
+        (RecurrentQNetworkSettings, q_network),
+        (ActorCriticSettings, actor_critic_networks),
+    ],
+)
+def test_the_function_that_builds_a_network_takes_every_setting(settings, build):
+    assert {field.name for field in dataclasses.fields(settings)} <= inspect.signature(build).parameters.keys()
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dataclasses.replace(POLICY_VALUE, hidden_sizes=(64, 0)), "hidden_sizes must be a list of whole numbers of at"),
+        (dataclasses.replace(POLICY_VALUE, head_sizes=(-1,)), "head_sizes must be a list of whole numbers of at"),
+        (dataclasses.replace(POLICY_VALUE, lstm_size=0), "lstm_size must be a whole number of at least 1, not 0"),
+        (dataclasses.replace(RECURRENT_Q, stream_size=-1), "stream_size must be a whole number of at least 0, not -1"),
+        (dataclasses.replace(RECURRENT_Q, lstm_size=0), "lstm_size must be a whole number of at least 1, not 0"),
+    ],
+)
+def test_a_size_out_of_range_is_refused(settings, message):
+    with pytest.raises(CallboardError, match=f"^{message}"):
+        check_ranges(settings)
+
+
+def test_a_network_may_be_without_hidden_layers():
+    check_ranges(dataclasses.replace(POLICY_VALUE, hidden_sizes=(), head_sizes=()))
+    check_ranges(RECURRENT_Q)
+
+
+@pytest.mark.parametrize(
+    "kind, name, value, allowed",
+    [
+        (PolicyValueNetworkSettings, "core", "gru", "none or lstm"),
+        (RecurrentQNetworkSettings, "core", "gru", "none or lstm"),
+        (NetworkSettings, "activation", "sigmoid", "relu, tanh, elu, gelu or swish"),
+    ],
+)
+def test_an_unknown_core_or_activation_is_refused(kind, name, value, allowed):
+    with pytest.raises(CallboardError, match=f"^{name} must be {allowed}, not '{value}'$"):
+        converted(name, value, declared_fields(kind)[name].hint)
+
+
+def test_lists_are_converted_to_the_sizes_of_layers():
+    fields = declared_fields(POLICY_VALUE)
+    plain = {"hidden_sizes": [32, 16], "head_sizes": [], "core": "lstm", "lstm_size": 4, "activation": "tanh"}
+    values = {name: converted(name, value, fields[name].hint) for name, value in plain.items()}
+    assert from_values(PolicyValueNetworkSettings, values) == PolicyValueNetworkSettings(
+        hidden_sizes=(32, 16), head_sizes=(), core="lstm", lstm_size=4, activation="tanh"
+    )
