@@ -1,0 +1,113 @@
+"""The definition of a search: its defaults, its checks, and the recipe of the best trial."""
+
+import dataclasses
+import os
+
+import pytest
+
+from callboard.errors import CallboardError
+from callboard.launch.cli.command import main
+from callboard.launch.settings import read_recipe
+from callboard.launch.tuning.records import Trial, TuneDirectory
+from callboard.launch.tuning.search_definition import Tuning, read_tuning, write_best
+from callboard.launch.yaml_files import format_yaml
+
+
+@pytest.fixture
+def directory(tmp_path):
+    directory = TuneDirectory(tmp_path / "search")
+    directory.create({"settings": {}, "search": []})
+    return directory
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("[]", "does not hold a search"),
+        ("settings: {}\nsampels: 3", "unknown key 'sampels'"),
+        ("settings: {}\nsamples: many", "samples must be a whole number, not 'many'"),
+        ("settings: {}", "tune.yaml: "),
+        ("a: *b", "not valid YAML"),
+    ],
+)
+def test_a_damaged_search_is_refused_in_one_line(directory, content, message, capsys):
+    directory.settings.write_text(content)
+    assert main(["tune", "--resume", "--run-dir", str(directory.path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.fixture
+def tuning():
+    """A search that is right, with some fields changed."""
+    settings = {**read_recipe("impala-cartpole"), "seed": 3, "max_steps": 80_000, "evaluate_every": 4000}
+    settings["evaluator"] = True
+    search = ["agent.entropy_cost=choice(0.0,0.01)"]
+
+    def make(**fields):
+        return Tuning(**{"settings": settings, "search": search, **fields})
+
+    return make
+
+
+def test_the_defaults_follow_from_the_length_of_a_trial(tuning):
+    tuning().check()
+    assert (tuning().first_rung, tuning().perturbation_interval) == (10_000, 10_000)
+    assert tuning(grace_steps=500).perturbation_interval == 500
+    assert tuning(settings={"max_steps": 8000, "evaluate_every": 4000}).first_rung == 4000
+
+
+def test_trials_at_a_time_are_as_many_as_there_are_processors_and_under_pbt_all(tuning):
+    processors = len(os.sched_getaffinity(0))
+    assert tuning().trials_at_a_time == processors
+    assert tuning(cpus_per_trial=2.0 * processors).trials_at_a_time == 1
+    assert tuning(scheduler="pbt", samples=64).trials_at_a_time == 64
+    assert tuning(scheduler="pbt", concurrent=3).trials_at_a_time == 3
+
+
+def test_a_trial_has_its_values_and_its_own_directory(tuning):
+    experiment = tuning().experiment({"agent.entropy_cost": 0.5}, {"run_dir": "x"})
+    assert experiment.agent.entropy_cost == 0.5 and str(experiment.run_dir) == "x"
+    assert tuning().samples_of_all() == tuning().samples_of_all()
+    assert len(tuning(samples=5).samples_of_all()) == 5
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"scheduler": "hyper"}, "--scheduler must be one of asha, pbt, none, not 'hyper'"),
+        ({"grace_steps": 0}, "--grace-steps must be at least 1, not 0"),
+        ({"concurrent": -1}, "--concurrent must be at least 1, not -1"),
+        ({"gpus_per_trial": -1.0}, "--gpus-per-trial at least 0"),
+        ({"cpus_per_trial": float("inf")}, "--cpus-per-trial must be more than 0"),
+        ({"metric": "learner/"}, None),
+        ({"metric": "coordinator/x"}, "name one of those in metrics.jsonl"),
+        ({"launcher": "ray"}, "--launcher must be one of inline, threads, not 'ray'"),
+        ({"search": ["env=choice(A,B)"]}, "trials on different environments cannot be compared"),
+        ({"search": ["actors=choice(1,0)"]}, "actors must be a whole number from 1 to 10,000, not 0"),
+    ],
+)
+def test_a_search_that_cannot_work_is_refused(tuning, fields, message):
+    if message is None:
+        tuning(**fields).check()
+        return
+    with pytest.raises(CallboardError) as caught:
+        tuning(**fields).check()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_search_is_read_as_it_was_written(tuning, directory):
+    wanted = tuning(samples=5, mode="min", metric="learner/loss", cpus_per_trial=0.5)
+    directory.settings.write_text(format_yaml(dataclasses.asdict(wanted)))
+    assert read_tuning(directory.settings) == wanted
+
+
+def test_the_best_trial_becomes_a_recipe_that_says_where_it_came_from(tuning, directory):
+    best = Trial(4, {"agent.entropy_cost": 0.01}, takeovers=[(1, 4000)])
+    best.report(12_000, 481.25, "max")
+    write_best(tuning(), directory, best)
+    lines = directory.best.read_text().splitlines()
+    assert lines[0] == "# The best of 16 trials, number 04: evaluator/return 481.25 after 12,000 environment steps,"
+    assert lines[1] == "# with agent.entropy_cost 0.01." and "weights came from other trials" in lines[2]
+    recipe = read_recipe(str(directory.best))
+    assert recipe["agent"]["entropy_cost"] == 0.01 and recipe["max_steps"] == 80_000
