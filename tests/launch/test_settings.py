@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import stat
 import subprocess
 import sys
 import types
@@ -11,16 +10,9 @@ import types
 import pytest
 import yaml
 
-from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.launchers.hosts.launcher import HostsLauncher
-from callboard.launch.launchers.ray.launcher import RayLauncher
-from callboard.launch.run import run
-from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.run_directory.new_or_resumed import find_run_directory
-from callboard.launch.run_directory.run_lock import run_lock
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
 from callboard.nested_settings import declared_fields, from_values
 
@@ -230,88 +222,6 @@ def test_an_environment_must_be_named():
 def test_an_unknown_recipe_is_told_with_the_nearest():
     with pytest.raises(CallboardError, match="did you mean 'impala-cartpole'"):
         read_recipe("impala-cartpol")
-
-
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"actors": 0}, "actors must be a whole number from 1 to 10,000, not 0"),
-        ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
-        ({"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
-        ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),
-        ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
-        ({"env": "Pendulum-v1"}, "needs one discrete action"),
-        ({"agent": Impala(batch_size=24)}, "set agent.batch_size to 16 or 32"),
-        ({"agent": Apex(), "evaluation_mode": "sampled"}, "leave evaluation_mode at greedy, and set agent.evaluation_"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
-    experiment = Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings})
-    with pytest.raises(CallboardError) as caught:
-        experiment.check()
-    assert message in str(caught.value)
-
-
-def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run"
-    experiment = Experiment(agent=Impala(), env="CartPole-v1", run_dir=path)
-    # Each is refused at a later point of the start than the one before.
-    refused = [
-        (
-            dataclasses.replace(experiment, agent=from_values(Impala, {"network.torso": "no_module:torso"})),
-            "inline",
-            "cannot be imported",
-        ),
-        (
-            dataclasses.replace(experiment, env_options={"render_mode": object()}),
-            "inline",
-            "cannot be written to a file",
-        ),
-        (experiment, "threads", "no free port"),
-        (experiment, "processes", "no free port"),
-    ]
-
-    def no_port(*_):
-        raise CallboardError("there is no free port")
-
-    for module in ("threads", "processes"):
-        monkeypatch.setattr(f"callboard.launch.launchers.{module}.reserved_ports", no_port)
-    for wrong, launcher, message in refused:
-        with pytest.raises(CallboardError, match=message):
-            run(wrong, launcher)
-        assert not list(tmp_path.iterdir()), (launcher, message)
-    with pytest.raises(CallboardError, match="no Ray cluster answers at"):
-        run(experiment, RayLauncher("127.0.0.1:1"))
-    assert not list(tmp_path.iterdir())
-    cluster = tmp_path / "cluster.yaml"
-    nodes = {"learner": "a", "replay": "a", "evaluator": "a", "actor": {"a": 4}}
-    cluster.write_text(yaml.safe_dump({"hosts": {"a": "127.0.0.1"}, "ports": "23000-23001", **nodes}))
-    with pytest.raises(CallboardError, match="need 10 ports"):
-        run(experiment, HostsLauncher(cluster, "a"))
-    assert list(tmp_path.iterdir()) == [cluster]
-
-
-@pytest.mark.parametrize(
-    "run_dir, message",
-    [
-        ("file", "is a file; name another one"),
-        ("file/run", "is a file"),
-        ("n" * 300, "a name of 300 bytes"),
-        ("a\0b", "null character"),
-    ],
-)
-def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, message):
-    (tmp_path / "file").touch()
-    with pytest.raises(CallboardError, match=message):
-        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
-
-
-def test_others_may_not_look_into_a_run_directory(tmp_path):
-    with run_lock(tmp_path / "runs" / "x" / "lock", "inline"):
-        assert stat.S_IMODE((tmp_path / "runs" / "x").stat().st_mode) == 0o700
-    RunDirectory(tmp_path / "runs" / "y").create()
-    assert stat.S_IMODE((tmp_path / "runs" / "y").stat().st_mode) == 0o700
 
 
 def test_a_mistake_is_found_without_tensorflow(tmp_path):

@@ -3,12 +3,12 @@
 import contextlib
 import errno
 import os
-import pathlib
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from damages import DAMAGES, empty, truncate
 
 from callboard import atomic_files
 from callboard.errors import CallboardError
@@ -17,24 +17,6 @@ from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, 
 from callboard.launch.run_directory.layout import RunDirectory
 
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
-
-
-def truncate(path):
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0x10
-    path.write_bytes(content)
-
-
-DAMAGES = {"truncated": truncate, "emptied": empty, "missing": pathlib.Path.unlink, "changed": flip}
 
 
 @pytest.fixture
@@ -206,24 +188,6 @@ def test_starts_are_counted_on_where_their_number_is_lost(run, content):
     (run.checkpoints / "incarnation").write_text(content)
     number = checkpoints.next_incarnation()
     assert 2 < number < 2**31 and checkpoints.next_incarnation() == number + 1
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-def test_the_best_policy_before_a_damaged_one_is_used(run, said, how):
-    best = BestPolicy(run, said.append)
-    assert best.path() is None and best.mean_return() == -np.inf
-    for value in (1.0, 2.0):
-        best.save(variables(value), value, learner_step=10)
-    assert best.mean_return() == 2.0
-    DAMAGES[how](run.best_policy)
-    assert best.mean_return() == 1.0
-    weights = variables(0)
-    load_policy(best.path(), weights)
-    assert (weights[0].numpy() == 1).all()
-    if how != "missing":
-        assert said == ["the best policy best.npz is damaged and not used; it is kept as damaged-best.npz"]
-    best.save(variables(3.0), 3.0, learner_step=11)
-    assert best.mean_return() == 3.0
 
 
 def test_a_damaged_file_of_weights_is_named(run):

@@ -1,0 +1,51 @@
+"""The directory of a new or resumed run: its name, and what is refused before anything is written."""
+
+import pathlib
+import re
+
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.new_or_resumed import check_state, default_run_directory, find_run_directory
+
+
+@pytest.mark.parametrize(
+    "run_dir, message",
+    [
+        ("file", "is a file; name another one"),
+        ("file/run", "is a file"),
+        ("n" * 300, "a name of 300 bytes"),
+        ("a\0b", "null character"),
+    ],
+)
+def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, run_dir, message):
+    (tmp_path / "file").touch()
+    with pytest.raises(CallboardError, match=message):
+        find_run_directory(Experiment(Impala(), "CartPole-v1", run_dir=tmp_path / run_dir), resume=False)
+
+
+def test_a_run_without_a_directory_is_named_after_agent_environment_and_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    experiment = Experiment(Impala(), "ALE/Pong-v5")
+    found = find_run_directory(experiment, resume=False)
+    assert re.fullmatch(r"impala-ALE_Pong-v5-\d{8}-\d{6}", found.path.name)
+    assert found.path.parent == tmp_path / "runs"
+    assert find_run_directory(experiment, False, agent="mine:MyAgent").path.name.startswith("myagent-ALE")
+    assert default_run_directory(experiment, "x", "now") == pathlib.Path("runs/x-ALE_Pong-v5-now")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_a_directory_with_a_run_is_resumed_and_only_one_without_is_new(tmp_path):
+    directory = RunDirectory(tmp_path)
+    check_state(directory, "here", resume=False)
+    with pytest.raises(CallboardError, match="there is no run to resume in here: it has no experiment.yaml"):
+        check_state(directory, "here", resume=True)
+    directory.experiment.touch()
+    check_state(directory, "here", resume=True)
+    with pytest.raises(CallboardError, match="there is already a run in here; continue it with --resume"):
+        check_state(directory, "here", resume=False)
+    with pytest.raises(CallboardError, match="resume needs the run's directory"):
+        find_run_directory(Experiment(Impala(), "CartPole-v1"), resume=True)

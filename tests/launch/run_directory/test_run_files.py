@@ -1,0 +1,47 @@
+"""The files of a run that begins."""
+
+import errno
+import os
+import tempfile
+
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment, Run
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.run_files import begun
+from callboard.launch.settings import read_experiment
+
+
+def make_run(path, **fields):
+    return Run(Experiment(Impala(), "CartPole-v1", run_dir=path, seed=9), None, RunDirectory(path, **fields))
+
+
+def test_the_experiment_is_written_and_temporary_files_are_created_in_the_run_directory(tmp_path):
+    run = make_run(tmp_path / "run")
+    before = tempfile.gettempdir()
+    with begun(run):
+        assert read_experiment(run.directory.path) == run.experiment
+        with tempfile.NamedTemporaryFile() as file:
+            assert file.name.startswith(str(run.directory.temporary))
+    assert tempfile.gettempdir() == before
+
+
+def test_a_run_at_a_url_stores_its_experiment_there(tmp_path):
+    run = make_run(tmp_path / "local", url=f"file://{tmp_path}/bucket")
+    with begun(run):
+        stored = (tmp_path / "bucket" / "experiment.yaml").read_text()
+    assert stored == run.directory.experiment.read_text()
+
+
+def test_a_directory_that_cannot_be_written_is_refused_in_one_line(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("callboard.launch.run_directory.run_files.write_experiment", full)
+    with (
+        pytest.raises(CallboardError, match="run cannot be written: No space left on device$"),
+        begun(make_run(tmp_path / "run")),
+    ):
+        pytest.fail("the run has begun")

@@ -1,0 +1,82 @@
+"""The definition of a run: its defaults, ranges and contradictions, and its layout."""
+
+import dataclasses
+
+import pytest
+
+from callboard.agents.apex import Apex
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"actors": 0}, "actors must be a whole number from 1 to 10,000, not 0"),
+        ({"evaluation_envs": 30}, "evaluation_episodes (100) must be a multiple of evaluation_envs (30)"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
+        ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),
+        ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
+        ({"env": "Pendulum-v1"}, "needs one discrete action"),
+        ({"agent": Impala(batch_size=24)}, "set agent.batch_size to 16 or 32"),
+        ({"agent": Apex(), "evaluation_mode": "sampled"}, "leave evaluation_mode at greedy, and set agent.evaluation_"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
+    experiment = Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings})
+    with pytest.raises(CallboardError) as caught:
+        experiment.check()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"inference": "remote"}, "inference must be local or central, not 'remote'"),
+        ({"inference_nodes": 2}, "2 inference nodes are for central inference"),
+        ({"inference": "central", "inference_nodes": 3}, "set inference_nodes to at most 2"),
+        ({"replay_shards": 3}, "each of 3 replay shards needs an actor"),
+        ({"max_steps": 0}, "max_steps must be a whole number from 1"),
+        ({"node_timeout": 0.0}, "node_timeout must be a number above 0"),
+        ({"checkpoint_every": float("nan")}, "checkpoint_every must be a number above 0"),
+        ({"stop_return": float("inf")}, "stop_return must be a number that is finite"),
+    ],
+)
+def test_numbers_are_refused_before_the_agent_is_known(settings, message):
+    experiment = Experiment(**{"agent": None, "env": "CartPole-v1", **settings})
+    with pytest.raises(CallboardError) as caught:
+        experiment.check_numbers()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_defaults_can_run():
+    Experiment(None, "CartPole-v1").check_numbers()
+    central = Experiment(None, "CartPole-v1", inference="central", inference_nodes=2)
+    central.check_numbers()
+    assert Experiment(None, "A").env_options is not Experiment(None, "A").env_options
+
+
+def test_the_layout_has_the_numbers_of_the_run_and_acting_needs_no_devices_of_learners():
+    experiment = Experiment(Impala(), "CartPole-v1", learners=2, actors=3, envs_per_actor=5, seed=4, max_steps=70)
+    layout = experiment.layout()
+    assert (layout.actors, layout.envs_per_actor, layout.seed, layout.max_steps) == (3, 5, 4, 70)
+    assert (layout.learners, layout.replicas) == (2, 2)
+    assert layout.spec.action.num_values == 2
+    on_gpus = dataclasses.replace(experiment, learner_devices="all")
+    assert (on_gpus.acting_layout().learners, on_gpus.acting_layout().replicas) == (1, 1)
+
+
+def test_learners_share_no_processor_and_their_devices_are_checked_where_they_run():
+    experiment = Experiment(Impala(), "CartPole-v1", learners=2, learner_devices="CPU:0,CPU:1")
+    with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
+        experiment.check()
+    elsewhere = Experiment(Impala(), "CartPole-v1", learner_devices=4)
+    assert elsewhere.check(learners_here=0).replicas == 4
+
+
+def test_evaluations_are_greedy_or_sampled_as_the_agent_can():
+    assert Experiment(Impala(), "A").evaluation_policy_mode() == "evaluate"
+    assert Experiment(Impala(), "A", evaluation_mode="sampled").evaluation_policy_mode() == "sample"
+    with pytest.raises(CallboardError, match="evaluation_mode must be greedy or sampled, not 'best'"):
+        Experiment(Impala(), "A", evaluation_mode="best").evaluation_policy_mode()

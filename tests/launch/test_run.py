@@ -1,0 +1,74 @@
+"""Running an experiment: a start that is refused leaves nothing, and an experiment must be one that can be resumed."""
+
+import dataclasses
+
+import pytest
+import yaml
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment
+from callboard.launch.launchers.hosts.launcher import HostsLauncher
+from callboard.launch.launchers.ray.launcher import RayLauncher
+from callboard.launch.run import make_run, run
+from callboard.nested_settings import from_values
+
+
+def test_a_refused_start_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run"
+    experiment = Experiment(agent=Impala(), env="CartPole-v1", run_dir=path)
+    # Each is refused at a later point of the start than the one before.
+    refused = [
+        (
+            dataclasses.replace(experiment, agent=from_values(Impala, {"network.torso": "no_module:torso"})),
+            "inline",
+            "cannot be imported",
+        ),
+        (
+            dataclasses.replace(experiment, env_options={"render_mode": object()}),
+            "inline",
+            "cannot be written to a file",
+        ),
+        (experiment, "threads", "no free port"),
+        (experiment, "processes", "no free port"),
+    ]
+
+    def no_port(*_):
+        raise CallboardError("there is no free port")
+
+    for module in ("threads", "processes"):
+        monkeypatch.setattr(f"callboard.launch.launchers.{module}.reserved_ports", no_port)
+    for wrong, launcher, message in refused:
+        with pytest.raises(CallboardError, match=message):
+            run(wrong, launcher)
+        assert not list(tmp_path.iterdir()), (launcher, message)
+    with pytest.raises(CallboardError, match="no Ray cluster answers at"):
+        run(experiment, RayLauncher("127.0.0.1:1"))
+    assert not list(tmp_path.iterdir())
+    cluster = tmp_path / "cluster.yaml"
+    nodes = {"learner": "a", "replay": "a", "evaluator": "a", "actor": {"a": 4}}
+    cluster.write_text(yaml.safe_dump({"hosts": {"a": "127.0.0.1"}, "ports": "23000-23001", **nodes}))
+    with pytest.raises(CallboardError, match="need 10 ports"):
+        run(experiment, HostsLauncher(cluster, "a"))
+    assert list(tmp_path.iterdir()) == [cluster]
+
+
+def test_a_run_for_launchpad_is_checked_and_writes_nothing_yet(tmp_path):
+    experiment = Experiment(agent=Impala(), env="CartPole-v1", actors=3, run_dir=tmp_path / "run")
+    made = make_run(experiment)
+    assert made.experiment == experiment and made.layout.actors == 3
+    assert made.directory.path == tmp_path / "run" and not made.directory.path.exists()
+    with pytest.raises(CallboardError, match="there is no run to resume"):
+        make_run(experiment, resume=True)
+    with pytest.raises(CallboardError, match="did you mean 'CartPole-v1'"):
+        make_run(dataclasses.replace(experiment, env="CartPol-v1"))
+
+
+def test_an_agent_that_cannot_be_imported_by_its_name_is_refused(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Inner(Impala):
+        pass
+
+    with pytest.raises(CallboardError, match="cannot be imported by that name; define its class at a module's top"):
+        make_run(Experiment(agent=Inner(), env="CartPole-v1", run_dir=tmp_path / "run"))
