@@ -265,28 +265,6 @@ def test_parts_that_would_have_one_name_are_refused():
         leaf_names("observation", {"a b": 0, "a": {"b": 1}})
 
 
-@pytest.mark.parametrize(
-    "run, directory, message",
-    [
-        ("nowhere", "new", "there is no run in nowhere"),
-        ("run", "taken", "taken is not empty; name a new directory"),
-        ("run", "file", "file is a file"),
-        ("run", "new", "run has no checkpoint latest; choose from best"),
-    ],
-)
-def test_a_mistake_is_one_line_and_writes_nothing(run, directory, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_run("sac", tmp_path / "run")
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "mine").touch()
-    (tmp_path / "file").touch()
-    before = sorted(tmp_path.rglob("*"))
-    assert main(["export", run, directory, "--checkpoint", "latest"]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.startswith("callboard: ") and error.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["impala", "impala-lstm", "apex", "sac"])
 def test_the_policy_of_a_run_by_the_command(case, start, tmp_path):

@@ -1,0 +1,40 @@
+"""`callboard doctor`: what it finds, and what it advises."""
+
+import json
+
+from callboard.launch.cli import doctor
+from callboard.launch.cli.command import main
+
+
+def test_doctor_finds_this_installation_healthy(capsys):
+    assert main(["doctor", "--json"]) == 0
+    findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert findings["tensorflow"]["found"] == "2.12.0"
+    assert findings["TensorFlow, Reverb and Launchpad load together"]["ok"]
+
+
+def test_a_package_of_another_version_is_wrong_and_the_advice_names_the_right_one(monkeypatch):
+    monkeypatch.setitem(doctor.PINS, "tensorflow", "1.0")
+    monkeypatch.setitem(doctor.PINS, "no-such-package", "3.1")
+    findings = {finding.name: finding for finding in doctor._packages()}
+    assert not findings["tensorflow"].ok and "needs exactly tensorflow==1.0" in findings["tensorflow"].advice
+    assert findings["no-such-package"].found == "missing" and not findings["no-such-package"].ok
+    assert findings["dm-reverb"].ok and findings["dm-reverb"].advice == ""
+
+
+def test_a_disk_with_little_space_is_wrong(monkeypatch):
+    (enough,) = doctor._disk()
+    assert "GB free here" in enough.found
+    monkeypatch.setattr(doctor, "_MIN_FREE_GB", 1e9)
+    (little,) = doctor._disk()
+    assert not little.ok and "free some space" in little.advice
+
+
+def test_a_finding_that_is_wrong_gives_exit_code_1_and_its_advice(monkeypatch, capsys):
+    findings = [doctor.Finding("ports", True, "a free port"), doctor.Finding("disk", False, "0.1 GB", "free some")]
+    monkeypatch.setattr(doctor, "examine", lambda: findings)
+    assert main(["doctor"]) == 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["ok", "ports", "a", "free", "port"], ["WRONG", "disk", "0.1", "GB", "free", "some"]]
+    findings.pop()
+    assert main(["doctor"]) == 0

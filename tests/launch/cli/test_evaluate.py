@@ -1,0 +1,62 @@
+"""`callboard evaluate`: scores, videos, and the options that change what is played."""
+
+import json
+import pathlib
+
+import imageio.v3 as imageio
+import pytest
+
+from callboard.launch.cli.command import main
+
+
+def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys):
+    path = str(tmp_path / "run")
+    settings = ["--launcher", "inline", "--max-steps", "1000", "--evaluator", "false", "--stop-return", "null"]
+    assert main(["train", "--recipe", "impala-cartpole", "--run-dir", path, *settings]) == 0
+    capsys.readouterr()
+    video = ["--video", "--video-episodes", "3"]
+    assert main(["evaluate", path, "--episodes", "7", "--checkpoint", "latest", "--json", *video]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["returns"]) == result["episodes"] == 7
+    assert result["min"] <= result["mean"] <= result["max"]
+    frames = imageio.imread(result["video"], plugin="pyav")
+    assert frames.shape[1:] == (400, 600, 3)
+    # CartPole's return is its number of steps; the video shows the first observations too.
+    assert len(result["video_returns"]) == 3
+    assert len(frames) == sum(result["video_returns"]) + 3
+    assert imageio.immeta(result["video"], plugin="pyav")["fps"] == 50.0
+    assert frames.std() > 1.0
+    assert list(pathlib.Path(path, "videos").iterdir()) == [pathlib.Path(result["video"])]
+
+    def returns(*options):
+        assert main(["evaluate", path, "--episodes", "7", "--checkpoint", "latest", "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)["returns"]
+
+    assert returns() == result["returns"]
+    assert returns("--seed", "5") != result["returns"]
+    assert returns("--mode", "sampled") != result["returns"]
+    (step,) = {int(file.name.partition(".")[0]) for file in pathlib.Path(path, "checkpoints").glob("0*")}
+    assert returns("--checkpoint", str(step)) == result["returns"]
+    assert set(returns("--env-options.max_episode_steps", "5")) == {5.0}
+    assert main(["evaluate", path, "--checkpoint", str(step + 1)]) == 2
+    assert f"has no checkpoint {step + 1}; choose from latest, {step}" in capsys.readouterr().err
+    assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
+    assert "Impala takes no epsilon" in capsys.readouterr().err
+    assert main(["evaluate", path]) == 2
+    assert "has no checkpoint best; choose from latest, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--episodes", "0"], "--episodes must be at least 1, not 0"),
+        (["--video-episodes", "-1"], "--video-episodes must be at least 1, not -1"),
+        (["--mode", "best"], "--mode must be one of greedy, sampled, not 'best'"),
+        (["--checkpoint", "newest"], "--checkpoint must be best, latest or a learner step, not 'newest'"),
+        (["--sed", "1"], "did you mean '--seed'?"),
+    ],
+)
+def test_wrong_options_are_refused_before_the_run_is_read(options, message, capsys):
+    assert main(["evaluate", "nowhere", *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

@@ -1,0 +1,36 @@
+"""Runs as if they had been trained, for what reads a run."""
+
+from callboard.launch.run_directory.checkpoints import save_policy
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.settings import parse_experiment, write_experiment
+from callboard.manifest import write_manifest
+
+SMALL = ("--agent.network.hidden-sizes=[4]", "--evaluation-envs=2")
+
+
+DEFAULTS = ("--env=CartPole-v1", "--env-options.max_episode_steps=7", *SMALL)
+
+
+def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True):
+    """Writes a run with the agent's initial weights; returns its experiment and directory.
+
+    Args:
+      path: the run directory.
+      agent: name of the agent.
+      options: settings of the run.
+      steps: learner steps that have a checkpoint.
+      best: whether there is a best policy.
+    """
+    experiment = parse_experiment(agent, {}, [*options, f"--run-dir={path}"])
+    run = RunDirectory(path)
+    run.create()
+    write_experiment(experiment, run.experiment)
+    policy = experiment.agent.make_policy(experiment.agent.make_networks(experiment.check()), "evaluate")
+    if best:
+        save_policy(run.best_policy, policy.variables, mean_return=0.0, learner_step=0)
+    for step in steps:
+        checkpoint = run.checkpoints / f"{step:012d}"
+        checkpoint.mkdir()
+        save_policy(checkpoint / "policy.npz", policy.variables)
+        write_manifest(checkpoint)
+    return experiment, run
