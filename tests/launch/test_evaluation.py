@@ -1,0 +1,67 @@
+"""Evaluations of earlier runs: which weights, which settings, which episodes."""
+
+import re
+
+import pytest
+from untrained_runs import write_run
+
+from callboard.agents.apex import Apex
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.evaluation import evaluate_run, policy_file, with_evaluation_settings
+from callboard.launch.experiment import Experiment
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """An experiment and its directory, with checkpoints of two steps."""
+    return write_run(tmp_path_factory.mktemp("run"), steps=(5, 12))
+
+
+def test_weights_are_named_best_latest_or_by_their_step(run):
+    _, directory = run
+    assert policy_file(directory, "best") == directory.best_policy
+    assert policy_file(directory, "latest") == directory.checkpoints / "000000000012" / "policy.npz"
+    assert policy_file(directory, "5") == directory.checkpoints / "000000000005" / "policy.npz"
+    with pytest.raises(CallboardError, match="has no checkpoint 6; choose from best, latest, 5, 12"):
+        policy_file(directory, "6")
+
+
+def test_a_run_without_weights_has_to_be_trained(tmp_path):
+    _, directory = write_run(tmp_path / "run", best=False)
+    with pytest.raises(CallboardError, match="has no checkpoint best; train it for longer"):
+        policy_file(directory, "best")
+
+
+def test_settings_that_are_left_out_stay_as_they_are():
+    experiment = Experiment(Apex(), "CartPole-v1", seed=3)
+    assert with_evaluation_settings(experiment) == experiment
+    changed = with_evaluation_settings(experiment, epsilon=0.0, seed=0)
+    assert (changed.agent.evaluation_epsilon, changed.seed) == (0.0, 0)
+    assert with_evaluation_settings(Experiment(Impala(), "A"), "sampled").evaluation_policy_mode() == "sample"
+
+
+@pytest.mark.parametrize(
+    "agent, settings, message",
+    [
+        (Impala(), {"epsilon": 0.1}, "Impala takes no epsilon"),
+        (Apex(), {"epsilon": 1.5}, "epsilon must lie between 0 and 1, not 1.5"),
+        (Apex(), {"epsilon": float("nan")}, "epsilon must lie between 0 and 1, not nan"),
+        (Apex(), {"mode": "sampled"}, "Apex has no distribution to sample actions from"),
+        (Impala(), {"seed": -1}, "seed must lie between 0 and 2147483647, not -1"),
+        (Impala(), {"seed": 2**31}, "not 2147483648"),
+    ],
+)
+def test_settings_that_the_agent_lacks_or_that_are_out_of_range_are_refused(agent, settings, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        with_evaluation_settings(Experiment(agent, "CartPole-v1"), **settings)
+
+
+def test_as_many_environments_play_as_divide_the_episodes_and_the_same_ones_again(run):
+    experiment, directory = run
+    for episodes, environments in ((4, 2), (3, 1)):
+        result = evaluate_run(experiment, directory, episodes, "best", 0, print)
+        assert len(result.episodes) == episodes
+        assert {episode.env for episode in result.episodes} == set(range(environments))
+        assert all(episode.length == 7 for episode in result.episodes)
+        assert (result.policy, result.video, result.video_episodes) == (directory.best_policy, None, [])

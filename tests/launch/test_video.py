@@ -1,0 +1,56 @@
+"""Videos: one frame for each timestep, of an even size, and no file where an environment cannot render."""
+
+import gymnasium
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from untrained_runs import SMALL, write_run
+
+from callboard.errors import CallboardError
+from callboard.launch.nodes.acting_setup import compile_policy
+from callboard.launch.video import _even, record_video
+
+
+class Unseen(gymnasium.Env):
+    """Renders nothing."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(4, np.float32), 1.0, True, False, {}
+
+
+def record(directory, *options):
+    experiment, run = write_run(directory, options=[*options, *SMALL])
+    networks = experiment.agent.make_networks(experiment.acting_layout())
+    policy = compile_policy(experiment, experiment.acting_layout(), networks, "evaluate", 0, 1)
+    path = run.videos / "best.mp4"
+    return path, record_video(experiment, policy, path, 2, print)
+
+
+def test_a_video_has_a_frame_for_every_timestep(tmp_path):
+    path, episodes = record(tmp_path, "--env=CartPole-v1", "--env-options.max_episode_steps=7")
+    assert [episode.length for episode in episodes] == [7, 7]
+    # The first observation of each episode is shown too.
+    assert imageio.imread(path, plugin="pyav").shape == (2 * 8, 400, 600, 3)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_environment_that_cannot_render_leaves_no_file(tmp_path):
+    gymnasium.register("Unseen-v0", Unseen)
+    try:
+        with pytest.raises(CallboardError, match="render"):
+            record(tmp_path, "--env=Unseen-v0")
+    finally:
+        del gymnasium.registry["Unseen-v0"]
+    assert not list((tmp_path / "videos").iterdir())
+
+
+@pytest.mark.parametrize("shape, expected", [((5, 7, 3), (4, 6, 3)), ((4, 6, 3), (4, 6, 3))])
+def test_frames_are_cropped_to_an_even_size(shape, expected):
+    frame = np.arange(np.prod(shape)).reshape(shape)
+    np.testing.assert_array_equal(_even(frame), frame[: expected[0], : expected[1]])
