@@ -3,8 +3,10 @@
 import os
 import select
 import threading
+import time
 from collections.abc import Callable
 
+from ...deadlines import Clock
 from ..nodes.progress import HEARTBEAT_SECONDS, Heartbeat
 from .forkserver import kill_forkserver, ping_forkserver
 from .progress_watchdog import ProgressWatchdog
@@ -15,14 +17,18 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class ForkserverWatch:
-    """Pings the forkserver every second from a thread, until `close`, and kills it if it does not reply.
+    """Pings the forkserver regularly from a thread, until `close`, and kills it if it does not reply.
 
     Args:
       say: takes a line to show to the user.
+      clock: the clock; another one in tests.
+      seconds: interval between two looks, in real time.
     """
 
-    def __init__(self, say: Callable[[str], None]):
+    def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic, seconds: float = HEARTBEAT_SECONDS):
         self._say = say
+        self._clock = clock
+        self._seconds = seconds
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="forkserver-watch", daemon=True)
         self._thread.start()
@@ -32,12 +38,12 @@ class ForkserverWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        watchdog = ProgressWatchdog(self._say)
+        watchdog = ProgressWatchdog(self._say, self._clock)
         watchdog.began(_NAME, _TIMEOUT_SECONDS)
         pings = 0
         ping = ping_forkserver()
         try:
-            while not self._closed.wait(HEARTBEAT_SECONDS):
+            while not self._closed.wait(self._seconds):
                 if select.select([ping], [], [], 0.0)[0]:
                     os.close(ping)
                     pings += 1

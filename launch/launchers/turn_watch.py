@@ -1,8 +1,10 @@
 """Detection of the node that hangs where all nodes share one thread, which cannot be killed."""
 
 import threading
+import time
 from collections.abc import Callable
 
+from ...deadlines import Clock
 from ..nodes.progress import HEARTBEAT_SECONDS, Progress
 from .progress_watchdog import Overdue, ProgressWatchdog
 
@@ -14,6 +16,8 @@ class TurnWatch:
       turn: returns that node's name, its progress and its timeout in seconds; None before the first turn.
       say: takes a line to show to the user.
       on_overdue: called once, in the watching thread, with the node that hangs for longer than its timeout.
+      clock: the clock; another one in tests.
+      seconds: interval between two looks, in real time.
     """
 
     def __init__(
@@ -21,10 +25,13 @@ class TurnWatch:
         turn: Callable[[], tuple[str, Progress, float] | None],
         say: Callable[[str], None],
         on_overdue: Callable[[Overdue], None],
+        clock: Clock = time.monotonic,
+        seconds: float = HEARTBEAT_SECONDS,
     ):
         self._turn = turn
         self._on_overdue = on_overdue
-        self._watchdog = ProgressWatchdog(say)
+        self._watchdog = ProgressWatchdog(say, clock)
+        self._seconds = seconds
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="turn-watch", daemon=True).start()
 
@@ -33,7 +40,7 @@ class TurnWatch:
 
     def _watch(self) -> None:
         watched = ""
-        while not self._closed.wait(HEARTBEAT_SECONDS):
+        while not self._closed.wait(self._seconds):
             turn = self._turn()
             if turn is None:
                 continue

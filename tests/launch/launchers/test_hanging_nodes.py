@@ -5,7 +5,6 @@ import re
 import signal
 import time
 
-import psutil
 import pytest
 
 from callboard.launch.run_directory.checkpoints import step_of
@@ -131,22 +130,6 @@ def test_a_stop_does_not_wait_for_an_environment_that_hangs(train):
     assert run.wait(timeout=60) == 130, run.text()
     assert re.search(r"actor/\d: in environment step for \d+ s while the run ends, and is killed", run.text())
     assert list((run.run_dir / "checkpoints").glob("0*"))
-    assert run.leftovers() == []
-
-
-def test_a_stopped_forkserver_is_replaced(train):
-    run = train("--max-steps", 100_000_000, *SETTINGS)
-    run.wait_for_steps(5000)
-    forkserver = psutil.Process(run.pid_of("actor/0")).parent()
-    forkserver.suspend()
-    os.kill(run.pid_of("actor/0"), signal.SIGKILL)
-    run.wait_until(lambda: "forkserver: no heartbeat for 6 s" in run.text(), timeout=60)
-    run.wait_until(lambda: "another one takes its place" in run.text(), timeout=60)
-    killed = run.pid_of("actor/0")
-    run.wait_until(lambda: run.pid_of("actor/0") != killed, timeout=60)
-    run.wait_for_steps(run.rows()[-1]["environment_steps"] + 10_000)
-    run.interrupt()
-    assert run.wait(timeout=60) == 130, run.text()
     assert run.leftovers() == []
 
 
