@@ -143,7 +143,6 @@ class Node:
 
     def __init__(self, nodes, layout):
         self.node = nodes["inference/0"]
-        self.actor = nodes["actor/0"]
         self._timesteps = TimestepCodec(layout)
         self._shape = (layout.envs_per_actor, *layout.spec.observation.shape)
 
@@ -218,22 +217,6 @@ def test_nodes_that_share_a_thread_do_not_wait_for_a_batch(node):
     for number in range(2):
         for actor in range(2):
             assert node.act("in turn", number, node.timestep(number), actor)[1] is not None
-
-
-def test_after_a_restart_of_its_inference_node_an_actor_uses_another_seed(node, monkeypatch):
-    calls = []
-
-    def act(actor, incarnation, seed, number, timestep):
-        calls.append((incarnation, seed, number))
-        # A restarted node knows no actor.
-        return len(calls) != 2, None
-
-    monkeypatch.setattr(node.node, "act", act)
-    for _ in range(3):
-        node.actor.step()
-    (incarnation, seed, _), (_, same_seed, _), (new_incarnation, new_seed, number) = calls
-    assert seed == same_seed and number == 0
-    assert incarnation != new_incarnation and seed != new_seed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""The replay node: what it reports of its tables, and that it continues with what it has saved."""
+
+import pytest
+from local_nodes import small_run
+
+from callboard.errors import CallboardError
+
+KEPT = ("--evaluator", "false", "--checkpoint-replay", "true", "--agent.replay.min-size", 1000)
+REPLAY_ALONE = ("coordinator/0", "replay/0")
+
+
+def values(node):
+    return {name.removeprefix("replay/"): value for name, value in node.collect().values.items()}
+
+
+def test_an_empty_server_reports_its_tables(tmp_path):
+    messages = []
+    with small_run("impala-cartpole", tmp_path, only=REPLAY_ALONE, messages=messages) as nodes:
+        replay = nodes["replay/0"]
+        assert values(replay) == {"fill_0": 0.0, "items_0": 0, "inserted_0": 0, "sampled_0": 0}
+        assert set(replay.tables_at_start) == set(replay.tables())
+        replay.finish()
+    assert not (tmp_path / "replay").exists() or not list((tmp_path / "replay").rglob("DONE"))
+    assert not [content for _, kind, content in messages if kind == "say"]
+
+
+def test_a_server_that_saves_continues_with_its_items(tmp_path):
+    with small_run("apex-cartpole", tmp_path, *KEPT) as nodes:
+        replay, actor = nodes["replay/0"], nodes["actor/0"]
+        for _ in range(10):
+            actor.step()
+        found = values(replay)
+        assert found["items_0"] == found["inserted_0"] == actor.items_written > 0
+        assert found["fill_0"] == pytest.approx(found["items_0"] / 100_000)
+        replay.finish()
+    messages = []
+    with small_run("apex-cartpole", tmp_path, *KEPT, only=REPLAY_ALONE, messages=messages) as nodes:
+        assert values(nodes["replay/0"])["items_0"] == found["items_0"]
+    assert ("replay/0", "say", f"continues with {found['items_0']} items") in messages
+
+
+def test_a_server_that_has_ended_reports_nothing(tmp_path):
+    with small_run("impala-cartpole", tmp_path, only=REPLAY_ALONE) as nodes:
+        replay = nodes["replay/0"]
+        replay.stop_server()
+        assert replay.collect().values == {}
+
+
+def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_with_one_line(tmp_path, monkeypatch):
+    with small_run("apex-cartpole", tmp_path, *KEPT, only=REPLAY_ALONE) as nodes:
+        replay = nodes["replay/0"]
+        directory = tmp_path / "replay" / "0"
+        directory.rename(tmp_path / "away")
+        directory.write_text("in the way")
+        with pytest.raises(CallboardError, match="the last checkpoint of replay could not be written: ") as raised:
+            replay.finish()
+        assert "\n" not in str(raised.value)
