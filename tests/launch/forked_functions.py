@@ -55,3 +55,20 @@ def start_others_and_wait():
     process = server.fork(start_others)
     print(process.pid, *process.pipe.recv(), server._process.pid, flush=True)
     time.sleep(600)
+
+
+def prepare_for_a_node(log, temporary, pipe):
+    """Prepares its process for a node with two threads of TensorFlow, prints, and reports what a node finds."""
+    import tempfile
+
+    import tensorflow as tf
+
+    from callboard.launch.launchers.process_setup import prepare_process
+    from callboard.launch.nodes.node import NodePolicy
+
+    prepare_process("actor/0", NodePolicy(stop_order=1, tensorflow_threads=2), log, temporary)
+    print("printed by the node")
+    threading = tf.config.threading
+    threads = (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads())
+    pipe.send((tempfile.gettempdir(), os.environ["TMPDIR"], os.environ["CUDA_VISIBLE_DEVICES"], threads))
+    os._exit(0)

@@ -6,9 +6,6 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.launchers.addresses import reserved_ports
-from callboard.launch.launchers.inline import run as run_inline
-from callboard.launch.nodes.node import NodeClient
 from callboard.launch.program import describe_graph, handle_of, make_program, nodes_of
 from callboard.launch.run_directory.layout import RunDirectory
 
@@ -48,20 +45,6 @@ def test_a_program_shows_its_groups_and_who_calls_whom(program):
     assert [node.name for _, node in nodes_of(program)][-3:] == ["evaluator/0", "own/0", "printer/0"]
 
 
-def test_every_address_gets_a_port_and_a_node_without_addresses_none(program):
-    with reserved_ports(program) as ports:
-        assert ports.pop("printer/0") is None
-        assert len(set(ports.values())) == len(ports) == 7
-        client = handle_of(program, "learner/0").dereference()
-        assert isinstance(client, NodeClient)
-
-
 def test_an_unknown_node_has_no_handle(program):
     with pytest.raises(CallboardError, match="unknown node 'lerner/0'; did you mean 'learner/0'"):
         handle_of(program, "lerner/0")
-
-
-def test_the_inline_launcher_refuses_nodes_of_the_user_s_own(program, run):
-    with pytest.raises(CallboardError, match="which own/0 would block; take --launcher threads or processes"):
-        run_inline(program, run, None)
-    assert not run.directory.path.exists()

@@ -1,6 +1,5 @@
 """The launcher protocol and the registry: what launchers declare, and a launcher of the user's own."""
 
-import dataclasses
 import pathlib
 import re
 
@@ -11,11 +10,9 @@ from callboard.errors import CallboardError
 from callboard.launch.cli.train import main as train_command
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
-from callboard.launch.launchers.launcher import Launcher, LocalPart
-from callboard.launch.launchers.local_launchers import InlineLauncher, ProcessesLauncher, ThreadsLauncher
+from callboard.launch.launchers.launcher import LocalPart
+from callboard.launch.launchers.local_launchers import ProcessesLauncher, ThreadsLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher
-from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
-from callboard.setting_types import field_types
 
 GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "guides" / "launcher.md"
 
@@ -57,35 +54,8 @@ def test_its_options_are_declared_by_its_fields(own_launcher, capsys):
 
 
 @pytest.mark.parametrize(
-    "name, message",
-    [
-        ("thread", "unknown launcher 'thread'; did you mean 'threads'?"),
-        ("x", "choose from inline, threads, processes"),
-        ("no_module:A", "launcher 'no_module:A' cannot be imported"),
-        ("os:system", "is refused"),
-        ("callboard.errors:CallboardError", "is not a dataclass that extends callboard's Launcher"),
-        ("hosts", "--launcher hosts needs --cluster and --host"),
-    ],
-)
-def test_a_launcher_that_cannot_be_made_is_refused(name, message):
-    with pytest.raises(CallboardError, match=re.escape(message)):
-        make_launcher(name)
-
-
-@pytest.mark.parametrize("name", LAUNCHERS)
-def test_every_launcher_declares_its_name_and_documents_its_options(name):
-    launcher = launcher_class(name)
-    assert launcher.name == name
-    assert issubclass(launcher, Launcher) and launcher.__dataclass_params__.frozen
-    for field in dataclasses.fields(launcher):
-        assert f"      {field.name}: " in launcher.__doc__
-    assert not set(launcher_options(launcher)) & set(field_types(Experiment))
-
-
-@pytest.mark.parametrize(
     "launcher, settings, message",
     [
-        (InlineLauncher(), {"replay_shards": 2}, "set replay_shards to 1, not 2"),
         (ThreadsLauncher(), {"learners": 2}, "each of 2 learners needs its own"),
         (ProcessesLauncher(), {"env": "__main__:Local"}, "'__main__:Local' is defined in the program that was started"),
         (ProcessesLauncher(), {"run_dir": "s3://bucket/run"}, "needs a run directory that is a path"),

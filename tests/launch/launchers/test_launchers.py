@@ -3,7 +3,6 @@
 import json
 import signal
 
-import numpy as np
 import pytest
 
 from callboard.launch.run_directory.checkpoints import step_of
@@ -18,7 +17,7 @@ LAUNCHERS = (slow("inline"), slow("threads"), "processes", slow("hosts"), slow("
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
-    """As for inline until its limit, below."""
+    """As for inline until its limit, in test_inline.py."""
     evaluation = ["--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 5]
     run = train("--launcher", launcher, "--max-steps", 10_000_000, *evaluation)
     assert run.wait() == 0, run.text()
@@ -44,35 +43,6 @@ def test_every_agent_runs(train, case, launcher):
     run.interrupt()
     assert run.wait() == 130, run.text()
     assert run.leftovers() == []
-
-
-def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leaves_nothing(start, tmp_path):
-    weights, metrics = [], []
-    for name in ("a", "b"):
-        run_dir = tmp_path / name
-        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 4000, "--seed", 7]
-        run = start("train", *arguments, "--run-dir", run_dir, "--evaluate-every", 1500, "--stop-return", 501)
-        assert run.wait() == 0, run.text()
-        rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-        steps = rows[-1]["environment_steps"]
-        assert 4000 <= steps < 4000 + 16  # One timestep of an actor.
-        (final,) = [row for row in rows if "evaluator/final" in row]
-        score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 100 episodes"
-        over = (
-            f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}. Run directory: {name}"
-        )
-        assert run.text().splitlines()[-1] == over
-        assert final["evaluator/environment_steps"] == steps
-        assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
-        assert (run_dir / "checkpoints" / "best.npz").exists()
-        assert run.leftovers() == [] == list((run_dir / "tmp").glob("*"))
-        checkpoint = max((run_dir / "checkpoints").glob("0*"))
-        with np.load(checkpoint / "policy.npz") as file:
-            weights.append({key: file[key].tobytes() for key in file.files})
-        metrics.append([{k: v for k, v in row.items() if "second" not in k and k != "time"} for row in rows])
-    assert weights[0] == weights[1]
-    assert len(metrics[0]) > 5
-    assert metrics[0] == metrics[1]
 
 
 @pytest.mark.slow
@@ -110,13 +80,3 @@ def test_an_observation_that_is_not_a_number_ends_the_run_with_one_line(train):
         in run.text().splitlines()[-1]
     )
     assert run.leftovers() == []
-
-
-def test_nothing_outlives_a_launcher_that_is_killed(train):
-    run = train("--max-steps", 10_000_000, "--actors", 1, "--evaluator", "false", "--stop-return", "null")
-    run.wait_for_steps(1)
-    run.look()
-    assert len(run.seen) >= 5
-    run.process.kill()
-    run.process.wait()
-    run.wait_until(lambda: not run.leftovers(), timeout=10)

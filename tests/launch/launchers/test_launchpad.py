@@ -7,67 +7,24 @@ import re
 import signal
 import threading
 
-import launchpad as lp
 import pytest
-from launchpad.launch import serialization, worker_manager
+from launchpad.launch import worker_manager
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment, Run
 from callboard.launch.launchers.launchpad import LaunchpadLauncher, launchpad_signals
-from callboard.launch.launchers.remote_monitor import MonitorClient, MonitorServer
-from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory
 
 ROOT = pathlib.Path(__file__).parents[3]
-STOCK = """\
-import sys
-
-import launchpad as lp
-from absl import flags
-
-from callboard.launch.program import make_program
-from callboard.launch.run import make_run
-from callboard.launch.settings import parse_experiment, read_recipe
-
-if __name__ == "__main__":
-    options = flags.FLAGS(sys.argv, known_only=True)[1:]
-    program = make_program(make_run(parse_experiment(None, read_recipe("impala-cartpole"), options)))
-    lp.launch(program, terminal="current_terminal")
-"""
 LAUNCH_TYPES = ("local_mt", "local_mp")
 EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10)
-
-
-@pytest.fixture
-def launch(command_run, tmp_path):
-    """Starts a script that launches IMPALA on CartPole with Launchpad alone."""
-    runs = []
-
-    def start_script(launch_type, *options):
-        script = tmp_path / "script.py"
-        script.write_text(STOCK)
-        arguments = ["--lp_launch_type", launch_type, "--run-dir", tmp_path / "run", *options]
-        runs.append(command_run(arguments, tmp_path, program=[script]))
-        return runs[-1]
-
-    yield start_script
-    for run in runs:
-        run.end()
 
 
 def program_of(directory):
     experiment = Experiment(agent=Impala(), env="CartPole-v1")
     return make_program(Run(experiment, experiment.layout(), RunDirectory(directory)))
-
-
-def test_every_node_can_be_sent_to_a_process_of_its_own(tmp_path):
-    program = program_of(tmp_path)
-    for label, nodes in program.groups.items():
-        for node in nodes:
-            assert isinstance(node, lp.PyClassNode)
-        serialization.check_nodes_are_serializable(label, nodes)
 
 
 @pytest.mark.parametrize(
@@ -109,45 +66,6 @@ def test_launchpad_handles_signals_only_during_a_run():
             manager.wait()
         assert arrived == [signal.SIGTERM]
         assert [signal.getsignal(number) for number in numbers] == before
-
-
-def test_a_monitor_in_another_process_receives_everything():
-    class Kept:
-        def __init__(self):
-            self.calls = []
-
-        def status(self, status):
-            self.calls.append(status)
-
-        def say(self, text):
-            self.calls.append(text)
-
-    kept = Kept()
-    server = MonitorServer(kept)
-    client = MonitorClient(server.address)
-    client.status({"environment_steps": 3})
-    client.say("a line")
-    assert kept.calls == [{"environment_steps": 3}, "a line"]
-    assert not server.outcome.ended
-    client.complete(Outcome(reason="over", exit_code=143))
-    assert (server.outcome.reason, server.outcome.exit_code) == ("over", 143)
-    server.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
-def test_launchpad_alone_trains_to_475_and_leaves_nothing(launch, launch_type):
-    run = launch(launch_type)
-    assert run.wait(900) == 0, run.text()
-    (end,) = re.findall(r"The run is over: the return ([\d.]+), .*Score: [\d.]+ ± .*Run directory: run", run.text())
-    assert float(end) >= 475
-    *_, checkpoint = sorted((run.run_dir / "checkpoints").glob("0*"))
-    last = run.rows()[-1]
-    assert int(checkpoint.name) == last["learner_steps"]
-    counters = json.loads((checkpoint / "counters.json").read_text())
-    assert sum(counts.get("environment_steps", 0) for counts in counters.values()) == last["environment_steps"]
-    assert not (run.run_dir / "lock").exists() and not (run.run_dir / "tmp").exists()
-    assert run.leftovers() == []
 
 
 @pytest.mark.slow
@@ -202,19 +120,3 @@ def test_nodes_of_the_user_s_own_run_under_every_launcher(train, monkeypatch, la
     assert rows[-1]["environment_steps"] > 20_000
     assert all(row["return"] >= 1 for row in rows[:-1])
     assert run.leftovers() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
-def test_the_example_runs_with_launchpad_alone(command_run, tmp_path, monkeypatch, launch_type):
-    monkeypatch.setenv("LAUNCHPAD_LAUNCH_LOCAL_TERMINAL", "current_terminal")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
-    options = ["--lp_launch_type", launch_type, "--run-dir", tmp_path / "run", "--max-steps", 30_000, *EVALUATION]
-    run = command_run(options, tmp_path, program=("-m", "examples.own_node"))
-    try:
-        assert run.wait(400) == 0, run.text()
-        assert re.search(r"The run is over: .*\(30,\d+ environment steps\). Score: ", run.text())
-        assert len((run.run_dir / "played.jsonl").read_text().splitlines()) > 3
-        assert run.leftovers() == []
-    finally:
-        run.end()

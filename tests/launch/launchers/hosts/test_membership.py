@@ -1,107 +1,11 @@
 """Membership of hosts: the first host's table and its members, with a clock that the test moves and no network."""
 
-import pathlib
-import queue
-import types
-
 import pytest
-from courier.python.client import StatusNotOk
+from hosts_without_network import ENOUGH, SETTINGS, Host, Run, no_answer, received
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.hosts.cluster_file import Cluster
-from callboard.launch.launchers.hosts.host_member import HostMember
-from callboard.launch.launchers.hosts.membership import LEAVE, PROTOCOL, HostTable
+from callboard.launch.launchers.hosts.membership import LEAVE, PROTOCOL
 from callboard.launch.launchers.run_outcome import Outcome
-
-CLUSTER = Cluster(
-    path=pathlib.Path("cluster.yaml"),
-    hosts={"a": "10.9.0.1", "b": "10.9.0.2", "c": "10.9.0.3"},
-    ports=range(20000, 20100),
-    placement={"learner": ["a", "b"], "replay": ["a"], "actor": ["b"], "evaluator": []},
-    patience=60.0,
-)
-SETTINGS = {"seed": "1", "agent.optimizer.learning_rate": "0.1", "the version of numpy": "1.23.5"}
-ENOUGH = Outcome(reason="enough")
-
-
-def no_answer(code):
-    error = StatusNotOk(code)
-    error.code = types.SimpleNamespace(name=code)
-    return error
-
-
-class Run:
-    """The clock and the first host's table, which can be made anew and out of reach."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.events = queue.SimpleQueue()
-        self.restart_first_host()
-
-    def restart_first_host(self):
-        self.table = HostTable(CLUSTER, SETTINGS, self.events, lambda: self.now)
-
-    def hosts(self, *names):
-        hosts = [Host(self, name) for name in names]
-        for host in hosts:
-            assert host.join()
-        return hosts
-
-    def heartbeats(self, *hosts, times=1):
-        for _ in range(times):
-            self.now += 0.5
-            for host in hosts:
-                host.member.heartbeat()
-
-
-class Host:
-    """A host.  It calls the table directly, unless the call or its answer is lost."""
-
-    def __init__(self, run, name, groups=("learner",), **settings):
-        self.run, self.said, self.error, self.end_of_run, self.stop_after = run, [], None, "", 1000.0
-        self.answer_is_lost = False
-        self.events = run.events if name == CLUSTER.first else queue.SimpleQueue()
-        self.member = HostMember(
-            CLUSTER,
-            name,
-            {**SETTINGS, **settings},
-            groups,
-            self.events,
-            connect=lambda: self,
-            end_of_run=lambda: self.end_of_run,
-            clock=lambda: run.now,
-        )
-
-    def heartbeat(self, *message):
-        if self.error is not None:
-            raise self.error
-        answer = self.run.table.heartbeat(*message)
-        if self.answer_is_lost:
-            raise no_answer("DEADLINE_EXCEEDED")
-        return answer
-
-    def say(self, text):
-        self.said.append(text)
-
-    def join(self):
-        return self.member.join(self, self)
-
-    def is_set(self):
-        """Whether the host was stopped, as for the next one."""
-        return self.run.now > self.stop_after
-
-    def wait(self, seconds):
-        self.run.now += seconds
-
-    def received(self, kind):
-        return received(self.events, kind)
-
-
-def received(events, kind):
-    found = []
-    while not events.empty():
-        found.append(events.get())
-    return [event.content for event in found if event.kind == kind]
 
 
 @pytest.fixture
@@ -133,46 +37,6 @@ def test_a_host_of_another_version_is_refused_once(run, message):
     ]
 
 
-@pytest.mark.parametrize("answer", [("", True, 0, None), (1, ("", True)), None])
-def test_a_first_host_of_another_version_is_named(run, answer):
-    host = Host(run, "b")
-    run.table.heartbeat = lambda *message: answer
-    with pytest.raises(CallboardError, match="the first host, a, runs another version of Callboard; install the same"):
-        host.join()
-    host.error = no_answer("UNKNOWN")
-    with pytest.raises(CallboardError, match="the first host, a, runs another version"):
-        host.join()
-
-
-def test_a_first_host_that_does_not_answer_is_named(run):
-    host = Host(run, "b")
-    host.error = no_answer("DEADLINE_EXCEEDED")
-    with pytest.raises(CallboardError, match="the host a does not answer at 10.9.0.1:20000, for 60 s"):
-        host.join()
-    assert 60 <= run.now < 61
-    assert host.said == ["the host a does not answer at 10.9.0.1:20000; waiting for up to 60 s"]
-
-
-def test_a_host_that_is_stopped_before_it_has_joined_ends(run):
-    host = Host(run, "b")
-    host.error = no_answer("UNAVAILABLE")
-    host.stop_after = 5.0
-    assert not host.join()
-
-
-def test_a_host_that_starts_after_the_end_does_not_wait(run):
-    host = Host(run, "b")
-    host.error = no_answer("UNAVAILABLE")
-    host.end_of_run = "90,000 environment steps are done"
-    with pytest.raises(CallboardError, match="the run has ended: 90,000 environment steps are done"):
-        host.join()
-    a, _ = run.hosts("a", "b")
-    a.member.ends(ENOUGH)
-    run.heartbeats(a)
-    with pytest.raises(CallboardError, match="the run is ending: enough"):
-        Host(run, "c").join()
-
-
 def test_two_hosts_cannot_have_one_name(run):
     a, b = run.hosts("a", "b")
     second = Host(run, "b")
@@ -180,15 +44,6 @@ def test_two_hosts_cannot_have_one_name(run):
     with pytest.raises(CallboardError, match="another host has the name b, for 60 s"):
         second.join()
     assert b.received("failed") == []
-
-
-def test_a_host_whose_place_was_taken_leaves(run):
-    a, b = run.hosts("a", "b")
-    run.heartbeats(a, times=21)
-    assert Host(run, "b").join()
-    run.heartbeats(b)
-    assert b.received("failed") == [("host b", "another machine has taken its place")]
-    assert b.member.may_stop(3)
 
 
 def test_silence_is_reported_once_and_so_is_its_end(run):
@@ -208,36 +63,6 @@ def test_hosts_that_have_not_joined_are_named_from_time_to_time(run):
     assert received(run.events, "say") == []
     run.heartbeats(a, times=240)
     assert received(run.events, "say") == ["at 10.9.0.2, has not joined yet; is the command running there?"] * 2
-
-
-def test_the_first_host_is_given_up_after_the_patience(run):
-    _, b = run.hosts("a", "b")
-    b.error = no_answer("UNAVAILABLE")
-    run.heartbeats(b, times=119)
-    assert b.received("failed") == [] and not b.member.may_stop(0)
-    b.error = None
-    run.heartbeats(b)
-    b.error = no_answer("UNAVAILABLE")
-    run.heartbeats(b, times=121)
-    failures = b.received("failed")
-    assert set(failures) == {("host a", "it did not answer for 60 s")}
-    assert b.member.may_stop(3)
-
-
-def test_the_silence_of_the_first_host_is_reported(run):
-    _, b = run.hosts("a", "b")
-    b.error = no_answer("UNAVAILABLE")
-    run.heartbeats(b, times=60)
-    b.error = None
-    run.heartbeats(b)
-    assert b.received("say") == ["does not answer; waiting for up to 60 s", "answers again"]
-
-
-def test_a_first_host_that_has_gone_after_the_end_of_the_run_is_not_waited_for(run):
-    _, b = run.hosts("a", "b")
-    b.error, b.end_of_run = no_answer("UNAVAILABLE"), "enough"
-    run.heartbeats(b)
-    assert b.received("stop") == ["enough"] and b.member.may_stop(3)
 
 
 def test_nodes_end_in_their_order_on_all_hosts(run):
@@ -288,37 +113,6 @@ def test_a_failure_during_the_end_becomes_the_outcome_on_all_hosts(run):
     for outcome in b.received("outcome"):
         ended.adopt(outcome)
     assert (ended.failed_node, ended.exit_code) == ("replay/1 on b", 1)
-
-
-def test_a_host_that_was_stopped_leaves_alone_and_may_return_at_once(run):
-    a, b = run.hosts("a", "b")
-    b.member.ends(Outcome("stopped by SIGTERM", 143))
-    assert b.member.may_stop(3)
-    run.heartbeats(a)
-    assert not a.member.may_stop(0)
-    b.member.start()
-    b.member.close()
-    before = run.now
-    assert Host(run, "b").join() and run.now == before
-    assert received(run.events, "say")[-1] == "rejoined the run"
-
-
-def test_a_host_whose_first_host_was_restarted_during_the_end_does_not_wait(run):
-    a, b = run.hosts("a", "b")
-    a.member.ends(ENOUGH)
-    run.heartbeats(a, b)
-    run.restart_first_host()
-    run.heartbeats(b)
-    assert b.member.may_stop(3)
-
-
-def test_a_host_whose_thread_fails_leaves(run):
-    _, b = run.hosts("a", "b")
-    run.table.heartbeat = lambda *message: (1, ())
-    b.member.start()
-    b.member.close()
-    (failed,) = b.received("failed")
-    assert failed[0] == "host b" and "runs another version" in failed[1]
 
 
 def test_a_restart_group_starts_again_once_it_has_ended_on_all_hosts(run):

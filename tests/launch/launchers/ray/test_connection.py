@@ -1,0 +1,50 @@
+"""The connection to a Ray cluster: addresses where there is none; `test_launcher.py` connects to real clusters."""
+
+import re
+import socket
+
+import pytest
+import ray
+
+from callboard.errors import CallboardError
+from callboard.launch.launchers.ray.connection import connected
+
+
+@pytest.fixture
+def closed():
+    """A port of this machine on which no program listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def refusal(address):
+    with pytest.raises(CallboardError) as raised, connected(address, 1):
+        pass
+    assert not ray.is_initialized()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_an_address_where_no_cluster_answers_is_refused_at_once(closed):
+    # Ray names the machine by another address than 127.0.0.1.
+    assert re.fullmatch(
+        rf"no Ray cluster answers at \S+:{closed} \(Connection refused\); start one there with `ray start --head`, or "
+        "give another --ray-address",
+        refusal(f"127.0.0.1:{closed}"),
+    )
+
+
+def test_the_address_may_come_from_the_environment(closed, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed}")
+    assert f":{closed} (Connection refused)" in refusal(None)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    assert "not reach it through ray://head:10001" in refusal(None)
+
+
+def test_a_given_address_has_precedence_over_the_environment(closed, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    assert f":{closed} (Connection refused)" in refusal(f"127.0.0.1:{closed}")
+
+
+def test_a_port_that_does_not_exist_is_refused():
+    assert ":99999" in refusal("127.0.0.1:99999")

@@ -1,0 +1,46 @@
+"""The inline launcher: one thread, and the same result in every run."""
+
+import json
+
+import launchpad as lp
+import numpy as np
+import pytest
+
+from callboard.errors import CallboardError
+from callboard.launch.launchers import inline
+
+
+def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leaves_nothing(start, tmp_path):
+    weights, metrics = [], []
+    for name in ("a", "b"):
+        run_dir = tmp_path / name
+        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 4000, "--seed", 7]
+        run = start("train", *arguments, "--run-dir", run_dir, "--evaluate-every", 1500, "--stop-return", 501)
+        assert run.wait() == 0, run.text()
+        rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        steps = rows[-1]["environment_steps"]
+        assert 4000 <= steps < 4000 + 16  # One timestep of an actor.
+        (final,) = [row for row in rows if "evaluator/final" in row]
+        score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 100 episodes"
+        over = (
+            f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}. Run directory: {name}"
+        )
+        assert run.text().splitlines()[-1] == over
+        assert final["evaluator/environment_steps"] == steps
+        assert final["evaluator/learner_step"] == rows[-1]["learner_steps"]
+        assert (run_dir / "checkpoints" / "best.npz").exists()
+        assert run.leftovers() == [] == list((run_dir / "tmp").glob("*"))
+        checkpoint = max((run_dir / "checkpoints").glob("0*"))
+        with np.load(checkpoint / "policy.npz") as file:
+            weights.append({key: file[key].tobytes() for key in file.files})
+        metrics.append([{k: v for k, v in row.items() if "second" not in k and k != "time"} for row in rows])
+    assert weights[0] == weights[1]
+    assert len(metrics[0]) > 5
+    assert metrics[0] == metrics[1]
+
+
+def test_nodes_of_the_user_s_own_are_refused_before_anything_starts():
+    program = lp.Program("own")
+    program.add_node(lp.PyNode(print), "own")
+    with pytest.raises(CallboardError, match="which own/0 would block; take --launcher threads or processes"):
+        inline.run(program, None, None)

@@ -1,0 +1,65 @@
+"""The registry of launchers: names, options, and what cannot be made."""
+
+import dataclasses
+import re
+import subprocess
+import sys
+
+import pytest
+
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment
+from callboard.launch.launchers.launcher import Launcher
+from callboard.launch.launchers.registry import (
+    DEFAULT_LAUNCHER,
+    LAUNCHERS,
+    launcher_class,
+    launcher_options,
+    make_launcher,
+)
+from callboard.setting_types import field_types
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("thread", "unknown launcher 'thread'; did you mean 'threads'?"),
+        ("x", "choose from inline, threads, processes"),
+        ("no_module:A", "launcher 'no_module:A' cannot be imported"),
+        ("os:system", "is refused"),
+        ("callboard.errors:CallboardError", "is not a dataclass that extends callboard's Launcher"),
+        ("hosts", "--launcher hosts needs --cluster and --host"),
+    ],
+)
+def test_a_launcher_that_cannot_be_made_is_refused(name, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        make_launcher(name)
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_launcher_declares_its_name_and_documents_its_options(name):
+    launcher = launcher_class(name)
+    assert launcher.name == name
+    assert issubclass(launcher, Launcher) and launcher.__dataclass_params__.frozen
+    for field in dataclasses.fields(launcher):
+        assert f"      {field.name}: " in launcher.__doc__
+    assert not set(launcher_options(launcher)) & set(field_types(Experiment))
+
+
+def test_options_are_given_by_their_names_on_the_command_line():
+    assert set(launcher_options(launcher_class("ray"))) == {"ray_address", "ray_cpus", "ray_strategy", "ray_wait"}
+    assert launcher_options(launcher_class(DEFAULT_LAUNCHER)) == {}
+    launcher = make_launcher("ray", {"ray_wait": 5, "ray_strategy": "SPREAD"})
+    assert (launcher.wait, launcher.strategy, launcher.address) == (5, "SPREAD", None)
+    with pytest.raises(CallboardError, match="ray_wait must be a whole number of at least 0, not -1"):
+        make_launcher("ray", {"ray_wait": -1})
+
+
+def test_launchers_are_listed_without_tensorflow_launchpad_and_ray():
+    script = """
+import sys
+from callboard.launch.launchers.registry import LAUNCHERS, launcher_class
+print([launcher_class(name).name for name in LAUNCHERS], {"tensorflow", "launchpad", "ray"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{list(LAUNCHERS)} set()\n"

@@ -1,0 +1,38 @@
+"""A monitor in another process."""
+
+from callboard.launch.launchers.remote_monitor import MonitorClient, MonitorServer
+from callboard.launch.launchers.run_outcome import Outcome
+
+
+def test_a_monitor_in_another_process_receives_everything():
+    class Kept:
+        def __init__(self):
+            self.calls = []
+
+        def status(self, status):
+            self.calls.append(status)
+
+        def say(self, text):
+            self.calls.append(text)
+
+    kept = Kept()
+    server = MonitorServer(kept)
+    client = MonitorClient(server.address)
+    client.status({"environment_steps": 3})
+    client.say("a line")
+    assert kept.calls == [{"environment_steps": 3}, "a line"]
+    assert not server.outcome.ended
+    client.complete(Outcome(reason="over", exit_code=143))
+    assert (server.outcome.reason, server.outcome.exit_code) == ("over", 143)
+    server.close()
+
+
+def test_what_a_server_that_is_gone_cannot_receive_is_dropped(monkeypatch, caplog):
+    monkeypatch.setattr("callboard.launch.launchers.remote_monitor._CALL_SECONDS", 0.1)
+    server = MonitorServer(None)
+    client = MonitorClient(server.address)
+    server.close()
+    client.say("a line")
+    client.complete(Outcome(reason="over"))
+    assert not server.outcome.ended
+    assert "the launcher does not answer" in caplog.text
