@@ -17,7 +17,7 @@ from .network import Network
 from .normalization import RunningNormalizer
 from .recurrent import Core, FeedForwardCore, LSTMCore
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
-from .torsos import MLPTorso, NatureTorso, ObservationTorso
+from .torsos import MLPTorso, NatureTorso, ObservationTorso, check_nature_images
 
 TORSOS = ("auto", "mlp", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 CORES = ("none", "lstm")
@@ -167,7 +167,8 @@ def make_torso(
       activation: activation of the MLP.
 
     Raises:
-      CallboardError: if the name is unknown, or a factory returns something other than a Keras layer.
+      CallboardError: if the name is unknown, images are too small for `nature`, or a factory returns something other
+        than a Keras layer.
     """
     if isinstance(torso, tf.keras.layers.Layer):
         return torso
@@ -176,6 +177,8 @@ def make_torso(
     if ":" in torso:
         return _made_by_user(_load(torso), spec, torso)
     _check_torso_name(spec, torso)
+    if torso == "nature":
+        check_nature_images(spec.observation)
     name, width = _name_and_width(torso)
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
@@ -217,6 +220,8 @@ def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
                 f"{tuple(leaf.shape)} may be its channels: move them last, or swap height and width where they are "
                 "last, or use torso 'mlp'"
             )
+    if torso == "nature":
+        check_nature_images(spec.observation)
 
 
 def make_core(core: str = "none", lstm_size: int = 256) -> Core:

@@ -47,6 +47,23 @@ class MLPTorso(tf.keras.layers.Layer):
         return features
 
 
+def check_nature_images(spec: Nest) -> None:
+    """Checks that the images of an observation, a nest of dm_env specs, are large enough for `NatureTorso`.
+
+    Not in the layer itself: Keras adds several lines to an error that a layer raises when it is called.
+
+    Raises:
+      CallboardError: an image is too small.
+    """
+    for leaf in tree.flatten(spec):
+        if is_image(leaf) and min(leaf.shape[:2]) < _NATURE_SMALLEST:
+            height, width, _ = leaf.shape
+            raise CallboardError(
+                f"torso 'nature' needs images of at least {_NATURE_SMALLEST}x{_NATURE_SMALLEST}, not {height}x{width}; "
+                "use 'impala'"
+            )
+
+
 class NatureTorso(tf.keras.layers.Layer):
     """The convolutional network of DQN (Mnih et al. 2015, "Model architecture"), designed for 84 x 84 images."""
 
@@ -61,13 +78,10 @@ class NatureTorso(tf.keras.layers.Layer):
         self._dense = tf.keras.layers.Dense(512, activation="relu", kernel_initializer="he_uniform")
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, 512]`."""
-        if min(image.shape[1:3]) < _NATURE_SMALLEST:
-            size = "x".join(str(length) for length in image.shape[1:3])
-            raise CallboardError(
-                f"The torso 'nature' needs images of at least {_NATURE_SMALLEST}x{_NATURE_SMALLEST}, not {size}; "
-                "use 'impala'."
-            )
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, 512]`.
+
+        Height and width are at least 36, see `check_nature_images`.
+        """
         features = scale(image, self.compute_dtype)
         for layer in self._layers:
             features = layer(features)

@@ -172,6 +172,15 @@ def test_wrong_core_and_wrong_action():
         policy_value_network(EnvironmentSpec(VECTOR, VECTOR))
 
 
+@pytest.mark.parametrize("check", [check_torso, make_torso])
+def test_images_that_are_too_small_are_refused_in_one_line_before_a_network_is_built(check):
+    small = {"map": specs.Array((12, 12, 1), np.uint8), "body": VECTOR}
+    with pytest.raises(CallboardError) as caught:
+        check(spec_of(small), "nature")
+    assert str(caught.value) == "torso 'nature' needs images of at least 36x36, not 12x12; use 'impala'"
+    check(spec_of(small), "impala")
+
+
 def test_checkpoints(tmp_path):
     """Networks on nests are saved and restored like any `tf.Module`."""
     spec = spec_of(OBSERVATIONS["images and vectors"])
