@@ -19,7 +19,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 
 ROOT = pathlib.Path(__file__).parents[3]
 LAUNCH_TYPES = ("local_mt", "local_mp")
-EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10)
+EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 501)
 
 
 def program_of(directory):

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     lp.launch(program, terminal="current_terminal")
 """
 LAUNCH_TYPES = ("local_mt", "local_mp")
-EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10)
+EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 501)
 
 
 @pytest.fixture
