@@ -99,7 +99,7 @@ AGENT_CASES = (
         short={},
         changed_replay={
             "--agent.n-step=5": "was made with another signature",
-            "--replay-shards=2": "was kept in 1 shard.*replay_shards 1",
+            "--replay-shards=2": "was saved in 1 shard.*replay_shards 1",
         },
         small_updates={
             "apex": SmallUpdate(
