@@ -9,19 +9,6 @@ from damages import DAMAGES
 
 from callboard.launch.run_directory.best_policy import BestPolicy
 from callboard.launch.run_directory.checkpoints import load_policy
-from callboard.launch.run_directory.layout import RunDirectory
-
-
-@pytest.fixture
-def run(tmp_path):
-    directory = RunDirectory(tmp_path)
-    directory.create()
-    return directory
-
-
-@pytest.fixture
-def said():
-    return []
 
 
 def variables(value):

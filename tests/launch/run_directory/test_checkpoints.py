@@ -19,18 +19,6 @@ from callboard.launch.run_directory.layout import RunDirectory
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
 
 
-@pytest.fixture
-def run(tmp_path):
-    directory = RunDirectory(tmp_path)
-    directory.create()
-    return directory
-
-
-@pytest.fixture
-def said():
-    return []
-
-
 def variables(value):
     return [tf.Variable(np.full((2, 3), value, np.float32), name="weights")]
 
