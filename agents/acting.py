@@ -31,23 +31,31 @@ class EpisodeTracker:
 
     def __init__(self, batch_size: int):
         self._returns = np.zeros(batch_size)
-        self._lengths = np.zeros(batch_size, np.int64)
-        self._was_last = np.zeros(batch_size, bool)
+        self._timesteps = 0
+        self._begun = np.zeros(batch_size, np.int64)
+        """Number of the timestep that began each episode."""
+        self._was_last: np.ndarray | None = None
+        """Which timesteps before were the last of their episodes; None if there was none."""
 
     def observe(self, timestep: Timestep) -> list[Episode]:
         """Takes the timestep that followed an action and returns the episodes that ended with it."""
-        acted = ~self._was_last
-        self._returns += timestep.reward * acted
-        self._lengths += acted
+        self._timesteps += 1
+        self._returns += timestep.reward
         # An episode that is reset in the same step ends without a last observation.
-        ended = timestep.last | (timestep.first & acted)
-        self._was_last = np.asarray(timestep.last)
-        if not ended.any():
+        ended = timestep.last | timestep.first
+        if self._was_last is not None:
+            # These actions were ignored.
+            self._returns[self._was_last] = 0.0
+            self._begun[self._was_last] = self._timesteps
+            ended &= ~self._was_last
+        self._was_last = timestep.last if np.count_nonzero(timestep.last) else None
+        if not np.count_nonzero(ended):
             return []
-        envs = np.flatnonzero(ended)
-        episodes = map(Episode, envs.tolist(), self._returns[envs].tolist(), self._lengths[envs].tolist())
+        envs = ended.nonzero()[0]
+        lengths = self._timesteps - self._begun[envs]
+        episodes = map(Episode, envs.tolist(), self._returns[envs].tolist(), lengths.tolist())
         self._returns[envs] = 0.0
-        self._lengths[envs] = 0
+        self._begun[envs] = self._timesteps
         return list(episodes)
 
 
@@ -84,7 +92,7 @@ class CompiledPolicy:
         seed = np.array([self._seed, self._timesteps], np.int32)
         self._timesteps += 1
         action, extras, self.state = self._act(timestep, self.state, seed)
-        action, extras = as_arrays(action), as_arrays(extras)
+        action, extras = as_arrays((action, extras))
         check_policy(action, extras, self._slots)
         return action, extras
 

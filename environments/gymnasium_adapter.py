@@ -174,15 +174,19 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         except (TypeError, ValueError) as error:
             raise _wrong_step(self._environment, outcome) from error
         observation = encoding.encode(self._observation, observations)
-        # The step after an episode's last timestep executes no action, so its reward and termination are not those of a
-        # transition.
         first = self._over
         reward = np.array(rewards, np.float32)
-        reward[first] = 0.0
-        terminated = np.logical_and(terminations, ~first)
-        over = np.logical_or(terminated, truncations) & ~first
+        terminated = np.array(terminations, np.bool_)
+        over = np.logical_or(terminated, truncations)
+        any_first = np.count_nonzero(first)
+        if any_first:
+            # The step after an episode's last timestep executes no action, so its reward and termination are not those
+            # of a transition.
+            reward[first] = 0.0
+            terminated[first] = False
+            over[first] = False
         if self._same_step:
-            if first.any():
+            if any_first:
                 restarted = encoding.encode(self._observation, self._restarted(first))
                 for leaf, restarted_leaf in zip(tree.flatten(observation), tree.flatten(restarted), strict=True):
                     leaf[first] = restarted_leaf[first]
@@ -193,7 +197,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         return Timestep(
             observation=observation,
             reward=reward,
-            discount=np.where(terminated, np.float32(0), np.float32(1)),
+            discount=(~terminated).astype(np.float32),
             first=first,
             last=last,
         )
