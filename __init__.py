@@ -1,3 +1,31 @@
 """Callboard: training reinforcement-learning agents with many actors and few learners."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import CallboardError
+    from .launch.experiment import Experiment
+    from .launch.run import run
+
 __version__ = "0.2.0"
+
+__all__ = ["CallboardError", "Experiment", "run"]
+
+# The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
+# imports no TensorFlow.
+_MODULES = {
+    "CallboardError": ".errors",
+    "Experiment": ".launch.experiment",
+    "run": ".launch.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,38 @@
+"""The names that are imported from `callboard` itself."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import callboard
+
+
+@pytest.mark.parametrize("name", callboard.__all__)
+def test_a_public_name_is_the_object_of_its_module(name):
+    module = importlib.import_module(callboard._MODULES[name], "callboard")
+    assert getattr(callboard, name) is getattr(module, name)
+    assert name in dir(callboard)
+
+
+def test_every_module_belongs_to_a_public_name():
+    assert set(callboard._MODULES) == set(callboard.__all__)
+
+
+def test_other_names_are_no_attributes():
+    with pytest.raises(AttributeError, match="module 'callboard' has no attribute 'Sesion'"):
+        callboard.Sesion  # noqa: B018
+    with pytest.raises(ImportError):
+        from callboard import Sesion  # noqa: F401
+
+
+def test_importing_callboard_imports_nothing_large():
+    code = (
+        "import sys, callboard\n"
+        "assert not {'tensorflow', 'launchpad', 'numpy'} & set(sys.modules)\n"
+        "from callboard import Experiment\n"
+        "assert not {'tensorflow', 'launchpad'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
