@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..data import Layout, Nest, Timestep, Update
 from ..setting_types import check_ranges
@@ -64,6 +64,10 @@ class Agent(abc.ABC):
     Raises:
       CallboardError: a hyperparameter is not in the range of its annotation (see `setting_types`).
     """
+
+    live: ClassVar[tuple[str, ...]] = ()
+    """Names of float hyperparameters that may change while the agent learns, such as `optimizer.learning_rate`.  The
+    agent that makes the learner has a `tf.Variable` in their place, see `live_settings`."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "agent.")

@@ -50,6 +50,8 @@ class ApexPolicy(QPolicy):
 class Apex(ApexSettings, Agent):
     """The Ape-X DQN agent."""
 
+    live = ("optimizer.learning_rate",)
+
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)
         check_torso(layout.spec, self.network.torso)

@@ -53,6 +53,8 @@ class ImpalaPolicy(tf.Module):
 class Impala(ImpalaSettings, Agent):
     """The IMPALA agent."""
 
+    live = ("optimizer.learning_rate", "entropy_cost", "baseline_cost")
+
     def check(self, layout: Layout) -> None:
         if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
             raise CallboardError(

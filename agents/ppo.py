@@ -29,6 +29,8 @@ from .ppo_settings import PpoSettings
 class Ppo(PpoSettings, Agent):
     """The PPO agent."""
 
+    live = ("optimizer.learning_rate", "entropy_cost", "value_cost", "clip")
+
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
         is_box = isinstance(action, dm_specs.BoundedArray) and np.issubdtype(action.dtype, np.floating)

@@ -35,6 +35,8 @@ class R2D2(R2D2Settings, Agent):
     with its episode.
     """
 
+    live = ("optimizer.learning_rate",)
+
     @property
     def _length(self) -> int:
         return self.burn_in + self.trace_length

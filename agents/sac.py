@@ -96,6 +96,8 @@ def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.T
 class Sac(SacSettings, Agent):
     """The SAC agent."""
 
+    live = tuple(f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "temperature"))
+
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
         if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):

@@ -203,3 +203,5 @@ class Run(NamedTuple):
     layout: Layout
     """The return value of `Experiment.check`."""
     directory: RunDirectory
+    controlled: bool = False
+    """Whether a `Session` controls the run, which then begins with a pause."""

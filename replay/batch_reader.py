@@ -43,6 +43,7 @@ class BatchReader(Iterator[Any]):
       stopped: returns True once the run stops; waiting then ends with `ReaderStopped`.
       incarnation: returns the replay server's incarnation; the dataset is rebuilt when it changes.
       patience: seconds after which a waiting `next` raises `ReaderStopped`; a batch that arrives later is kept.
+      while_waiting: called several times a second while `next` waits.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class BatchReader(Iterator[Any]):
         stopped: Callable[[], bool],
         incarnation: Callable[[], object] = lambda: None,
         patience: float = math.inf,
+        while_waiting: Callable[[], object] = lambda: None,
     ):
         self._make_dataset = make_dataset
         self._stopped = stopped
         self._incarnation = incarnation
         self._patience = patience
+        self._while_waiting = while_waiting
         self._known_incarnation = incarnation()
         self._thread = _DatasetThread(make_dataset)
         self._waiting_since: float | None = None
@@ -69,6 +72,7 @@ class BatchReader(Iterator[Any]):
                     return batch
                 if self._stopped() or self.seconds_waited > self._patience:
                     raise ReaderStopped
+                self._while_waiting()
         finally:
             self._waiting_since = None
 

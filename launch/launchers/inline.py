@@ -6,6 +6,7 @@ the same seed.
 
 import contextlib
 import functools
+import itertools
 import math
 import os
 import shutil
@@ -38,6 +39,8 @@ from .supervisor import SIGNAL_SECONDS
 from .turn_watch import TurnWatch
 
 _REPORT_STEPS = 1000
+_PAUSE_SECONDS = 0.005
+"""Interval at which a run that its session has paused checks whether it may continue."""
 _UNWIND_SECONDS = 10.0
 """How long a node that hangs may take to react to an exception before the process is ended."""
 
@@ -215,21 +218,23 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
     (replay,) = [role for role in roles if isinstance(role, ReplayNode)]
     learning = _LearningLimit(learner, replay)
     done, limit, next_report = 0, coordinator.steps_left, _REPORT_STEPS
+    turns = itertools.cycle(actors)
     while not stop.is_set():
-        for actor in actors:
-            if done >= limit:
-                break
+        if done < limit and not learner.paused:
+            actor = next(turns)
             yield actor.context.name
             done -= actor.environment_steps
             actor.step()
             done += actor.environment_steps
-            yield learner.context.name
-            while not stop.is_set() and learning.takes_batch(sum(actor.items_written for actor in actors)):
-                if not learner.learn():
-                    learning.gives_back()
-                    break
-        if done >= min(next_report, limit):
-            next_report += _REPORT_STEPS
+        yield learner.context.name
+        while not (stop.is_set() or learner.paused):
+            if not learning.takes_batch(sum(actor.items_written for actor in actors)):
+                break
+            if not learner.learn():
+                learning.gives_back()
+                break
+        if done >= min(next_report, limit) or learner.paused:
+            next_report += _REPORT_STEPS if done >= next_report else 0
             for role in (replay, learner, *inference, *actors):
                 yield role.context.name
                 role.report()
@@ -244,6 +249,9 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             yield coordinator.context.name
             coordinator.write_metrics()
             coordinator.step()
+            limit = done + coordinator.steps_left
+            if coordinator.paused:
+                stop.wait(_PAUSE_SECONDS)
 
 
 class _LearningLimit:

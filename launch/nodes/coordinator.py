@@ -6,7 +6,7 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ...environments import has_unseen_levels
@@ -15,6 +15,7 @@ from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
 from .node import Node, NodeContext
+from .run_control import Command, ControlFile, Reply, RunControl, Target
 from .step_budget import LeaseRequest, StepBudget
 
 _ROW_SECONDS = 2.0
@@ -22,6 +23,8 @@ _STATUS_SECONDS = 0.5
 _COUNTERS_SECONDS = 1.0
 _EPISODES = 100
 _REPORT_SECONDS = 0.5
+_CONTROLLED_REPORT_SECONDS = 0.05
+"""Interval between reports where a session waits for pauses and the results of commands."""
 _REPORTS_A_SECOND = 500
 """Upper bound on reports per second over all nodes."""
 _LAST_WEIGHTS_SECONDS = 120.0
@@ -33,7 +36,18 @@ _EVALUATOR_SILENT_SECONDS = 60.0
 class Coordinator(Node):
     """Collects the reports of all nodes, writes metrics, and decides when the run ends."""
 
-    served: ClassVar[tuple[str, ...]] = ("report", "begin_incarnation", "counter_sources", "status")
+    served: ClassVar[tuple[str, ...]] = (
+        "report",
+        "begin_incarnation",
+        "checkpoint_state",
+        "status",
+        "run_until",
+        "set_task",
+        "change_settings",
+        "request_stop",
+        "send_command",
+        "replies",
+    )
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
         super().__init__(context)
@@ -46,6 +60,10 @@ class Coordinator(Node):
         self._counters_failed = False
         begun = any(self._counters.totals.values())
         self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
+        self._control_file = ControlFile(run.directory, run.experiment.agent)
+        self._control = RunControl(run.controlled)
+        self._control.restore(self._control_file.load())
+        self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
         self._values: dict[str, float] = {}
@@ -58,6 +76,9 @@ class Coordinator(Node):
         self._final_deadline = math.inf
         self._evaluator_heard = -math.inf
         self._rates = _Rates()
+        self._rows = 0
+        self._earlier_learner_steps = self._counters.total("learner_steps")
+        """Learner steps of the incarnations of the learner before the current one."""
         self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
@@ -74,35 +95,46 @@ class Coordinator(Node):
         evaluation: dict[str, float] | None,
         lease: list[Any] | None = None,
         short_of_data: float = 0.0,
+        replies: Sequence[Sequence[Any]] = (),
+        requests: Sequence[Sequence[Any]] = (),
         known: list[Any] | None = None,
-    ) -> tuple[bool, int, dict[str, str], list[Any], float, int | None, dict[str, float]]:
+    ) -> tuple[Any, ...]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
 
         Args:
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next five.
+          counts: see `reporting.Report`, as for the next seven.
           values: as above.
           episodes: as above.
           evaluation: as above.
           lease: as above.
           short_of_data: as above.
+          replies: as above.
+          requests: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
             newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
                 self._nodes.update(name, incarnation_id)
+                if name == "learner/0":
+                    total = self._counters.total("learner_steps")
+                    self._earlier_learner_steps = total - counts.get("learner_steps", 0)
                 self._short_of_data.pop(name, None)
                 if short_of_data:
                     self._short_of_data[name] = short_of_data
                 if sequence > self._last_sequence(name, incarnation_id):
                     self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
+                    self._control.take_replies(name, [Reply(*reply) for reply in replies])
+                    for kind, value in requests:
+                        self._take_request(kind, value)
             if name.startswith("evaluator/"):
                 self._evaluator_heard = self._clock()
             self._decide()
+            self._update_control()
             step_limit = None
             if lease is not None and newest:
                 done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
@@ -113,9 +145,11 @@ class Coordinator(Node):
                 self._counters.total("environment_steps"),
                 self._nodes.changed_since(known),
                 self._nodes.version,
-                max(_REPORT_SECONDS, len(self._nodes) / _REPORTS_A_SECOND),
+                max(self._report_seconds, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
                 dict(self._short_of_data),
+                self._control_state(),
+                [list(command) for command in self._control.commands_for(name)],
             )
 
     def begin_incarnation(self, name: str, incarnation_id: str) -> int:
@@ -147,14 +181,49 @@ class Coordinator(Node):
 
     @property
     def steps_left(self) -> int:
-        """Environment steps left until the limit, according to the newest reports."""
+        """Environment steps left until the limit or the next pause, according to the newest reports."""
         with self._lock:
-            return max(0, self._experiment.max_steps - self._counters.total("environment_steps"))
+            self._update_control()
+            return max(0, self._budget.limit - self._counters.total("environment_steps"))
 
-    def counter_sources(self) -> dict[str, dict[str, int]]:
-        """Returns the counts by source, for the learner's checkpoint."""
+    @property
+    def paused(self) -> bool:
+        """Whether the run waits for its session."""
         with self._lock:
-            return self._counters.sources
+            return self._stop_reason is None and self._control.paused
+
+    def checkpoint_state(self) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
+        """Returns what the coordinator contributes to a checkpoint: the counts by source, and changes of the run."""
+        with self._lock:
+            return self._counters.sources, self._control_file.content(self._control)
+
+    def run_until(self, environment_steps: float, learner_steps: float) -> None:
+        """Lets the run continue until one of these totals, and then pauses it."""
+        with self._lock:
+            self._control.run_until(Target(environment_steps, learner_steps))
+            self._update_control()
+
+    def set_task(self, task: Any) -> None:
+        """Sets the environments' task, see `run_control`."""
+        with self._lock:
+            self._control.set_task(task)
+            self._save_control()
+
+    def change_settings(self, settings: dict[str, float]) -> None:
+        """Changes settings of the agent, see `run_control`."""
+        with self._lock:
+            self._control.change_settings(settings)
+            self._save_control()
+
+    def send_command(self, command_id: str, method: str, arguments: bytes, nodes: list[str]) -> None:
+        """Sends a command to nodes, by name, see `run_control`; a repeated call changes nothing."""
+        with self._lock:
+            self._control.add_command(Command(command_id, method, arguments), nodes)
+
+    def replies(self, command_id: str) -> dict[str, list[Any]]:
+        """Returns the fields of each `run_control.Reply` to a command so far, by node."""
+        with self._lock:
+            return {node: list(reply) for node, reply in self._control.replies(command_id).items()}
 
     def status(self) -> dict[str, Any]:
         """Returns the state of the run, for displays."""
@@ -164,6 +233,8 @@ class Coordinator(Node):
                 **self._evaluation,
                 "max_steps": self._experiment.max_steps,
                 "stop_return": self._experiment.stop_return,
+                "paused": self._stop_reason is None and self._control.paused,
+                "rows": self._rows,
                 "nodes": sorted(self._nodes),
             }
 
@@ -206,6 +277,35 @@ class Coordinator(Node):
             if steps != self._written_steps:
                 self._written_steps = steps
                 self._write_row()
+
+    def _update_control(self) -> None:
+        """Applies the limits of the run and of its session to the steps that are left."""
+        steps, learner_steps = self._counters.total("environment_steps"), self._counters.total("learner_steps")
+        self._control.update(steps, learner_steps)
+        self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
+
+    def _control_state(self) -> list[Any]:
+        """Returns the fields of the `ControlState`; its limit is that of the steps of the learner's incarnation."""
+        state = self._control.state
+        if state.learner_limit is None:
+            return list(state)
+        # The last learner steps of a run are not subject to a pause.
+        limit = None if self._stop_reason is not None else max(0, state.learner_limit - self._earlier_learner_steps)
+        return list(state._replace(learner_limit=limit))
+
+    def _take_request(self, kind: str, value: Any) -> None:
+        if kind == "task":
+            self._control.set_task(value)
+            self._save_control()
+        elif kind == "stop":
+            self._stop_reason = self._stop_reason or value
+            self._final_is_evaluated = True
+
+    def _save_control(self) -> None:
+        try:
+            self._control_file.save(self._control)
+        except OSError as error:
+            self.context.notify(f"could not write what has been changed in the run, until the next checkpoint: {error}")
 
     def _last_sequence(self, name: str, incarnation_id: str) -> int:
         of, sequence = self._sequences.get(name, ("", 0))
@@ -276,6 +376,7 @@ class Coordinator(Node):
     def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
         # No row may be ahead of the counters that a restarted coordinator would load.
         self._save_counters()
+        self._rows += 1
         self._metrics.write({**self._row(), **(also or {})}, kind, always)
 
     def _row(self) -> dict[str, Any]:

@@ -4,23 +4,26 @@ import contextlib
 import logging
 import math
 import os
+import pathlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
+import numpy as np
 import tensorflow as tf
 
 from ...agents.acting import trace_layout
 from ...agents.finite_checks import LossCheck, NotFiniteError
+from ...agents.live_settings import LiveSettings
 from ...agents.registry import agent_name
 from ...agents.weights import Snapshot
 from ...data import Priorities, Update, Version
 from ...errors import CallboardError
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
-from ..run_directory.checkpoints import Checkpoints, NotWritten
+from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
 from ..run_directory.written_bytes import marked_while_files_grow
 from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
@@ -41,6 +44,7 @@ _LAST_STEPS_SECONDS = 2.0
 _LAST_BATCH_SECONDS = 0.5
 """How long it then waits for another batch."""
 _PEER_SECONDS = 20.0
+_PAUSE_SECONDS = 0.02
 
 
 class LearnerNode(ReportingNode):
@@ -72,7 +76,8 @@ class LearnerNode(ReportingNode):
         self._replay_handle = self.replay_handle(replay)
         self._weights = WeightPublisher()
         self._steps = 0
-        self._first_step = 0
+        self._made = 0
+        self._changes = 0
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
@@ -89,7 +94,13 @@ class LearnerNode(ReportingNode):
     @property
     def learner_steps(self) -> int:
         """Number of learner steps that this incarnation has made."""
-        return self._steps - self._first_step
+        return self._made
+
+    @property
+    def paused(self) -> bool:
+        """Whether no step may be made before the run's session continues."""
+        limit = self.reporter.state.control.learner_limit
+        return limit is not None and self.learner_steps >= limit
 
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
         """Returns the newest weights, or None if there are none other than version `have` within a short wait.
@@ -119,7 +130,8 @@ class LearnerNode(ReportingNode):
             latest = self._checkpoints.latest()
             if latest is None:
                 self._publish_first(policy.variables)
-            learner = agent.make_learner(networks, strategy, self._layout)
+            self._live = LiveSettings(agent)
+            learner = self._live.agent.make_learner(networks, strategy, self._layout)
         self._modules = {"learner": learner, "networks": networks}
         self._learner = learner
         self._policy_variables = policy.variables
@@ -133,7 +145,6 @@ class LearnerNode(ReportingNode):
             share_first_learners_state(strategy, self._rank, self._modules)
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
-        self._first_step = self._steps
         self.begin_reports()
         if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
             return
@@ -150,7 +161,16 @@ class LearnerNode(ReportingNode):
         else:
             Heartbeat(self._replay_handle, self.context.stop)
             batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
-            self._reader = BatchReader(batches_of, self._has_learned_all, self._replay_incarnation)
+            self._reader = BatchReader(
+                batches_of, self._has_learned_all, self._replay_incarnation, while_waiting=self.between_steps
+            )
+
+    def between_steps(self) -> None:
+        super().between_steps()
+        control = self.reporter.state.control
+        if control.version != self._changes:
+            self._changes = control.version
+            self._live.change(control.settings)
 
     def step(self) -> None:
         if self._final_version is not None:
@@ -159,6 +179,10 @@ class LearnerNode(ReportingNode):
                 self._try_to_save()
                 self._next_checkpoint = math.inf
             self.context.stop.wait(_HOLD_SECONDS)
+            return
+        if self.paused:
+            self.context.progress.waits("the session")
+            self.context.stop.wait(_PAUSE_SECONDS)
             return
         self.learn()
         if self._has_learned_all() and not self.context.stop.is_set():
@@ -200,6 +224,7 @@ class LearnerNode(ReportingNode):
         if update.priorities is not None:
             self._send_priorities(update.priorities)
         self._steps += update.steps
+        self._made += update.steps
         if self._rank == 0:
             self._losses.add(self._steps, update)
         soon_again = not self.context.cooperative and self._reader.has_next()
@@ -237,8 +262,8 @@ class LearnerNode(ReportingNode):
         """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
         self._values = {f"learner/{name}": float(value) for name, value in metrics.items()}
 
-    def save_checkpoint(self) -> None:
-        """Writes a checkpoint of the current state.
+    def save_checkpoint(self) -> pathlib.Path:
+        """Writes a checkpoint of the current state, and returns its path.
 
         Raises:
           NotWritten: with the reason.
@@ -247,13 +272,13 @@ class LearnerNode(ReportingNode):
         # Report first, so that the counters include the step of these weights.
         self.reporter.report()
         try:
-            sources = self._coordinator.client(self.reporter.call_seconds).counter_sources()
+            sources, control = self._coordinator.client(self.reporter.call_seconds).checkpoint_state()
         except Unreachable:
             self.context.notify("the coordinator does not answer: this checkpoint keeps the counters of the last")
-            sources = self._checkpoints.counter_sources()
+            sources, control = self._checkpoints.counter_sources(), self._checkpoints.control()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
-            self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources)
+            return self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources, control)
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
@@ -318,6 +343,42 @@ class LearnerNode(ReportingNode):
             return
         self._weights.begin(self.begin_weights(variables))
         self._weights.publish_if_due(self._steps, variables)
+
+    def command(self, method: str) -> Callable[..., Any]:
+        """Returns one of the commands of a session: `save`, `restore`, `get_weights` and `set_weights`."""
+        commands: dict[str, Callable[..., Any]] = {
+            "save": self._save,
+            "restore": self._restore,
+            "get_weights": lambda: weights_by_name(self._policy_variables),
+            "set_weights": self._set_weights,
+        }
+        return commands.get(method) or super().command(method)
+
+    def _save(self) -> str:
+        try:
+            return str(self.save_checkpoint())
+        except NotWritten as error:
+            raise CallboardError(f"no checkpoint could be written: {error}") from error
+
+    def _restore(self, path: str) -> int:
+        """Continues from a checkpoint; returns its learner step."""
+        self._check_alone()
+        self._steps = self._checkpoints.restore(pathlib.Path(path), self._modules, self._policy_variables)
+        self._losses = LossCheck()
+        self._publish_first(self._policy_variables)
+        return self._steps
+
+    def _set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        self._check_alone()
+        assign_weights(self._policy_variables, weights)
+        self._publish_first(self._policy_variables)
+
+    def _check_alone(self) -> None:
+        if len(self._peers) > 1:
+            raise CallboardError(
+                f"the weights of {len(self._peers)} learners cannot be changed while they learn; set learners to 1, or "
+                "begin a new run with other weights"
+            )
 
     def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
         """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""

@@ -62,6 +62,9 @@ class Node:
     def setup(self) -> None:
         """Builds what `step` needs; may wait for other nodes as long as it checks `context.stop`."""
 
+    def between_steps(self) -> None:
+        """Does, in the main loop, what was requested from outside; called before every step."""
+
     def step(self) -> None:
         """Does one unit of work, of at most about a second.
 
@@ -75,6 +78,7 @@ class Node:
         self.setup()
         while not self.context.stop.is_set():
             self.context.progress.begins_step()
+            self.between_steps()
             self.step()
         self.context.progress.works_slowly("ending")
         self.finish()

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...deadlines import Clock
+from ...errors import CallboardError
 from ...replay import ReplayHandle
+from .commands import CommandQueue
 from .node import Node, NodeContext, NodeHandle, Unreachable
+from .run_control import Command, ControlState, Reply
 from .step_budget import LeaseRequest
 
 _CALL_SECONDS = 5.0
@@ -31,6 +34,10 @@ class Report(NamedTuple):
     """An actor's request for environment steps."""
     short_of_data: float = 0.0
     """Seconds for which a learner has been waiting for data."""
+    replies: list[Reply] = []
+    """Results of commands."""
+    requests: list[tuple[str, Any]] = []
+    """What the node requests: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
 
 
 class RunState(NamedTuple):
@@ -48,6 +55,10 @@ class RunState(NamedTuple):
     """The new limit of the lease, if the report requested one."""
     short_of_data: dict[str, float] = {}
     """Seconds for which learners have been waiting for data, by name; only of those that are."""
+    control: ControlState = ControlState()
+    """Pause, task and changed settings."""
+    commands: list[Command] = []
+    """Commands for this node that it has not answered yet."""
 
 
 class Reporter:
@@ -82,6 +93,8 @@ class Reporter:
         self._wake = threading.Event()
         self._closed = False
         self.state = RunState(False, 0, {}, None, 0.5)
+        self.commands = CommandQueue()
+        self._requests: list[tuple[str, Any]] = []
         self._clock = clock
         self._answered = clock()
 
@@ -93,7 +106,8 @@ class Reporter:
         """Reports once; returns False if the coordinator did not answer, and the next call then resends the report."""
         with self._lock:
             if self._unsent is None:
-                self._unsent = self._collect()
+                requests, self._requests = self._requests, []
+                self._unsent = self._collect()._replace(replies=self.commands.take_replies(), requests=requests)
                 self._sequence += 1
             report = self._unsent
             try:
@@ -113,11 +127,19 @@ class Reporter:
                 self._client = self._coordinator.client(_CALL_SECONDS)
             self._answered = self._clock()
             state = RunState(*answer)
+            state = state._replace(
+                control=ControlState(*state.control), commands=[Command(*command) for command in state.commands]
+            )
+            self.commands.receive(state.commands)
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
             # A restarted coordinator has not yet heard from all nodes, so keep the known ids.
             self.state = state._replace(incarnations={**self.state.incarnations, **state.incarnations})
         return True
+
+    def request(self, kind: str, value: Any) -> None:
+        """Adds a request to the next report, see `Report.requests`."""
+        self._requests.append((kind, value))
 
     def report_now(self) -> None:
         """Makes the background thread report at once."""
@@ -191,6 +213,15 @@ class ReportingNode(Node):
     def renew_lease(self, limit: int) -> None:
         """Takes the new limit of the lease of environment steps; called from the reporting thread."""
 
+    def between_steps(self) -> None:
+        if self.reporter.commands.pending:
+            self.reporter.commands.execute(self.command)
+            self.reporter.report_now()
+
+    def command(self, method: str) -> Callable[..., Any]:
+        """Returns the function that executes the commands of a name, see `run_control`."""
+        raise CallboardError(f"{self.context.name} has no command {method!r}")
+
     def seconds_short_of_data(self, learner: int) -> float:
         """Returns how long a learner, given by its rank, had been waiting for data at the coordinator's last answer."""
         return self.reporter.state.short_of_data.get(f"learner/{learner}", 0.0)
@@ -218,8 +249,9 @@ class ReportingNode(Node):
             self.reporter.start()
 
     def report(self) -> None:
-        """Reports once, for the inline launcher."""
+        """Reports once, and takes what the answer contains; for the inline launcher."""
         self.reporter.report()
+        self.between_steps()
 
 
 def _plain(value: Any) -> Any:

@@ -86,7 +86,8 @@ class StepBudget:
     """
 
     def __init__(self, limit: int, actors: int, restarted: bool, now: float):
-        self._limit = limit
+        self.limit = limit
+        """Environment steps that the run may do; may be changed at any time."""
         self._actors = actors
         self._waits_until = now + _SILENT_SECONDS if restarted else now
         # Ordered by last report, so that the cost of a report does not depend on the number of actors.
@@ -124,7 +125,7 @@ class StepBudget:
         if sequence <= lease.sequence:
             return lease.granted
         lease.sequence = sequence
-        left = max(0, self._limit - all_done)
+        left = max(0, self.limit - all_done)
         if now < self._waits_until and len(self._leases) + len(self._silent) < self._actors:
             lease.granted = max(done, request.limit)
         else:

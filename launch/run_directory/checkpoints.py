@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ...agents.finite_checks import check_saved_weights, check_weights
+from ...agents.finite_checks import NotFiniteError, check_saved_weights, check_weights
 from ...atomic_files import (
     directory_draft,
     file_draft,
@@ -27,7 +27,7 @@ from ...atomic_files import (
     set_aside,
     write_file,
 )
-from ...errors import CallboardError
+from ...errors import CallboardError, unknown
 from ...manifest import MANIFEST, damage, write_manifest
 from .file_errors import file_error
 from .layout import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name
@@ -83,6 +83,12 @@ class Checkpoints:
         newest = self._newest_whole()
         return json.loads((newest / "counters.json").read_text()) if newest else {}
 
+    def control(self) -> dict[str, Any]:
+        """Returns what had been changed in the run when the newest intact checkpoint was written."""
+        newest = self._newest_whole()
+        path = newest / "control.json" if newest else None
+        return json.loads(path.read_text()) if path and path.exists() else {}
+
     def newest_step(self) -> int:
         """Returns the learner step of the newest intact checkpoint; 0 if there is none."""
         newest = self._newest_whole()
@@ -94,6 +100,7 @@ class Checkpoints:
         modules: Mapping[str, tf.Module],
         policy_variables: Sequence[tf.Variable],
         counter_sources: Mapping[str, Mapping[str, int]],
+        control: Mapping[str, Any] | None = None,
     ) -> pathlib.Path:
         """Writes the checkpoint of a learner step and removes old ones.
 
@@ -102,6 +109,7 @@ class Checkpoints:
           modules: everything that the learner needs to continue, by name.
           policy_variables: the weights to act with, see `load_policy`.
           counter_sources: the counters, by source.
+          control: what has been changed in the run, see `run_control`; may be empty.
 
         Raises:
           NotWritten: with the reason; no part of the checkpoint is left.
@@ -115,6 +123,8 @@ class Checkpoints:
                 check_saved_weights(str(draft / "learner"))
                 _write_weights(draft / "policy.npz", policy_variables)
                 (draft / "counters.json").write_text(json.dumps(counter_sources))
+                if control:
+                    (draft / "control.json").write_text(json.dumps(control))
                 write_manifest(draft)
         except (OSError, tf.errors.OpError) as error:
             raise NotWritten(file_error(error)) from error
@@ -281,6 +291,40 @@ def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
         )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
+
+
+def weights_by_name(variables: Sequence[tf.Variable]) -> dict[str, np.ndarray]:
+    """Returns the values of variables by their names; a name that occurs again gets a number, as in `kernel:0 (2)`."""
+    weights: dict[str, np.ndarray] = {}
+    for variable in variables:
+        name, number = variable.name, 1
+        while name in weights:
+            number += 1
+            name = f"{variable.name} ({number})"
+        weights[name] = variable.numpy()
+    return weights
+
+
+def assign_weights(variables: Sequence[tf.Variable], weights: Mapping[str, np.ndarray]) -> None:
+    """Assigns weights to variables by the names of `weights_by_name`; variables that are not named keep their values.
+
+    Raises:
+      CallboardError: a name is unknown, a shape differs, or a value is not finite; nothing was assigned.
+    """
+    named = dict(zip(weights_by_name(variables), variables, strict=True))
+    for name, value in weights.items():
+        if name not in named:
+            raise unknown("weight", name, named)
+        if np.shape(value) != tuple(named[name].shape):
+            raise CallboardError(
+                f"the weight {name} must have the shape {tuple(named[name].shape)}, not {np.shape(value)}"
+            )
+    try:
+        check_weights(weights, map(np.asarray, weights.values()))
+    except NotFiniteError as error:
+        raise CallboardError(f"{error}: set finite weights") from error
+    for name, value in weights.items():
+        named[name].assign(value)
 
 
 def _write_weights(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:

@@ -54,6 +54,11 @@ class RunDirectory:
         return self.path / "counters.json"
 
     @property
+    def control(self) -> pathlib.Path:
+        """What has been changed while the run was going on: the environments' task, and settings of the agent."""
+        return self.path / "control.json"
+
+    @property
     def tensorboard(self) -> pathlib.Path:
         return self.path / "tensorboard"
 

@@ -237,6 +237,7 @@ class Mirror:
         elif self._label == "coordinator":
             storage.fetch("metrics.jsonl", path)
             storage.fetch("counters.json", path)
+            storage.fetch("control.json", path)
         elif self._label == "replay":
             storage.fetch_newest(f"replay/{self._number}/checkpoints", path, say=self._say)
         self._stored = {name: self._state(name) for name in [*self._owned_files(), *self._owned_wholes()]}
@@ -298,7 +299,7 @@ class Mirror:
         named = {
             "learner": ["checkpoints/incarnation"] if self._number == "0" else [],
             "evaluator": _BEST_POLICIES,
-            "coordinator": ["metrics.jsonl", "counters.json"],
+            "coordinator": ["metrics.jsonl", "counters.json", "control.json"],
         }
         path = self._directory.path
         owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]

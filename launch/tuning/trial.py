@@ -91,6 +91,7 @@ def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     Checkpoints(run_directory).remove_all()
     # The counters must be those of the checkpoint.
     run_directory.counters.unlink(missing_ok=True)
+    run_directory.control.unlink(missing_ok=True)
     run_directory.create()
     for step in source.iterdir():
         if step.is_dir():

@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import tensorflow as tf
 
@@ -25,8 +25,6 @@ class TaskCoordinator(Coordinator):
 
     A learner that has reported and then is silent for a minute counts as dead, and all tasks stop.
     """
-
-    served: ClassVar[tuple[str, ...]] = (*Coordinator.served, "request_stop")
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
         run.directory.checkpoints.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,59 @@
+"""Commands that a node has received with the answers to its reports, and their results."""
+
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+
+from ...errors import CallboardError
+from .run_control import Command, Reply
+
+
+class CommandQueue:
+    """Keeps commands from their arrival, in the reporting thread, until the node's main loop executes them.
+
+    A command arrives with every answer until its result was reported; it is executed once in each incarnation.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._replies: list[Reply] = []
+        self.pending: list[Command] = []
+        """Commands that were not executed yet, the oldest first."""
+
+    def receive(self, commands: Sequence[Command]) -> None:
+        """Takes the commands of an answer."""
+        with self._lock:
+            self.pending.extend(command for command in commands if command.id not in self._known)
+            self._known = {command.id for command in commands}
+
+    def execute(self, method: Callable[[str], Callable[..., Any]]) -> None:
+        """Executes the pending commands.
+
+        Args:
+          method: returns the function that executes commands of a name.
+        """
+        with self._lock:
+            commands, self.pending = self.pending, []
+        replies = [_execute(command, method) for command in commands]
+        with self._lock:
+            self._replies += replies
+
+    def take_replies(self) -> list[Reply]:
+        """Returns the results since the last call."""
+        with self._lock:
+            replies, self._replies = self._replies, []
+        return replies
+
+
+def _execute(command: Command, method: Callable[[str], Callable[..., Any]]) -> Reply:
+    try:
+        positional, named = cloudpickle.loads(command.arguments)
+        return Reply(command.id, "", cloudpickle.dumps(method(command.method)(*positional, **named)))
+    except CallboardError as error:
+        return Reply(command.id, str(error), b"")
+    except Exception as error:  # A user's function may raise anything.
+        return Reply(command.id, "".join(traceback.format_exception(error)).rstrip(), b"")

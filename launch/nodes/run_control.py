@@ -1,0 +1,208 @@
+"""Control of a run while it is going on: where it pauses, what has been changed, and commands to its nodes.
+
+The coordinator owns the `RunControl`.  Every node receives the current `ControlState`, and the commands for it, in the
+answer to its next report; the results of commands come with the report after.  So control works over the connections
+that a run has anyway, reaches nodes that restart, and survives the loss of any message.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...atomic_files import write_file
+from ...nested_settings import declared_fields
+from ..run_directory.checkpoints import Checkpoints
+from ..run_directory.layout import RunDirectory
+
+MAX_COMMANDS = 1000
+"""Commands whose results are kept; older ones are forgotten."""
+
+
+class ControlState(NamedTuple):
+    """What nodes have to know.  Plain Python values only, since it is part of the answer to a report."""
+
+    version: int = 0
+    """Increases with every change of the task or the settings."""
+    learner_limit: int | None = None
+    """Learner step, of the run, after which the learner pauses; None for no limit."""
+    task: Any = None
+    """The environments' task, see `BatchedEnvironment`; None for their own."""
+    settings: Mapping[str, float] = {}
+    """The agent's settings that have changed since the start, by name, such as `optimizer.learning_rate`."""
+
+
+class Command(NamedTuple):
+    """A call of a method of a node's main loop."""
+
+    id: str
+    method: str
+    arguments: bytes
+    """`cloudpickle` of the positional and the keyword arguments."""
+
+
+class Reply(NamedTuple):
+    """The result of a command."""
+
+    id: str
+    error: str
+    """Text of the error; empty if there was none."""
+    result: bytes
+    """`cloudpickle` of the return value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """How far a run may go before it pauses.
+
+    Attributes:
+      environment_steps: total of the run; infinite for no limit.
+      learner_steps: total of the run; infinite for no limit.
+    """
+
+    environment_steps: float = math.inf
+    learner_steps: float = math.inf
+
+
+class RunControl:
+    """What a run may do.  Not thread-safe: the coordinator calls it under its lock.
+
+    Args:
+      paused: whether the run waits for the first target.
+    """
+
+    def __init__(self, paused: bool):
+        self._target = Target(0, 0) if paused else Target()
+        self._paused = paused
+        self._state = ControlState()
+        self._commands: dict[str, Command] = {}
+        self._waiting: dict[str, set[str]] = {}
+        self._replies: dict[str, dict[str, Reply]] = {}
+
+    @property
+    def paused(self) -> bool:
+        """Whether a target was reached, at the last call of `update`."""
+        return self._paused
+
+    @property
+    def environment_limit(self) -> float:
+        """Environment steps, in total, that the run may do for now; 0 while it is paused."""
+        return 0 if self._paused else self._target.environment_steps
+
+    @property
+    def state(self) -> ControlState:
+        """What nodes receive."""
+        if self._paused:
+            return self._state._replace(learner_limit=0)
+        limit = self._target.learner_steps
+        return self._state._replace(learner_limit=None if math.isinf(limit) else int(limit))
+
+    def run_until(self, target: Target) -> None:
+        """Lets the run continue to a target; a repeated call changes nothing."""
+        self._target = target
+
+    def update(self, environment_steps: int, learner_steps: int) -> None:
+        """Takes the run's totals."""
+        target = self._target
+        self._paused = environment_steps >= target.environment_steps or learner_steps >= target.learner_steps
+
+    def set_task(self, task: Any) -> None:
+        """Sets the environments' task, a value that JSON can express."""
+        if task != self._state.task:
+            self._state = self._state._replace(version=self._state.version + 1, task=task)
+
+    def change_settings(self, settings: Mapping[str, float]) -> None:
+        """Changes settings of the agent; the other changes remain."""
+        merged = {**self._state.settings, **settings}
+        if merged != self._state.settings:
+            self._state = self._state._replace(version=self._state.version + 1, settings=merged)
+
+    def restore(self, state: ControlState) -> None:
+        """Takes over the task and the settings of an earlier state."""
+        self.set_task(state.task)
+        self.change_settings(state.settings)
+
+    def add_command(self, command: Command, nodes: Sequence[str]) -> None:
+        """Adds a command for nodes, by name; a repeated call changes nothing."""
+        if command.id in self._commands:
+            return
+        self._commands[command.id] = command
+        self._waiting[command.id] = set(nodes)
+        self._replies[command.id] = {}
+        while len(self._commands) > MAX_COMMANDS:
+            self.remove_command(next(iter(self._commands)))
+
+    def remove_command(self, command_id: str) -> None:
+        """Forgets a command and its results."""
+        self._commands.pop(command_id, None)
+        self._waiting.pop(command_id, None)
+        self._replies.pop(command_id, None)
+
+    def commands_for(self, node: str) -> list[Command]:
+        """Returns the commands that a node has not answered, the oldest first."""
+        return [command for command in self._commands.values() if node in self._waiting[command.id]]
+
+    def take_replies(self, node: str, replies: Sequence[Reply]) -> None:
+        """Takes the results that a node has reported."""
+        for reply in replies:
+            if node in self._waiting.get(reply.id, ()):
+                self._waiting[reply.id].discard(node)
+                self._replies[reply.id][node] = reply
+
+    def replies(self, command_id: str) -> dict[str, Reply]:
+        """Returns the results of a command so far, by node."""
+        return dict(self._replies.get(command_id, {}))
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether a command waits for a node."""
+        return any(self._waiting.values())
+
+
+class ControlFile:
+    """Keeps what has been changed in a run, in addition to its checkpoints.
+
+    Args:
+      run_directory: the run directory.
+      agent: the agent, as configured for this start of the run.
+    """
+
+    def __init__(self, run_directory: RunDirectory, agent: Any):
+        self._path = run_directory.control
+        self._checkpoints = Checkpoints(run_directory)
+        self._agent = agent
+
+    def content(self, control: RunControl) -> dict[str, Any]:
+        """Returns what has been changed, as JSON can express it; empty if nothing has."""
+        state = control.state
+        if state.task is None and not state.settings:
+            return {}
+        configured = declared_fields(self._agent)
+        settings = {name: [configured[name].default, value] for name, value in state.settings.items()}
+        return {"task": state.task, "settings": settings}
+
+    def save(self, control: RunControl) -> None:
+        """Replaces the file.
+
+        Raises:
+          OSError: the file could not be written; its old content is kept.
+        """
+        write_file(self._path, json.dumps(self.content(control)))
+
+    def load(self) -> ControlState:
+        """Returns the task and the settings of the file, or of the newest checkpoint if there is no file.
+
+        A setting that was configured otherwise for this start keeps its new value.
+        """
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            content = self._checkpoints.control()
+        configured = declared_fields(self._agent)
+        settings = {
+            name: value
+            for name, (before, value) in (content.get("settings") or {}).items()
+            if name in configured and configured[name].default == before
+        }
+        return ControlState(task=content.get("task"), settings=settings)

@@ -1,0 +1,34 @@
+"""Settings that change while an agent learns."""
+
+import tensorflow as tf
+from callboard.agents.impala import Impala
+from callboard.agents.live_settings import LiveSettings
+from callboard.agents.optimizers import make_optimizer
+from callboard.nested_settings import with_values
+
+
+def test_the_copy_follows_changes_and_the_agent_does_not():
+    agent = with_values(Impala(), {"entropy_cost": 0.5, "optimizer.learning_rate": 0.25})
+    live = LiveSettings(agent)
+    scaled = tf.function(lambda value: live.agent.entropy_cost * value)
+    assert float(scaled(2.0)) == 1.0
+    live.change({"entropy_cost": 2.0})
+    assert float(scaled(2.0)) == 4.0 and agent.entropy_cost == 0.5
+    assert live.agent.baseline_cost == agent.baseline_cost
+
+
+def test_a_decaying_learning_rate_follows_changes():
+    live = LiveSettings(with_values(Impala(), {"optimizer.learning_rate": 0.25, "optimizer.learning_rate_decay": True}))
+    optimizer = make_optimizer(live.agent.optimizer, steps=10)
+    weight = tf.Variable(1.0)
+
+    def rate_of_next_step():
+        optimizer.apply_gradients([(tf.constant(1.0), weight)])
+        return float(optimizer.learning_rate)
+
+    assert rate_of_next_step() == 0.25
+    live.change({"optimizer.learning_rate": 0.5})
+    optimizer.iterations.assign(0)
+    assert rate_of_next_step() == 0.5
+    optimizer.iterations.assign(5)
+    assert rate_of_next_step() == 0.25

@@ -1,0 +1,45 @@
+"""Commands that a node has received: each is executed once, and its result is reported once."""
+
+import cloudpickle
+import pytest
+from callboard.errors import CallboardError
+from callboard.launch.nodes.commands import CommandQueue
+from callboard.launch.nodes.run_control import Command
+
+
+def command(name, *arguments, **named):
+    return Command(f"id of {name}", name, cloudpickle.dumps((arguments, named)))
+
+
+@pytest.fixture
+def queue():
+    return CommandQueue()
+
+
+def methods(name):
+    def fail():
+        raise ValueError("broken")
+
+    def refuse():
+        raise CallboardError("this cannot be done")
+
+    return {"add": lambda left, right=1: left + right, "fail": fail, "refuse": refuse}[name]
+
+
+def test_a_command_that_arrives_again_is_executed_once(queue):
+    queue.receive([command("add", 2, right=3)])
+    queue.receive([command("add", 2, right=3)])
+    queue.execute(methods)
+    queue.receive([command("add", 2, right=3)])
+    queue.execute(methods)
+    (reply,) = queue.take_replies()
+    assert (reply.id, reply.error, cloudpickle.loads(reply.result)) == ("id of add", "", 5)
+    assert queue.take_replies() == []
+
+
+def test_errors_become_results(queue):
+    queue.receive([command("fail"), command("refuse")])
+    queue.execute(methods)
+    failed, refused = queue.take_replies()
+    assert "ValueError: broken" in failed.error and "Traceback" in failed.error
+    assert refused.error == "this cannot be done"
