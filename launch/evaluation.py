@@ -12,7 +12,7 @@ from .experiment import Experiment
 from .nodes.acting_setup import compile_policy, make_environments
 from .nodes.evaluation_watch import EvaluationWatch
 from .run_directory.best_policy import BestPolicy
-from .run_directory.checkpoints import Checkpoints, load_policy
+from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import RunDirectory
 from .video import record_video
 
@@ -123,7 +123,7 @@ def evaluate_run(
 
     def compiled_for(count: int) -> CompiledPolicy:
         policy = compile_policy(experiment, layout, networks, experiment.evaluation_policy_mode(), 0, count)
-        load_policy(weights, policy.policy.variables)
+        load_weights(weights, policy.policy.variables)
         return policy
 
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)

@@ -15,7 +15,7 @@ from ..data import Nest, Timestep
 from ..errors import CallboardError
 from .evaluation import policy_file
 from .experiment import Experiment
-from .run_directory.checkpoints import load_policy
+from .run_directory.checkpoints import load_weights
 from .run_directory.layout import RunDirectory
 
 ACT = "serving_default"
@@ -62,7 +62,7 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
     layout = experiment.acting_layout()
     mode = experiment.evaluation_policy_mode()
     policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), mode)
-    load_policy(weights, policy.variables)
+    load_weights(weights, policy.variables)
     return Export(weights, save_policy_as_model(policy, layout.spec, path))
 
 

@@ -18,7 +18,7 @@ from .launchers.run_summary import SummaryMonitor
 from .nodes.devices import device_names, hide_gpus, prepare_devices
 from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
-from .run_directory.checkpoints import Checkpoints, load_policy
+from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import RunDirectory
 from .run_directory.new_or_resumed import find_run_directory
 from .settings import format_experiment
@@ -113,7 +113,7 @@ def _check_run_fits(
     networks = agent.make_networks(layout)
     latest = Checkpoints(directory).latest()
     if latest is not None:
-        load_policy(latest / "policy.npz", agent.make_policy(networks, "train").variables)
+        load_weights(latest / "policy.npz", agent.make_policy(networks, "train").variables)
     if not experiment.checkpoint_replay:
         return
     kept = [shard for shard in directory.replay_shards() if latest_checkpoint(directory.replay(shard))]

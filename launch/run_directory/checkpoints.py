@@ -107,7 +107,7 @@ class Checkpoints:
         Args:
           step: number of learner steps done.
           modules: everything that the learner needs to continue, by name.
-          policy_variables: the weights to act with, see `load_policy`.
+          policy_variables: the weights to act with, see `load_weights`.
           counter_sources: the counters, by source.
           control: what has been changed in the run, see `run_control`; may be empty.
 
@@ -169,7 +169,7 @@ class Checkpoints:
         Raises:
           CallboardError: the networks have changed (names the first weight that differs), or the learner has.
         """
-        load_policy(path / "policy.npz", policy_variables)
+        load_weights(path / "policy.npz", policy_variables)
         status = tf.train.Checkpoint(**modules).read(str(path / "learner"))
         try:
             status.assert_consumed()
@@ -271,7 +271,7 @@ def read_policy(path: pathlib.Path) -> SavedPolicy:
     return SavedPolicy(names, values, content)
 
 
-def load_policy(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
+def load_weights(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
     """Loads a policy's weights into variables of the same shapes.
 
     Raises:

@@ -18,7 +18,7 @@ from callboard.launch.cli.command import main
 from callboard.launch.evaluation import policy_file
 from callboard.launch.export import leaf_names, save_policy_as_model
 from callboard.launch.nodes.acting_setup import compile_policy, make_environments
-from callboard.launch.run_directory.checkpoints import load_policy, save_policy
+from callboard.launch.run_directory.checkpoints import load_weights, save_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, read_experiment, write_experiment
 from callboard.specs import EnvironmentSpec
@@ -106,7 +106,7 @@ def record(run_dir, checkpoint):
     layout = experiment.check()
     networks = experiment.agent.make_networks(layout)
     policy = compile_policy(experiment, layout, networks, "evaluate", 0, ENVS)
-    load_policy(policy_file(run, checkpoint), policy.policy.variables)
+    load_weights(policy_file(run, checkpoint), policy.policy.variables)
     environment = Recorded(make_environments(experiment, "evaluator", 0, ENVS))
     evaluate(environment, policy, episodes=ENVS, stopped=lambda: len(environment.timesteps) == TIMESTEPS)
     fields = {

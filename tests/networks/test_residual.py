@@ -12,7 +12,7 @@ from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
-from callboard.launch.run_directory.checkpoints import load_policy
+from callboard.launch.run_directory.checkpoints import load_weights
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.nested_settings import from_values
 from callboard.networks.factory import make_torso, policy_value_network
@@ -286,7 +286,7 @@ def test_a_policy_is_trained_and_its_averages_reach_the_checkpoint(tmp_path):
     averages = [variable for variable in policy.variables if not variable.trainable]
     before = values_of(averages)
     for path in (RunDirectory(tmp_path / "run").best_policy, *(tmp_path / "run" / "checkpoints").glob("*/policy.npz")):
-        load_policy(path, policy.variables)
+        load_weights(path, policy.variables)
         assert len(averages) == 14
         for old, new in zip(before, values_of(averages), strict=True):
             assert np.isfinite(new).all() and np.abs(new - old).max() > 1e-3

@@ -26,7 +26,7 @@ from ...experiment import Experiment, Run
 from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import POLICIES, learner_policy
-from ...run_directory.checkpoints import load_policy, save_policy
+from ...run_directory.checkpoints import load_weights, save_policy
 from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
@@ -114,7 +114,7 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     saved = None
     if restore is not None:
         variables = _policy_variables(run)
-        load_policy(pathlib.Path(restore), variables)
+        load_weights(pathlib.Path(restore), variables)
         saved = (0, 0), pack_weights(variable.numpy() for variable in variables)
     with begun(run):
         shutil.rmtree(run.directory.temporary)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from damages import DAMAGES
 
 from callboard.launch.run_directory.best_policy import BestPolicy
-from callboard.launch.run_directory.checkpoints import load_policy
+from callboard.launch.run_directory.checkpoints import load_weights
 
 
 def variables(value):
@@ -25,7 +25,7 @@ def test_the_best_policy_before_a_damaged_one_is_used(run, said, how):
     DAMAGES[how](run.best_policy)
     assert best.mean_return() == 1.0
     weights = variables(0)
-    load_policy(best.path(), weights)
+    load_weights(best.path(), weights)
     assert (weights[0].numpy() == 1).all()
     if how != "missing":
         assert said == ["the best policy best.npz is damaged and not used; it is kept as damaged-best.npz"]

@@ -13,7 +13,7 @@ from damages import DAMAGES, empty, truncate
 from callboard import atomic_files
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.best_policy import BestPolicy
-from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, load_policy, step_of
+from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, load_weights, step_of
 from callboard.launch.run_directory.layout import RunDirectory
 
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
@@ -183,4 +183,4 @@ def test_a_damaged_file_of_weights_is_named(run):
     for damaging in (truncate, empty):
         damaging(run.best_policy)
         with pytest.raises(CallboardError, match="best.npz is damaged; replace it by a copy"):
-            load_policy(run.best_policy, variables(0))
+            load_weights(run.best_policy, variables(0))
