@@ -1,6 +1,7 @@
 """Settings that change while an agent learns."""
 
 import tensorflow as tf
+
 from callboard.agents.impala import Impala
 from callboard.agents.live_settings import LiveSettings
 from callboard.agents.optimizers import make_optimizer

@@ -2,6 +2,7 @@
 
 import cloudpickle
 import pytest
+
 from callboard.errors import CallboardError
 from callboard.launch.nodes.commands import CommandQueue
 from callboard.launch.nodes.run_control import Command

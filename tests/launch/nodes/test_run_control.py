@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from callboard.agents.impala import Impala
 from callboard.launch.nodes.run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
 from callboard.launch.run_directory.layout import RunDirectory
