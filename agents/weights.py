@@ -1,5 +1,6 @@
 """Transfer of weights from the learner to acting nodes, as a single array of bytes."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -114,6 +115,7 @@ class WeightClient:
         version, packed = snapshot
         self._assign(self._unpack(packed))
         self.version = Version(*version)
+        logging.debug("applied the weights of learner step %d", self.version.step)
         return True
 
     @property

@@ -21,6 +21,7 @@ StepCount = Annotated[int, Interval(ge=1, le=2**62)]
 NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
 EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
+LogLevel = Literal["debug", "info", "warning", "error"]
 Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
 
 
@@ -63,6 +64,8 @@ class Experiment:
       node_timeout: seconds that an environment step, a learner step, a forward pass, or a gap between heartbeats may
         take before the node is treated as dead; a call that compiles may take at least ten minutes.  Increase it for
         slower environments.
+      log_level: the least important messages that nodes write to their logs in the run directory: `debug`, `info`,
+        `warning` or `error`.
       run_dir: directory of everything that the run writes, a path or a URL (`s3://...`); None makes a new one under
         `runs/`.
     """
@@ -91,6 +94,7 @@ class Experiment:
     checkpoint_replay: bool = False
     replay_checkpoint_every: Seconds = 300.0
     node_timeout: Seconds = 300.0
+    log_level: LogLevel = "info"
     run_dir: str | pathlib.Path | None = None
 
     def check_numbers(self) -> None:

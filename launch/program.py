@@ -41,7 +41,11 @@ def make_program(run: Run) -> lp.Program:
 
     def add(label: str, number: int, role: type[Node], **arguments: Any) -> Any:
         with program.group(label):
-            policy = dataclasses.replace(arguments.pop("policy", POLICIES[label]), timeout=run.experiment.node_timeout)
+            policy = dataclasses.replace(
+                arguments.pop("policy", POLICIES[label]),
+                timeout=run.experiment.node_timeout,
+                log_level=run.experiment.log_level,
+            )
             kind = SupervisingNode if role is Coordinator else GraphNode
             return program.add_node(kind(f"{label}/{number}", role, policy, run=run, **arguments))
 

@@ -33,6 +33,7 @@ from ..program import nodes_of
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
+from .log_files import logged_to
 from .progress_watchdog import Overdue
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .supervisor import SIGNAL_SECONDS
@@ -97,7 +98,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     current = ""
     in_main_thread = threading.current_thread() is threading.main_thread()
     timeouts = {node.name: node.policy.timeout for _, node in nodes_of(program)}
-    with begun(run), stop_signals(interrupt):
+    with begun(run), logged_to(run.directory.log("run"), run.experiment.log_level), stop_signals(interrupt):
         roles = make_local_nodes(program, stop, tell)
         watch = TurnWatch(
             lambda: (current, roles[current].context.progress, timeouts[current]) if current else None,

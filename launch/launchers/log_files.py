@@ -7,13 +7,19 @@ printed between the two steps may be lost.
 
 import contextlib
 import io
+import logging
+import logging.handlers
 import os
 import pathlib
 import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
+
+LOG_FORMAT = "%(asctime)s.%(msecs)03d %(message)s"
+LOG_TIME_FORMAT = "%H:%M:%S"
 
 _LIMIT_BYTES = 10 * 2**20
 _LOOK_SECONDS = 10.0
@@ -36,6 +42,35 @@ def redirect_output(log: str) -> None:
     if log not in _bounded:
         _bounded.add(log)
         threading.Thread(target=_keep_bounded, args=(pathlib.Path(log),), name="log-size", daemon=True).start()
+
+
+@contextlib.contextmanager
+def logged_to(log: pathlib.Path, level: str) -> Iterator[None]:
+    """Writes the log messages of this process to a bounded file within the context, where all nodes share a process.
+
+    Warnings still reach the terminal if no other log handler is set up.
+
+    Args:
+      log: path of the file; its directory must exist.
+      level: name of the level of the least important messages that are written.
+    """
+    root = logging.getLogger()
+    file = logging.handlers.RotatingFileHandler(log, maxBytes=_LIMIT_BYTES, backupCount=1, encoding="utf-8")
+    file.setFormatter(logging.Formatter(LOG_FORMAT, LOG_TIME_FORMAT))
+    file.setLevel(level.upper())
+    terminal = logging.lastResort if not root.handlers else None
+    handlers = [handler for handler in (file, terminal) if handler is not None]
+    before = root.level
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(min(before, file.level) if before else file.level)
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+        for handler in handlers:
+            root.removeHandler(handler)
+        file.close()
 
 
 def bound_log(log: pathlib.Path, limit: int = _LIMIT_BYTES) -> None:

@@ -8,7 +8,7 @@ import traceback
 from ...errors import CallboardError
 from ..nodes.node import NodePolicy
 from ..nodes.proxy_bypass import bypass_proxies
-from .log_files import redirect_output
+from .log_files import LOG_FORMAT, LOG_TIME_FORMAT, redirect_output
 from .malloc_arenas import use_one_arena
 from .supervisor import Exit
 
@@ -27,10 +27,9 @@ def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: s
     os.makedirs(temporary, exist_ok=True)
     os.environ["TMPDIR"] = temporary
     tempfile.tempdir = temporary
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S", force=True
-    )
-    logging.getLogger("tensorflow").setLevel(logging.WARNING)
+    level = getattr(logging, policy.log_level.upper())
+    logging.basicConfig(level=level, format=LOG_FORMAT, datefmt=LOG_TIME_FORMAT, force=True)
+    logging.getLogger("tensorflow").setLevel(max(level, logging.WARNING))
     logging.info("%s begins, process %d", name, os.getpid())
     bypass_proxies()
     if policy.single_arena:

@@ -99,6 +99,7 @@ class NodePolicy:
       tensorflow_threads: number of TensorFlow threads; 0 leaves the choice to TensorFlow.
       single_arena: whether all threads of the node's process allocate memory from one arena; see `malloc_arenas`.
       timeout: seconds without progress, or without a heartbeat, after which the node is treated as dead.
+      log_level: the least important messages that the node's process logs.
     """
 
     stop_order: int
@@ -111,6 +112,7 @@ class NodePolicy:
     tensorflow_threads: int = 1
     single_arena: bool = False
     timeout: float = 300.0
+    log_level: str = "info"
 
 
 class LaunchedNode(Protocol):

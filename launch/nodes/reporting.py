@@ -122,6 +122,7 @@ class Reporter:
                 logging.warning("the coordinator does not answer: %s", error)
                 self._client = self._coordinator.client(self.call_seconds)
                 return False
+            logging.debug("report %d: %s %s", self._sequence, report.counts, report.values)
             self._unsent = None
             if self.is_cut_off:
                 self._client = self._coordinator.client(_CALL_SECONDS)

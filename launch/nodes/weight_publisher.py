@@ -1,5 +1,6 @@
 """Snapshots of the learner's weights, served to actors."""
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -52,4 +53,5 @@ class WeightPublisher(WeightStore):
         self._parts.check_finite(packed)
         version = Version(self._incarnation, step)
         self.put(version, packed)
+        logging.debug("published the weights of learner step %d", step)
         return version

@@ -1,11 +1,12 @@
 """The log of a node."""
 
 import errno
+import logging
 import os
 import subprocess
 import sys
 
-from callboard.launch.launchers.log_files import OutputFile, bound_log
+from callboard.launch.launchers.log_files import OutputFile, bound_log, logged_to
 
 PROGRAM = """
 import os, pathlib, subprocess, sys
@@ -57,3 +58,17 @@ def test_a_log_that_cannot_be_copied_is_cut(tmp_path, monkeypatch):
 def test_printing_to_a_full_disk_raises_nothing():
     with OutputFile(os.open("/dev/full", os.O_WRONLY), "w") as file:
         assert file.write(b"text") == 4
+
+
+def test_the_messages_of_a_process_are_logged_from_their_level_on(tmp_path):
+    log = tmp_path / "run.log"
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    with logged_to(log, "info"):
+        logging.debug("a detail")
+        logging.info("an event")
+    with logged_to(log, "debug"):
+        logging.debug("another detail")
+    logging.error("after the run")
+    assert (root.level, list(root.handlers)) == before
+    assert [line.partition(" ")[2] for line in log.read_text().splitlines()] == ["an event", "another detail"]
