@@ -241,6 +241,8 @@ def trace_layout(agent: Agent, layout: Layout, networks: Any) -> Layout:
     act = CompiledFunction(
         policy, timestep_spec(layout, 1), state_spec, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((2,), tf.int32)
     )
+    if act.outputs is None:
+        act(*tree.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), act.signature))
     action, extras, _ = act.outputs
 
     def without_batch(leaf: Any) -> tf.TensorSpec:

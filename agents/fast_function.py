@@ -1,6 +1,12 @@
-"""Low-overhead calls of compiled functions, for thousands of calls a second with small arguments."""
+"""Low-overhead calls of compiled functions, for thousands of calls a second with small arguments.
 
-from collections.abc import Callable
+In TensorFlow's eager mode (`tf.config.run_functions_eagerly`) nothing is compiled: every call runs the Python function,
+so that a debugger can step through it.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +25,7 @@ class CompiledFunction:
     A `tf.function` binds, checks and converts its arguments in Python at every call, and a concrete function still does
     half of that; for a small network this takes several times as long as the network itself.  This class calls the
     traced graph directly as one operation.  Inputs that the graph does not use are not converted.  No gradients flow
-    through a call.
+    through a call.  Whether it is compiled is decided when it is made.
 
     Args:
       function: takes tensors in the structure of `signature` and returns a nest of tensors.
@@ -28,19 +34,25 @@ class CompiledFunction:
 
     def __init__(self, function: Callable[..., Nest], *signature: Nest):
         self.outputs: Nest = None
-        """`tf.TensorSpec`s of the outputs of a call."""
+        """`tf.TensorSpec`s of the outputs of a call; None in eager mode, before the first call."""
+        leaves = tree.flatten(signature)
+        self._inputs = [_Input(leaf) for leaf in leaves]
+        self.signature = signature
+        """The structure of the arguments."""
+        self._eager = function if tf.config.functions_run_eagerly() else None
+        if self._eager is not None:
+            return
 
         def traced(*leaves: tf.Tensor) -> list[tf.Tensor]:
             outputs = function(*tree.unflatten_as(signature, leaves))
             self.outputs = tree.map_structure(tf.type_spec_from_value, outputs)
             return tree.flatten(outputs)
 
-        leaves = tree.flatten(signature)
         self._function = tf.function(traced, autograph=False).get_concrete_function(*leaves)
         self._captured = list(self._function.captured_inputs)
         self._output_types = [output.dtype for output in tree.flatten(self.outputs)]
-        inputs = self._function.inputs[: len(leaves)]
-        self._inputs = [_Input(leaf, used=bool(node.consumers())) for leaf, node in zip(leaves, inputs, strict=True)]
+        nodes = self._function.inputs[: len(leaves)]
+        self._inputs = [_Input(leaf, bool(node.consumers())) for leaf, node in zip(leaves, nodes, strict=True)]
 
     def __call__(self, *arguments: Nest) -> Nest:
         """Calls the function and returns its outputs, as tensors.
@@ -53,6 +65,8 @@ class CompiledFunction:
         """
         leaves = tree.flatten(arguments)
         inputs = [prepare(leaf) for prepare, leaf in zip(self._inputs, leaves, strict=True)]
+        if self._eager is not None:
+            return self._call_eagerly(self._eager, inputs)
         outputs = tf.raw_ops.StatefulPartitionedCall(
             args=inputs + self._captured,
             Tout=self._output_types,
@@ -62,6 +76,12 @@ class CompiledFunction:
             executor_type="",
         )
         return rebuilt(self.outputs, iter(outputs))
+
+    def _call_eagerly(self, function: Callable[..., Nest], inputs: list[Any]) -> Nest:
+        outputs = function(*tree.unflatten_as(self.signature, list(map(tf.convert_to_tensor, inputs))))
+        outputs = tree.map_structure(tf.convert_to_tensor, outputs)
+        self.outputs = tree.map_structure(tf.type_spec_from_value, outputs)
+        return outputs
 
 
 class CompiledOnFirstCall:
@@ -75,12 +95,25 @@ class CompiledOnFirstCall:
 
     def __init__(self, function: Callable[..., Nest]):
         self._function = tf.function(function, autograph=False)
-        self._concrete: Any = None
+        self._concrete: Any = function if tf.config.functions_run_eagerly() else None
 
     def __call__(self, *arguments: Any) -> Nest:
         if self._concrete is None:
             self._concrete = self._function.get_concrete_function(*arguments)
         return self._concrete(*arguments)
+
+
+@contextlib.contextmanager
+def eager_functions() -> Iterator[None]:
+    """Compiles no policy, loss or update within the context."""
+    before = tf.config.functions_run_eagerly()
+    # Where batches are read from replay there is nothing to step through.
+    warnings.filterwarnings("ignore", message="Even though .* this option does not apply to tf.data functions")
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
 
 
 def as_arrays(nest: Nest) -> Nest:
@@ -91,7 +124,7 @@ def as_arrays(nest: Nest) -> Nest:
 class _Input:
     """Conversion of an argument to one input of a graph."""
 
-    def __init__(self, spec: tf.TensorSpec, used: bool):
+    def __init__(self, spec: tf.TensorSpec, used: bool = True):
         self._spec = spec
         self._shape = tuple(spec.shape)
         self._dtype = np.dtype(spec.dtype.as_numpy_dtype)

@@ -25,11 +25,14 @@ def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentP
     """
     fields = launcher_options(launcher_class(name))
     own, others = split_options(options, fields)
-    for other in LAUNCHERS:
-        if other != name:
-            of_other, _ = split_options(others, launcher_options(launcher_class(other)))
-            if of_other:
-                raise CallboardError(f"{of_other[0].partition('=')[0]} is an option of --launcher {other}")
+    of_others = {other: launcher_options(launcher_class(other)) for other in LAUNCHERS if other != name}
+    for settings in of_others.values():
+        of_other, _ = split_options(others, settings)
+        if of_other:
+            option = of_other[0].partition("=")[0]
+            key = option.removeprefix("--").partition(".")[0].replace("-", "_").removeprefix("no_")
+            owners = [other for other, known in of_others.items() if key in known]
+            raise CallboardError(f"{option} is an option of --launcher {' and '.join(owners)}")
     flags = [f"--{option.replace('_', '-')}" for option in fields]
     check_option_names(others, [*flags, *(flag for action in parser._actions for flag in action.option_strings)])
     values: dict[str, Any] = {}

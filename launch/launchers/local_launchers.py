@@ -5,7 +5,10 @@ What they run is in the modules of those names, which import TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import CallboardError
@@ -20,10 +23,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class InlineLauncher(Launcher):
-    """All nodes in turn, in one thread of this process, with the same result in every run."""
+    """All nodes in turn, in one thread of this process, with the same result in every run.
+
+    Attributes:
+      eager: whether no function is compiled, so that a debugger can step through the agent's policy and loss.
+    """
 
     name = "inline"
     in_this_process = True
+    eager: bool = False
 
     def check(self, experiment: Experiment) -> None:
         super().check(experiment)
@@ -36,20 +44,27 @@ class InlineLauncher(Launcher):
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         from . import inline
 
-        return inline.run(program, run, monitor)
+        with _eager_or_compiled(self.eager, program):
+            return inline.run(program, run, monitor)
 
 
 @dataclasses.dataclass(frozen=True)
 class ThreadsLauncher(Launcher):
-    """Every node in a thread of this process."""
+    """Every node in a thread of this process.
+
+    Attributes:
+      eager: whether no function is compiled, so that a debugger can step through the agent's policy and loss.
+    """
 
     name = "threads"
     in_this_process = True
+    eager: bool = False
 
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         from . import threads
 
-        return threads.run(program, run, monitor)
+        with _eager_or_compiled(self.eager, program):
+            return threads.run(program, run, monitor)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,3 +80,18 @@ class ProcessesLauncher(Launcher):
         from . import processes
 
         return processes.run(program, run, monitor)
+
+
+@contextlib.contextmanager
+def _eager_or_compiled(eager: bool, program: lp.Program) -> Iterator[None]:
+    """Within the context, compiles nothing if `eager`; a node that stands in a debugger then does not count as dead."""
+    if not eager:
+        yield
+        return
+    from ...agents.fast_function import eager_functions
+    from ..program import nodes_of
+
+    for _, node in nodes_of(program):
+        node.policy = dataclasses.replace(node.policy, timeout=math.inf)
+    with eager_functions():
+        yield

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from callboard.agents.fast_function import CompiledFunction, as_arrays
+from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall, as_arrays, eager_functions
 from callboard.data import Timestep
 
 
@@ -51,3 +51,27 @@ def test_a_function_with_effects_has_them_at_every_call():
     compiled = CompiledFunction(lambda x: x + tf.cast(count.assign_add(1), tf.float32), tf.TensorSpec(()))
     assert [float(compiled(np.float32(0.5))) for _ in range(3)] == [1.5, 2.5, 3.5]
     assert count.numpy() == 3
+
+
+def test_eager_functions_run_in_python_at_every_call():
+    seen = []
+
+    def function(x, state):
+        seen.append(x.numpy() if hasattr(x, "numpy") else None)
+        return {"b": x + 1, "a": (state,)}
+
+    spec = tf.TensorSpec((2,))
+    with eager_functions():
+        eager, first_call = CompiledFunction(function, spec, spec), CompiledOnFirstCall(function)
+    compiled = CompiledFunction(function, spec, spec)
+    assert not tf.config.functions_run_eagerly() and len(seen) == 1
+    x = np.ones(2, np.float32)
+    for _ in range(2):
+        outputs = as_arrays(eager(x, x))
+        np.testing.assert_array_equal(outputs["b"], as_arrays(compiled(x, x))["b"])
+        np.testing.assert_array_equal(outputs["a"][0], x)
+        first_call(tf.constant(x), x)
+    assert len(seen) == 5 and all(value is not None for value in seen[1:])
+    assert eager.outputs["b"] == tf.TensorSpec((2,))
+    with pytest.raises(ValueError, match="float64"):
+        eager(np.ones(2), x)

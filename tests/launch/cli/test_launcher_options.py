@@ -30,6 +30,8 @@ def test_a_launcher_takes_its_own_options_and_leaves_the_others(parser):
     [
         ("inline", ["--ray-wait=5"], "--ray-wait is an option of --launcher ray"),
         ("processes", ["--cluster", "x.yaml"], "--cluster is an option of --launcher hosts"),
+        ("processes", ["--eager"], "--eager is an option of --launcher inline and threads"),
+        ("inline", ["--eager=maybe"], "eager must be true or false, not 'maybe'"),
         ("ray", ["--ray-wiat", "5"], "unknown option '--ray-wiat'; did you mean '--ray-wait'?"),
         ("ray", ["--ray-wait", "-1"], "ray_wait must be a whole number of at least 0, not -1"),
         ("inline", ["--recip", "x"], "did you mean '--recipe'?"),
@@ -43,4 +45,5 @@ def test_an_option_of_another_launcher_or_of_none_is_refused(parser, name, optio
 def test_the_help_lists_the_launchers_that_have_options():
     text = launcher_help("processes")
     assert "options of --launcher ray:" in text and "options of --launcher hosts:" in text
-    assert "options of --launcher inline:" not in text and "inline" in LAUNCHERS
+    assert "options of --launcher inline:" in text and "options of --launcher processes:" not in text
+    assert "processes" in LAUNCHERS

@@ -1,11 +1,24 @@
 """The launchers of one machine: what they declare, what they refuse, and what they start early."""
 
-import pytest
+import math
 
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiment import Experiment, Run
 from callboard.launch.launchers.forkserver import ForkServer
-from callboard.launch.launchers.local_launchers import InlineLauncher, ProcessesLauncher, ThreadsLauncher
+from callboard.launch.launchers.local_launchers import (
+    InlineLauncher,
+    ProcessesLauncher,
+    ThreadsLauncher,
+    _eager_or_compiled,
+)
+from callboard.launch.program import make_program, nodes_of
+from callboard.launch.run import run
+from callboard.launch.run_directory.layout import RunDirectory
 
 EVERY = (InlineLauncher, ThreadsLauncher, ProcessesLauncher)
 
@@ -32,6 +45,41 @@ def test_several_learners_need_several_processes(launcher):
     with pytest.raises(CallboardError, match="set learners to 1, or use --launcher processes"):
         launcher.check(experiment(learners=2))
     ProcessesLauncher().check(experiment(learners=2))
+
+
+def test_with_eager_a_debugger_stops_in_every_loss_and_every_action(monkeypatch, tmp_path):
+    seen = {"losses": [], "actions": []}
+    loss, act = Impala.loss, ImpalaPolicy.__call__
+
+    def visible_loss(self, network, sample):
+        output = loss(self, network, sample)
+        seen["losses"].append(float(output.loss))
+        return output
+
+    def visible_action(self, timestep, *others):
+        action, extras, state = act(self, timestep, *others)
+        seen["actions"].append(action.numpy())
+        return action, extras, state
+
+    monkeypatch.setattr(Impala, "loss", visible_loss)
+    monkeypatch.setattr(ImpalaPolicy, "__call__", visible_action)
+    settings = {"actors": 1, "envs_per_actor": 8, "max_steps": 320, "evaluator": False, "log_level": "debug"}
+    agent = Impala(batch_size=8, unroll_length=20, queue_batches=1)
+    learned = experiment(agent=agent, run_dir=tmp_path / "run", **settings)
+    assert run(learned, InlineLauncher(eager=True)).exit_code == 0
+    assert len(seen["losses"]) == 2 and np.isfinite(seen["losses"]).all()
+    assert len(seen["actions"]) >= 320 // 8
+    assert not tf.config.functions_run_eagerly()
+    assert "applied the weights of learner step 1" in (tmp_path / "run" / "logs" / "run.log").read_text()
+
+
+def test_a_node_that_stands_in_a_debugger_is_not_ended(tmp_path):
+    one = experiment(agent=Impala(), run_dir=tmp_path / "run")
+    program = make_program(Run(one, one.layout(), RunDirectory(tmp_path / "run")))
+    with _eager_or_compiled(False, program):
+        assert {node.policy.timeout for _, node in nodes_of(program)} == {300.0}
+    with _eager_or_compiled(True, program):
+        assert {node.policy.timeout for _, node in nodes_of(program)} == {math.inf}
 
 
 def test_only_processes_start_a_forkserver_early(monkeypatch):
