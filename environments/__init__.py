@@ -1,6 +1,6 @@
 """Environments: the batched interface, and adapters for Gymnasium, dm_env, Atari, MinAtar and Procgen."""
 
-from .batched import BatchedEnvironment
+from .batched import BatchedEnvironment, EnvironmentWrapper
 from .dm_env_adapter import DmEnvBatch
 from .factory import check, evaluation_options, has_unseen_levels, make, spec
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
@@ -10,6 +10,7 @@ from .seeding import environment_seeds
 __all__ = [
     "BatchedEnvironment",
     "DmEnvBatch",
+    "EnvironmentWrapper",
     "GymnasiumBatch",
     "GymnasiumVectorBatch",
     "check",

@@ -8,6 +8,8 @@ import numpy as np
 from ..data import Nest, Timestep
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
+from .infos import Infos
+from .tasks import Task, no_task
 
 
 class BatchedEnvironment(abc.ABC):
@@ -20,6 +22,9 @@ class BatchedEnvironment(abc.ABC):
 
     Every timestep has new arrays, which later steps do not modify.  Call `reset` before the first `step`.
     """
+
+    infos: Infos | None = None
+    """What the library returned beside the newest timestep; None unless `keep_infos` was called."""
 
     @property
     @abc.abstractmethod
@@ -52,6 +57,28 @@ class BatchedEnvironment(abc.ABC):
           The next timestep.
         """
 
+    def keep_infos(self) -> None:
+        """Makes every later `reset` and `step` store the library's infos in `infos`.
+
+        Raises:
+          CallboardError: these environments have no infos.
+        """
+        raise CallboardError(
+            f"{type(self).__name__} has no infos, which episode metrics are taken from: override 'keep_infos' and set "
+            "'infos', or leave episode_metrics out"
+        )
+
+    def set_task(self, task: Task) -> None:
+        """Sets the task that every environment takes at its next reset, also inside `step`; None for its own task.
+
+        Args:
+          task: plain data; what it means is the environments' own.
+
+        Raises:
+          CallboardError: these environments have no tasks, or not this one.
+        """
+        raise no_task(type(self).__name__, "override 'set_task', or leave the task and the curriculum out")
+
     @property
     def frames_per_second(self) -> float | None:
         """Frame rate at which rendered timesteps play in real time; None if the environment does not define one."""
@@ -68,6 +95,51 @@ class BatchedEnvironment(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Releases the environments' resources.  A second call does nothing."""
+
+
+class EnvironmentWrapper(BatchedEnvironment):
+    """Forwards all calls to another environment; subclasses override what they change.
+
+    Args:
+      environment: the other environment.
+    """
+
+    def __init__(self, environment: BatchedEnvironment):
+        self._environment = environment
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self._environment.spec
+
+    @property
+    def batch_size(self) -> int:
+        return self._environment.batch_size
+
+    def reset(self) -> Timestep:
+        return self._environment.reset()
+
+    def step(self, actions: Nest) -> Timestep:
+        return self._environment.step(actions)
+
+    @property
+    def infos(self) -> Infos | None:  # type: ignore[override]
+        return self._environment.infos
+
+    def keep_infos(self) -> None:
+        self._environment.keep_infos()
+
+    def set_task(self, task: Task) -> None:
+        self._environment.set_task(task)
+
+    @property
+    def frames_per_second(self) -> float | None:
+        return self._environment.frames_per_second
+
+    def render(self) -> np.ndarray:
+        return self._environment.render()
+
+    def close(self) -> None:
+        self._environment.close()
 
 
 def first_timestep(observation: Nest, batch_size: int) -> Timestep:

@@ -1,7 +1,7 @@
 """Adapter that batches environments with the `dm_env` interface."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import dm_env
 import numpy as np
@@ -12,6 +12,8 @@ from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from . import encoding
 from .batched import BatchedEnvironment, first_timestep, picture
+from .infos import Infos, chosen_rows, no_infos
+from .tasks import Task, Tasks
 
 
 class DmEnvBatch(BatchedEnvironment):
@@ -20,6 +22,10 @@ class DmEnvBatch(BatchedEnvironment):
     Mappings in observations and actions become dictionaries, and sequences become tuples.  The discount is the
     environment's: at a LAST step it distinguishes termination (0) from a time limit (1).  `dm_env` cannot seed an
     existing environment, so environments must be seeded when they are created.
+
+    `dm_env` defines neither infos nor tasks.  An environment has infos if it has a method `info()`, which returns a
+    mapping such as Gymnasium's and is called after every reset and step; and tasks if it has a method `set_task(task)`,
+    which is called before a reset.
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]) -> None:
@@ -33,6 +39,9 @@ class DmEnvBatch(BatchedEnvironment):
         self._action = _encoding(environments[0].action_spec(), "action")
         self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
         self._over = [True] * len(environments)
+        self._tasks = Tasks(len(environments))
+        self._takes_task = False
+        self._keeps_infos = False
         self._closed = False
 
     @property
@@ -44,8 +53,10 @@ class DmEnvBatch(BatchedEnvironment):
         return len(self._environments)
 
     def reset(self) -> Timestep:
-        observations = [environment.reset().observation for environment in self._environments]
+        observations = [self._begin(index).observation for index in range(self.batch_size)]
         self._over = [False] * self.batch_size
+        if self._keeps_infos:
+            self._store_infos([True] * self.batch_size)
         return first_timestep(encoding.stack(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
@@ -57,7 +68,7 @@ class DmEnvBatch(BatchedEnvironment):
         for index, action in enumerate(encoding.split(self._action, actions, batch_size)):
             environment = self._environments[index]
             # In dm_env, `step` after LAST should behave like `reset`; calling `reset` does not rely on that.
-            timestep = environment.reset() if self._over[index] else environment.step(action)
+            timestep = self._begin(index) if self._over[index] else environment.step(action)
             observations[index] = timestep.observation
             if timestep.first():
                 first[index] = True
@@ -70,6 +81,8 @@ class DmEnvBatch(BatchedEnvironment):
                         f"{timestep.discount!r}: both must be numbers"
                     ) from error
             self._over[index] = timestep.last()
+        if self._keeps_infos:
+            self._store_infos(first)
         return Timestep(
             observation=encoding.stack(self._observation, observations),
             reward=np.array(rewards, np.float32),
@@ -77,6 +90,17 @@ class DmEnvBatch(BatchedEnvironment):
             first=np.array(first, np.bool_),
             last=np.array(self._over, np.bool_),
         )
+
+    def keep_infos(self) -> None:
+        self._methods(
+            "info", "has no infos: give it a method 'info' that returns a mapping, or leave episode_metrics out"
+        )
+        self._keeps_infos = True
+
+    def set_task(self, task: Task) -> None:
+        self._methods("set_task", "cannot be set to a task: give it a method 'set_task'")
+        self._takes_task = True
+        self._tasks.set(task)
 
     @property
     def frames_per_second(self) -> float | None:
@@ -97,6 +121,23 @@ class DmEnvBatch(BatchedEnvironment):
             self._closed = True
             for environment in self._environments:
                 environment.close()
+
+    def _begin(self, index: int) -> dm_env.TimeStep:
+        environment: Any = self._environments[index]
+        if self._takes_task:
+            self._tasks.pass_on(index, environment.set_task)
+        return environment.reset()
+
+    def _methods(self, name: str, problem: str) -> None:
+        """Raises `CallboardError` unless the environments have a method of this name."""
+        if not callable(getattr(self._environments[0], name, None)):
+            raise CallboardError(f"{type(self._environments[0]).__name__} {problem}")
+
+    def _store_infos(self, first: Sequence[bool]) -> None:
+        rows = [dict(environment.info() or {}) for environment in cast(Sequence[Any], self._environments)]
+        nothing = no_infos(len(rows))
+        mask = np.array(first, np.bool_)
+        self.infos = Infos(followed=chosen_rows(mask, nothing, rows), begun=chosen_rows(mask, rows, nothing))
 
 
 def _encoding(spec: Any, role: str) -> Nest:

@@ -1,7 +1,6 @@
 """Adapters for Gymnasium environments: single ones, which are batched here, and vector environments."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,19 @@ from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from . import encoding
 from .batched import BatchedEnvironment, check_seeds, first_timestep, picture
+from .gymnasium_checks import (
+    check_has,
+    check_picture,
+    checked_reset,
+    environment_name,
+    frame_rate,
+    rendered,
+    reset_errors,
+    wrong_step,
+)
+from .infos import Info, Infos, chosen_rows, final_info_rows, info_rows, no_infos
 from .spaces import action_encoding, observation_encoding
+from .tasks import Task, Tasks, no_task, reset_options
 
 
 class GymnasiumBatch(BatchedEnvironment):
@@ -22,6 +33,9 @@ class GymnasiumBatch(BatchedEnvironment):
 
     Only termination sets the discount to 0.  An episode that is truncated and terminated in the same step counts as
     terminated.
+
+    A task is passed to the environment's method `set_task` before a reset, if it has one; otherwise every reset gets
+    the task, a mapping, as its `options`.
     """
 
     def __init__(self, environments: Sequence[gymnasium.Env], seeds: Sequence[int]) -> None:
@@ -35,13 +49,19 @@ class GymnasiumBatch(BatchedEnvironment):
           CallboardError: if a space is not supported.
         """
         check_seeds(len(environments), seeds)
-        _check_has(environments[0], ("observation_space", "action_space"))
+        check_has(environments[0], ("observation_space", "action_space"))
         self._environments = tuple(environments)
         self._observation = observation_encoding(environments[0].observation_space)
         self._action = action_encoding(environments[0].action_space)
         self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
         self._seeds: list[int | None] = [int(seed) for seed in seeds]
         self._over = [True] * len(environments)
+        self._tasks = Tasks(len(environments))
+        self._sets_task = environments[0].has_wrapper_attr("set_task")
+        self._options: dict[str, Any] | None = None
+        self._followed: list[Any] = no_infos(len(environments))
+        self._begun: list[Any] = no_infos(len(environments))
+        self._keeps_infos = False
         self._closed = False
 
     @property
@@ -55,6 +75,8 @@ class GymnasiumBatch(BatchedEnvironment):
     def reset(self) -> Timestep:
         observations = [self._begin(index) for index in range(self.batch_size)]
         self._over = [False] * self.batch_size
+        if self._keeps_infos:
+            self.infos = Infos(no_infos(self.batch_size), list(self._begun))
         return first_timestep(encoding.stack(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
@@ -63,21 +85,25 @@ class GymnasiumBatch(BatchedEnvironment):
         rewards = [0.0] * batch_size
         discounts = [1.0] * batch_size
         over = [False] * batch_size
+        followed = self._followed
         for index, action in enumerate(encoding.split(self._action, actions, batch_size)):
             if self._over[index]:
                 observations[index] = self._begin(index)
                 continue
             outcome = self._environments[index].step(action)
             try:
-                observations[index], reward, terminated, truncated, _ = outcome
+                observations[index], reward, terminated, truncated, followed[index] = outcome
                 rewards[index] = float(reward)
             except (TypeError, ValueError) as error:
-                raise _wrong_step(self._environments[index], outcome) from error
+                raise wrong_step(self._environments[index], outcome) from error
             if terminated:
                 discounts[index] = 0.0
             if terminated or truncated:
                 over[index] = True
         first, self._over = self._over, over
+        if self._keeps_infos:
+            nothing, mask = no_infos(batch_size), np.array(first, np.bool_)
+            self.infos = Infos(chosen_rows(mask, nothing, followed), chosen_rows(mask, self._begun, nothing))
         return Timestep(
             observation=encoding.stack(self._observation, observations),
             reward=np.array(rewards, np.float32),
@@ -86,15 +112,23 @@ class GymnasiumBatch(BatchedEnvironment):
             last=np.array(over, np.bool_),
         )
 
+    def keep_infos(self) -> None:
+        self._keeps_infos = True
+
+    def set_task(self, task: Task) -> None:
+        if not self._sets_task:
+            self._options = reset_options(environment_name(self._environments[0]), task)
+        self._tasks.set(task)
+
     @property
     def frames_per_second(self) -> float | None:
-        return _frame_rate(self._environments[0])
+        return frame_rate(self._environments[0])
 
     def render(self) -> np.ndarray:
         environment = self._environments[0]
-        name = _name(environment)
-        _check_picture(environment, name)
-        return picture(_rendered(environment, name), name)
+        name = environment_name(environment)
+        check_picture(environment, name)
+        return picture(rendered(environment, name), name)
 
     def close(self) -> None:
         if not self._closed:
@@ -106,8 +140,15 @@ class GymnasiumBatch(BatchedEnvironment):
         # Only the first reset is seeded; otherwise every episode would begin in the same state.
         seed, self._seeds[index] = self._seeds[index], None
         environment = self._environments[index]
-        with _reset_errors(environment):
-            return _observation_of_reset(environment, environment.reset(seed=seed))
+        if self._sets_task:
+            self._tasks.pass_on(index, environment.get_wrapper_attr("set_task"))
+        with reset_errors(environment):
+            if self._options is None:
+                outcome = environment.reset(seed=seed)
+            else:
+                outcome = environment.reset(seed=seed, options=dict(self._options))
+        observation, self._begun[index] = checked_reset(environment, outcome)
+        return observation
 
 
 class GymnasiumVectorBatch(BatchedEnvironment):
@@ -127,6 +168,10 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     Environments are seeded individually if the vector environment takes a list of seeds.  If it has one generator for
     all (as CartPole's vector form does), the seeds are mixed into one, and each environment depends on the whole batch:
     on its size, and on when the others begin new episodes.
+
+    A task is passed at once to the method `set_task` of the vector environment or of the environments in it, which must
+    wait for their next reset.  `SyncVectorEnv` and `AsyncVectorEnv` of environments without one are reset once more
+    where they have begun an episode, with the task, a mapping, as `options`.
     """
 
     def __init__(self, environment: VectorEnv, seeds: Sequence[int]) -> None:
@@ -135,7 +180,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         Raises:
           CallboardError: if a space is not supported, or the environment does not reset automatically.
         """
-        _check_has(environment, ("num_envs", "single_observation_space", "single_action_space"))
+        check_has(environment, ("num_envs", "single_observation_space", "single_action_space"))
         check_seeds(environment.num_envs, seeds)
         self._environment = environment
         self._observation = observation_encoding(environment.single_observation_space)
@@ -144,8 +189,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
         self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._next_observation: Nest = None
+        self._next_infos: list[Any] = no_infos(environment.num_envs)
         self._seeds: list[int] | None = [int(seed) for seed in seeds]
         self._over = np.zeros(environment.num_envs, np.bool_)
+        self._options: dict[str, Any] | None = None
+        self._keeps_infos = False
         self._closed = False
 
     @property
@@ -158,27 +206,34 @@ class GymnasiumVectorBatch(BatchedEnvironment):
 
     def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None
-        outcome = self._environment.reset() if seeds is None else self._seeded_reset(seeds)
-        observations = _observation_of_reset(self._environment, outcome)
+        outcome = self._environment.reset(**self._with_task()) if seeds is None else self._seeded_reset(seeds)
+        observations, info = checked_reset(self._environment, outcome)
         self._over = np.zeros(self.batch_size, np.bool_)
+        if self._keeps_infos:
+            self.infos = Infos(no_infos(self.batch_size), info_rows(info or {}, self.batch_size))
         return first_timestep(encoding.encode(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
         own_actions = encoding.decode(self._action, actions, self.batch_size)
         if self._same_step and self._over.all():
+            if self._options is not None:
+                return self.reset()
             self._over = np.zeros_like(self._over)
+            if self._keeps_infos:
+                self.infos = Infos(no_infos(self.batch_size), self._next_infos)
             return first_timestep(self._next_observation, self.batch_size)
         outcome = self._environment.step(own_actions)
         try:
             observations, rewards, terminations, truncations, info = outcome
         except (TypeError, ValueError) as error:
-            raise _wrong_step(self._environment, outcome) from error
+            raise wrong_step(self._environment, outcome) from error
         observation = encoding.encode(self._observation, observations)
         first = self._over
         reward = np.array(rewards, np.float32)
         terminated = np.array(terminations, np.bool_)
         over = np.logical_or(terminated, truncations)
         any_first = np.count_nonzero(first)
+        restarted: tuple[np.ndarray, Any] | None = None
         if any_first:
             # The step after an episode's last timestep executes no action, so its reward and termination are not those
             # of a transition.
@@ -186,14 +241,16 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             terminated[first] = False
             over[first] = False
         if self._same_step:
-            if any_first:
-                restarted = encoding.encode(self._observation, self._restarted(first))
-                for leaf, restarted_leaf in zip(tree.flatten(observation), tree.flatten(restarted), strict=True):
-                    leaf[first] = restarted_leaf[first]
             last = self._show_final(observation, over & ~terminated, info)
-            first, self._over = first | (over & ~last), last.copy()
+            was_last, first, self._over = first, first | (over & ~last), last.copy()
+            if any_first or self._options is not None:
+                restarted = self._restart(first if self._options is not None else was_last, observation)
         else:
-            last, self._over = over, over.copy()
+            was_last, last, self._over = first, over, over.copy()
+            if any_first and self._options is not None:
+                restarted = self._restart(first, observation)
+        if self._keeps_infos:
+            self._store_infos(info, restarted, was_last, over, first)
         return Timestep(
             observation=observation,
             reward=reward,
@@ -202,14 +259,30 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             last=last,
         )
 
+    def keep_infos(self) -> None:
+        self._keeps_infos = True
+
+    def set_task(self, task: Task) -> None:
+        environment = self._environment
+        own = getattr(environment, "set_task", None) or getattr(environment.unwrapped, "set_task", None)
+        if callable(own):
+            own(task)
+        elif not isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            fix = "give it a method 'set_task', or step single ones, with --env-options.vectorized false"
+            raise no_task(f"the vector environment {environment_name(environment)}", fix)
+        elif all(environment.unwrapped.call("has_wrapper_attr", "set_task")):
+            environment.unwrapped.call("set_task", task)
+        else:
+            self._options = reset_options(environment_name(environment), task)
+
     @property
     def frames_per_second(self) -> float | None:
-        return _frame_rate(self._environment)
+        return frame_rate(self._environment)
 
     def render(self) -> np.ndarray:
-        name = _name(self._environment)
-        _check_picture(self._environment, name)
-        frames = _rendered(self._environment, name)
+        name = environment_name(self._environment)
+        check_picture(self._environment, name)
+        frames = rendered(self._environment, name)
         return picture(None if frames is None else frames[0], name)
 
     def close(self) -> None:
@@ -217,9 +290,52 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             self._closed = True
             self._environment.close()
 
-    def _restarted(self, mask: np.ndarray) -> Any:
-        """Resets the environments in `mask`; returns observations, of which only theirs are meaningful."""
-        return self._environment.reset(options={"reset_mask": mask.copy()})[0]
+    def _restart(self, mask: np.ndarray, observation: Nest) -> tuple[np.ndarray, Any] | None:
+        """Resets the environments in `mask`, and writes their observations into `observation`.
+
+        Returns:
+          The mask and the info of the reset.
+        """
+        if not mask.any():
+            return None
+        options = {**(self._options or {}), "reset_mask": mask.copy()}
+        observations, info = checked_reset(self._environment, self._environment.reset(options=options))
+        encoded = encoding.encode(self._observation, observations)
+        for leaf, restarted in zip(tree.flatten(observation), tree.flatten(encoded), strict=True):
+            leaf[mask] = restarted[mask]
+        return mask, info
+
+    def _store_infos(
+        self,
+        info: Any,
+        restarted: tuple[np.ndarray, Any] | None,
+        was_last: np.ndarray,
+        over: np.ndarray,
+        first: np.ndarray,
+    ) -> None:
+        """Stores the infos of a step.
+
+        Args:
+          info: info of the step.
+          restarted: mask and info of the reset that followed it, or None.
+          was_last: which actions were ignored, bool `[B]`.
+          over: which episodes ended, bool `[B]`.
+          first: which episodes begin, bool `[B]`.
+        """
+        nothing = no_infos(self.batch_size)
+        rows: list[Info] = [*info_rows(info or {}, self.batch_size)]
+        followed = rows
+        if self._same_step:
+            followed = chosen_rows(over, final_info_rows(info or {}, self.batch_size), rows)
+            self._next_infos = rows
+        begun = rows
+        if restarted is not None:
+            again, info_of_reset = restarted
+            begun = chosen_rows(again, info_rows(info_of_reset or {}, self.batch_size), rows)
+        self.infos = Infos(chosen_rows(was_last, nothing, followed), chosen_rows(first, begun, nothing))
+
+    def _with_task(self) -> dict[str, Any]:
+        return {} if self._options is None else {"options": dict(self._options)}
 
     def _show_final(self, observation: Nest, truncated: np.ndarray, info: Any) -> np.ndarray:
         """Writes final observations into `observation`; returns for which environments, bool `[B]`."""
@@ -250,11 +366,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     def _seeded_reset(self, seeds: list[int]) -> Any:
         try:
             # The base class's annotation is too narrow: vector environments of single ones take a list.
-            return self._environment.reset(seed=seeds)  # type: ignore[arg-type]
+            return self._environment.reset(seed=seeds, **self._with_task())  # type: ignore[arg-type]
         except (gymnasium.error.Error, TypeError, ValueError):
             mixed = int(np.random.SeedSequence(seeds).generate_state(1)[0]) >> 1
-            with _reset_errors(self._environment):
-                return self._environment.reset(seed=mixed)
+            with reset_errors(self._environment):
+                return self._environment.reset(seed=mixed, **self._with_task())
 
 
 def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
@@ -269,72 +385,7 @@ def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
         mode = None
     if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         raise CallboardError(
-            f"{_name(environment)} must say how it resets by itself: "
+            f"{environment_name(environment)} must say how it resets by itself: "
             "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP"
         )
     return mode
-
-
-def _name(environment: Any) -> str:
-    # An object not derived from Gymnasium's classes may lack their attributes.
-    own_id = getattr(getattr(environment, "spec", None), "id", None)
-    return own_id or type(getattr(environment, "unwrapped", environment)).__name__
-
-
-def _check_has(environment: Any, attributes: Sequence[str]) -> None:
-    """Raises `CallboardError` if an environment lacks one of `attributes` of Gymnasium's interface."""
-    for attribute in attributes:
-        if getattr(environment, attribute, None) is None:
-            raise CallboardError(
-                f"{_name(environment)} has no {attribute}: an environment of Gymnasium 1 must have one"
-            )
-
-
-@contextlib.contextmanager
-def _reset_errors(environment: Any) -> Iterator[None]:
-    try:
-        yield
-    except TypeError as error:
-        if "unexpected keyword argument 'seed'" not in str(error):
-            raise
-        raise CallboardError(
-            f"{_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None"
-        ) from error
-
-
-def _observation_of_reset(environment: Any, outcome: Any) -> Any:
-    if isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], Mapping | None):
-        return outcome[0]
-    raise CallboardError(f"'reset' of {_name(environment)} gives no info: let it return (observation, info)")
-
-
-def _wrong_step(environment: Any, outcome: Any) -> CallboardError:
-    """Returns the error for an invalid result of `step`."""
-    name = _name(environment)
-    if isinstance(outcome, tuple) and len(outcome) == 5:
-        return CallboardError(f"'step' of {name} gives the reward {outcome[1]!r}: it must be a number")
-    what = f"{len(outcome)} values" if isinstance(outcome, tuple) else f"a {type(outcome).__name__}"
-    old = ", as in the old interface of Gym" if isinstance(outcome, tuple) and len(outcome) == 4 else ""
-    return CallboardError(
-        f"'step' of {name} returns {what}{old}: let it return (observation, reward, terminated, truncated, info)"
-    )
-
-
-def _check_picture(environment: Any, name: str) -> None:
-    if environment.render_mode == "rgb_array":
-        return
-    if "rgb_array" in environment.metadata.get("render_modes", ()):
-        raise CallboardError(f"{name} has no picture to show: make it with the option render_mode='rgb_array'")
-    raise CallboardError(f"{name} has no picture to show: it has no render mode 'rgb_array'")
-
-
-def _frame_rate(environment: Any) -> float | None:
-    rate = (getattr(environment, "metadata", None) or {}).get("render_fps")
-    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
-
-
-def _rendered(environment: Any, name: str) -> Any:
-    try:
-        return environment.render()
-    except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
-        raise CallboardError(f"{name} has no picture to show: {' '.join(str(error).split())}") from error

@@ -4,11 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from ...data import Nest, Timestep
-from ...environments import BatchedEnvironment
-from ...specs import EnvironmentSpec
+from ...environments import BatchedEnvironment, EnvironmentWrapper
 
 HEARTBEAT = "heartbeat"
 """Kind of the message to the launcher that holds a `Heartbeat`."""
@@ -105,7 +102,7 @@ class HeartbeatSender:
             self._closed.wait(self._seconds)
 
 
-class MarkedEnvironment(BatchedEnvironment):
+class MarkedEnvironment(EnvironmentWrapper):
     """Forwards all calls to another environment, and marks its steps and resets.
 
     Args:
@@ -114,16 +111,8 @@ class MarkedEnvironment(BatchedEnvironment):
     """
 
     def __init__(self, environment: BatchedEnvironment, progress: Progress):
-        self._environment = environment
+        super().__init__(environment)
         self._progress = progress
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        return self._environment.spec
-
-    @property
-    def batch_size(self) -> int:
-        return self._environment.batch_size
 
     def reset(self) -> Timestep:
         self._progress.works_slowly("in environment reset")
@@ -137,13 +126,6 @@ class MarkedEnvironment(BatchedEnvironment):
         timestep = self._environment.step(actions)
         self._progress.works("acting")
         return timestep
-
-    @property
-    def frames_per_second(self) -> float | None:
-        return self._environment.frames_per_second
-
-    def render(self) -> np.ndarray:
-        return self._environment.render()
 
     def close(self) -> None:
         self._progress.works("closing its environments")

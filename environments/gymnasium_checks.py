@@ -1,0 +1,82 @@
+"""Checks of what Gymnasium environments of a user's own have and return, with one-line errors."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from ..errors import CallboardError
+from .tasks import option_errors
+
+
+def environment_name(environment: Any) -> str:
+    """Returns an environment's id, or else its class."""
+    # An object not derived from Gymnasium's classes may lack their attributes.
+    own_id = getattr(getattr(environment, "spec", None), "id", None)
+    return own_id or type(getattr(environment, "unwrapped", environment)).__name__
+
+
+def check_has(environment: Any, attributes: Sequence[str]) -> None:
+    """Raises `CallboardError` if an environment lacks one of `attributes` of Gymnasium's interface."""
+    for attribute in attributes:
+        if getattr(environment, attribute, None) is None:
+            raise CallboardError(
+                f"{environment_name(environment)} has no {attribute}: an environment of Gymnasium 1 must have one"
+            )
+
+
+@contextlib.contextmanager
+def reset_errors(environment: Any) -> Iterator[None]:
+    """Converts the errors of a `reset` that takes no seed or no options to `CallboardError`."""
+    try:
+        with option_errors(environment_name(environment)):
+            yield
+    except TypeError as error:
+        if "unexpected keyword argument 'seed'" not in str(error):
+            raise
+        raise CallboardError(
+            f"{environment_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None"
+        ) from error
+
+
+def checked_reset(environment: Any, outcome: Any) -> tuple[Any, Any]:
+    """Returns the observation and info that `reset` gave; raises `CallboardError` if it gave anything else."""
+    if isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], Mapping | None):
+        return outcome
+    raise CallboardError(f"'reset' of {environment_name(environment)} gives no info: let it return (observation, info)")
+
+
+def wrong_step(environment: Any, outcome: Any) -> CallboardError:
+    """Returns the error for an invalid result of `step`."""
+    name = environment_name(environment)
+    if isinstance(outcome, tuple) and len(outcome) == 5:
+        return CallboardError(f"'step' of {name} gives the reward {outcome[1]!r}: it must be a number")
+    what = f"{len(outcome)} values" if isinstance(outcome, tuple) else f"a {type(outcome).__name__}"
+    old = ", as in the old interface of Gym" if isinstance(outcome, tuple) and len(outcome) == 4 else ""
+    return CallboardError(
+        f"'step' of {name} returns {what}{old}: let it return (observation, reward, terminated, truncated, info)"
+    )
+
+
+def check_picture(environment: Any, name: str) -> None:
+    """Raises `CallboardError` if an environment was not made to be rendered as pictures."""
+    if environment.render_mode == "rgb_array":
+        return
+    if "rgb_array" in environment.metadata.get("render_modes", ()):
+        raise CallboardError(f"{name} has no picture to show: make it with the option render_mode='rgb_array'")
+    raise CallboardError(f"{name} has no picture to show: it has no render mode 'rgb_array'")
+
+
+def frame_rate(environment: Any) -> float | None:
+    """Returns the frames per second that an environment declares, or None."""
+    rate = (getattr(environment, "metadata", None) or {}).get("render_fps")
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
+
+
+def rendered(environment: Any, name: str) -> Any:
+    """Renders an environment; raises `CallboardError` if that needs a package or is not implemented."""
+    try:
+        return environment.render()
+    except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
+        raise CallboardError(f"{name} has no picture to show: {' '.join(str(error).split())}") from error
