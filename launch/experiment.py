@@ -8,12 +8,14 @@ from annotated_types import Interval
 
 from ..agents import Agent
 from ..agents.agent import Mode
+from ..agents.registry import agent_name
 from ..data import Layout
 from ..environments import spec as environment_spec
 from ..errors import CallboardError
 from ..setting_types import FiniteFloat, check_ranges
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
+from .stop_conditions import check_conditions
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
 Seconds = Annotated[float, Interval(gt=0, le=10**8)]
@@ -47,8 +49,8 @@ class Experiment:
       learner_threads: number of TensorFlow threads of a learner that has its own process; 0 leaves the choice to
         TensorFlow.  A small network learns as fast with 1, which leaves the other cores to other nodes, see
         docs/learners.md.
-      evaluator: whether an evaluator node runs during training, and evaluates the final policy once `max_steps` is
-        reached.
+      evaluator: whether an evaluator node runs during training, and evaluates the final policy once a limit such as
+        `max_steps` is reached.
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: number of episodes per evaluation, the same in every environment of the evaluator.
       evaluation_envs: number of environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
@@ -56,7 +58,15 @@ class Experiment:
         Agents that learn action values have `evaluation_epsilon` instead.
       evaluation_timeout: seconds after which an evaluation is abandoned.
       max_steps: environment steps after which the run ends; it exceeds them by less than one timestep of every actor.
+      max_learner_steps: learner steps after which the run ends, exactly, see docs/stopping.md; a multiple of the
+        agent's `updates_per_call`, where it has that.  None for no limit.
+      max_seconds: seconds after which the run ends, counted over all resumes while its coordinator runs; the final
+        evaluation and the last checkpoint come after them.  None for no limit.
       stop_return: the run ends once an evaluation's mean return reaches this value; None for never.
+      stop_when: conditions, any of which ends the run: `METRIC >= NUMBER`, or with `>`, `<=`, `<`; a list, or separated
+        by commas.  docs/metrics.md lists the metrics.
+      patience: the run ends once this many evaluations in a row had no higher mean return than the best before them;
+        None for never.
       checkpoint_every: seconds between two checkpoints of the learner.
       checkpoint_replay: whether replay is saved too, for restarted shards and for `--resume`; not for agents that only
         learn from new data (PPO).
@@ -89,7 +99,11 @@ class Experiment:
     evaluation_mode: Literal["greedy", "sampled"] = "greedy"
     evaluation_timeout: Seconds = 1800.0
     max_steps: StepCount = 1_000_000
+    max_learner_steps: StepCount | None = None
+    max_seconds: Seconds | None = None
     stop_return: FiniteFloat | None = None
+    stop_when: str | tuple[str, ...] = ()
+    patience: EnvironmentCount | None = None
     checkpoint_every: Seconds = 30.0
     checkpoint_replay: bool = False
     replay_checkpoint_every: Seconds = 300.0
@@ -115,8 +129,10 @@ class Experiment:
                 f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
                 f"({self.evaluation_envs}): every environment plays the same number of episodes"
             )
-        if self.stop_return is not None and not self.evaluator:
-            raise CallboardError("stop_return needs the evaluator: leave evaluator at true")
+        for name in ("stop_return", "patience"):
+            if getattr(self, name) is not None and not self.evaluator:
+                raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
+        self._check_stop_when(None)
 
     def check(self, learners_here: int | None = None) -> Layout:
         """Rejects an experiment that cannot work, before anything starts.
@@ -134,8 +150,23 @@ class Experiment:
         layout = self.layout()
         self._check_devices(self.learners if learners_here is None else learners_here)
         self.evaluation_policy_mode()
+        self._check_learner_steps()
+        self._check_stop_when(agent_name(self.agent))
         self.agent.check(layout)
         return layout
+
+    def _check_stop_when(self, agent: str | None) -> None:
+        inference_nodes = self.inference_nodes if self.inference == "central" else 0
+        check_conditions(self.stop_when, agent, self.replay_shards, inference_nodes, self.evaluator)
+
+    def _check_learner_steps(self) -> None:
+        limit, at_a_time = self.max_learner_steps, getattr(self.agent, "updates_per_call", 1)
+        if limit is not None and limit % at_a_time:
+            fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
+            raise CallboardError(
+                f"max_learner_steps ({limit}) must be a multiple of agent.updates_per_call ({at_a_time}), the learner "
+                f"steps made at a time: set it to {' or '.join(steps for steps in fitting if steps != '0')}"
+            )
 
     def _check_inference(self) -> None:
         if self.inference not in ("local", "central"):

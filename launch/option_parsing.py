@@ -68,6 +68,8 @@ def flat_values(values: Mapping[str, Any], fields: Mapping[str, Field], prefix: 
 def apply_options(values: dict[str, Any], options: Sequence[str], fields: Mapping[str, Field]) -> None:
     """Merges options into `values`, by flat name.
 
+    An option whose setting takes one text or several may be repeated.
+
     Args:
       values: values of settings, changed in place.
       options: for example `["--agent.optimizer.learning-rate", "3e-4"]`.
@@ -77,6 +79,7 @@ def apply_options(values: dict[str, Any], options: Sequence[str], fields: Mappin
       CallboardError: an option is unknown, or its value does not match its setting.
     """
     remaining = list(options)
+    repeated: set[str] = set()
     while remaining:
         option = remaining.pop(0)
         name, equals, text = option[2:].partition("=")
@@ -103,7 +106,12 @@ def apply_options(values: dict[str, Any], options: Sequence[str], fields: Mappin
             text = remaining.pop(0)
         elif not equals:
             text = "true"
+        before = values.get(key)
         _set(values, key, entries, text, fields)
+        if key in repeated:
+            values[key] = (*_as_texts(before), *_as_texts(values[key]))
+        elif _takes_texts(hint):
+            repeated.add(key)
 
 
 def converted_text(key: str, text: str, hint: Any) -> Any:
@@ -145,6 +153,15 @@ def _setting_of(path: str, fields: Mapping[str, Field]) -> str:
 
 def _is_mapping(hint: Any) -> bool:
     return hint is dict or typing.get_origin(hint) in (dict, collections.abc.Mapping)
+
+
+def _takes_texts(hint: Any) -> bool:
+    """Returns whether a setting takes one text or several."""
+    return is_union(hint) and str in typing.get_args(hint) and tuple[str, ...] in typing.get_args(hint)
+
+
+def _as_texts(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _entries(name: str, path: str, key: str) -> list[str]:

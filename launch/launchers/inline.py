@@ -228,12 +228,14 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             actor.step()
             done += actor.environment_steps
         yield learner.context.name
-        while not (stop.is_set() or learner.paused):
+        while not (stop.is_set() or learner.paused or learner.has_made_all_steps):
             if not learning.takes_batch(sum(actor.items_written for actor in actors)):
                 break
             if not learner.learn():
                 learning.gives_back()
                 break
+        if coordinator.out_of_time or learner.has_made_all_steps:
+            limit = min(limit, done)
         if done >= min(next_report, limit) or learner.paused:
             next_report += _REPORT_STEPS if done >= next_report else 0
             for role in (replay, learner, *inference, *actors):
@@ -241,7 +243,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
                 role.report()
             yield replay.context.name
             replay.step()
-            if coordinator.stopping:
+            if coordinator.stopping or learner.has_made_all_steps:
                 learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name

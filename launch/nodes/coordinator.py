@@ -17,6 +17,7 @@ from .counters import CounterFile
 from .node import Node, NodeContext
 from .run_control import Command, ControlFile, Reply, RunControl, Target
 from .step_budget import LeaseRequest, StepBudget
+from .stopping_rules import Stop, StoppingRules
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
@@ -59,6 +60,7 @@ class Coordinator(Node):
         self._counters = self._counter_file.load()
         self._counters_failed = False
         begun = any(self._counters.totals.values())
+        self._rules = StoppingRules(run.experiment, self._counters.totals, clock)
         self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
         self._control_file = ControlFile(run.directory, run.experiment.agent)
         self._control = RunControl(run.controlled)
@@ -140,6 +142,8 @@ class Coordinator(Node):
                 done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
                 request, now = LeaseRequest(*lease), self._clock()
                 step_limit = self._budget.renew(name, incarnation_id, sequence, done, request, all_done, now)
+                if self._stop_reason is not None:
+                    step_limit = done
             return (
                 self._stop_reason is not None,
                 self._counters.total("environment_steps"),
@@ -180,10 +184,17 @@ class Coordinator(Node):
             return self._stop_reason is not None
 
     @property
+    def out_of_time(self) -> bool:
+        """Whether `max_seconds` have passed."""
+        return self._rules.out_of_time
+
+    @property
     def steps_left(self) -> int:
-        """Environment steps left until the limit or the next pause, according to the newest reports."""
+        """Environment steps left until the limit or the next pause, by the newest reports; 0 once the run ends."""
         with self._lock:
             self._update_control()
+            if self._stop_reason is not None:
+                return 0
             return max(0, self._budget.limit - self._counters.total("environment_steps"))
 
     @property
@@ -245,6 +256,8 @@ class Coordinator(Node):
             self._next_status = now + _STATUS_SECONDS
             self.context.send("status", self.status())
         with self._lock:
+            if self._stop_reason is None and self._rules.has_conditions:
+                self._check_conditions()
             self._decide()
         if now >= self._next_row and not self.context.cooperative:
             self._next_row = now + _ROW_SECONDS
@@ -261,12 +274,12 @@ class Coordinator(Node):
         with self._lock:
             # The last nodes to end may report new values without new steps.
             self._write_row(always=True)
-            sources = self._counters.sources
+            sources = _of_other_nodes(self._counters.sources)
         self._metrics.close()
         # With several learners, the first one ends before the actors: its last checkpoint lacks their last counts.
         try:
-            if sources != self._checkpoints.counter_sources():
-                self._checkpoints.replace_counters(sources)
+            if sources != _of_other_nodes(self._checkpoints.counter_sources()):
+                self._checkpoints.replace_counters(self._counters.sources)
         except NotWritten as error:
             self.context.notify(f"could not write the last counters into the checkpoint: {error}")
 
@@ -282,6 +295,7 @@ class Coordinator(Node):
         """Applies the limits of the run and of its session to the steps that are left."""
         steps, learner_steps = self._counters.total("environment_steps"), self._counters.total("learner_steps")
         self._control.update(steps, learner_steps)
+        self._rules.set_paused(self._control.paused)
         self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
 
     def _control_state(self) -> list[Any]:
@@ -318,11 +332,13 @@ class Coordinator(Node):
             self._final_is_evaluated = True
         if evaluation is not None and "evaluator/return" in evaluation:
             self._evaluation = self._with_gap(evaluation)
+            self._rules.add_evaluation(evaluation)
             self._write_row(self._evaluation, kind="evaluation")
             # The next evaluation may arrive before the next status is due.
             self._next_status = self._clock()
 
     def _save_counters(self) -> None:
+        self._counters.update(f"{self.context.name}#{self.context.incarnation_id}", self._rules.counts())
         try:
             self._counter_file.save(self._counters)
             self._counters_failed = False
@@ -347,22 +363,27 @@ class Coordinator(Node):
             self.context.send("stop", self._stop_reason)
 
     def _check_limits(self) -> None:
-        experiment, steps = self._experiment, self._counters.total("environment_steps")
-        mean = self._evaluation.get("evaluator/return")
-        if experiment.stop_return is not None and mean is not None and mean >= experiment.stop_return:
-            self._stop_reason = (
-                f"the return {mean:.1f}, a mean over {experiment.evaluation_episodes} episodes, "
-                f"has reached {experiment.stop_return:g} within {steps:,} environment steps"
-            )
+        steps = self._counters.total("environment_steps")
+        self._end_because(self._rules.check(steps, self._values, self._evaluation))
+
+    def _check_conditions(self) -> None:
+        steps = self._counters.total("environment_steps")
+        self._end_because(self._rules.check_conditions(steps, {**self._row(), **self._evaluation}))
+
+    def _end_because(self, stop: Stop | None) -> None:
+        """Ends the run if there is a reason, after a final evaluation if that is still of use."""
+        if stop is None:
+            return
+        self._stop_reason = stop.reason
+        if not stop.final_evaluation:
             self._final_is_evaluated = True
-        elif steps >= experiment.max_steps:
-            self._stop_reason = f"reached max_steps ({steps:,} environment steps)"
-            if not self._final_is_evaluated:
-                self._evaluator_heard = self._clock()
-                self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
-                self.context.notify(
-                    f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
-                )
+        if not self._final_is_evaluated:
+            experiment = self._experiment
+            self._evaluator_heard = self._clock()
+            self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
+            self.context.notify(
+                f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
+            )
 
     def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
         """Adds the generalization gap if training episodes are played the same way, on other levels."""
@@ -398,6 +419,11 @@ class Coordinator(Node):
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
         row.update(sorted(self._values.items()))
         return row
+
+
+def _of_other_nodes(sources: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """Returns the counts without the coordinator's own, which change every second."""
+    return {source: counts for source, counts in sources.items() if not source.startswith("coordinator/")}
 
 
 class _Rates:

@@ -125,13 +125,15 @@ def make_strategy(names: Sequence[str], workers: Sequence[str] = (), rank: int =
     return tf.distribute.get_strategy() if name == first else tf.distribute.OneDeviceStrategy(f"/{name.lower()}")
 
 
-def share_first_learners_state(strategy: tf.distribute.Strategy, rank: int, modules: Mapping[str, tf.Module]) -> None:
+def share_first_learners_state(
+    strategy: tf.distribute.Strategy, rank: int, modules: Mapping[str, tf.Module | tf.Variable]
+) -> None:
     """Copies the first learner's whole checkpointed state to every learner; all learners must call it.
 
     Args:
       strategy: strategy over the learners.
       rank: index of this learner.
-      modules: built alike by all learners.
+      modules: modules and variables, built alike by all learners.
     """
     import tensorflow as tf
 

@@ -145,6 +145,7 @@ class EvaluatorNode(ReportingNode):
             "evaluator/return_std": statistics.pstdev(returns),
             "evaluator/return_min": min(returns),
             "evaluator/return_max": max(returns),
+            "evaluator/best_return": max(mean, self._best),
             "evaluator/episode_length": statistics.fmean(episode.length for episode in episodes),
             "evaluator/learner_step": version.step,
             "evaluator/environment_steps": steps,

@@ -30,6 +30,7 @@ from .learner_input import distributed_batches
 from .node import NodeContext, NodeHandle, Unreachable
 from .proxy_bypass import bypass_proxies
 from .reporting import Report, ReportingNode
+from .stopping_rules import LEARNER_IS_DONE
 from .weight_publisher import WeightPublisher
 
 _METRICS_SECONDS = 0.5
@@ -78,6 +79,7 @@ class LearnerNode(ReportingNode):
         self._steps = 0
         self._made = 0
         self._changes = 0
+        self._max_steps = run.experiment.max_learner_steps or math.inf
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
@@ -101,6 +103,11 @@ class LearnerNode(ReportingNode):
         """Whether no step may be made before the run's session continues."""
         limit = self.reporter.state.control.learner_limit
         return limit is not None and self.learner_steps >= limit
+
+    @property
+    def has_made_all_steps(self) -> bool:
+        """Whether `max_learner_steps` are made; the learner makes no others, also after a restart."""
+        return self._steps >= self._max_steps
 
     def get_variables(self, have: Sequence[int] | None) -> Snapshot | None:
         """Returns the newest weights, or None if there are none other than version `have` within a short wait.
@@ -142,7 +149,10 @@ class LearnerNode(ReportingNode):
                 self.context.notify(f"continues from learner step {self._steps:,}")
         if len(self._peers) > 1:
             # Other hosts may not have the checkpoint.
-            share_first_learners_state(strategy, self._rank, self._modules)
+            with strategy.scope():
+                steps = tf.Variable(self._steps, trainable=False, dtype=tf.int64)
+            share_first_learners_state(strategy, self._rank, {**self._modules, "steps": steps})
+            self._steps = int(steps.numpy())
         layout = trace_layout(agent, self._layout, networks)
         self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
         self.begin_reports()
@@ -173,18 +183,19 @@ class LearnerNode(ReportingNode):
             self._live.change(control.settings)
 
     def step(self) -> None:
-        if self._final_version is not None:
+        if self._final_version is not None or (self._rank > 0 and self.has_made_all_steps):
             self.context.progress.works("idle")
-            if time.monotonic() >= self._next_checkpoint:
+            if time.monotonic() >= self._next_checkpoint and self._rank == 0:
                 self._try_to_save()
                 self._next_checkpoint = math.inf
             self.context.stop.wait(_HOLD_SECONDS)
             return
-        if self.paused:
+        if self.paused and not self.has_made_all_steps:
             self.context.progress.waits("the session")
             self.context.stop.wait(_PAUSE_SECONDS)
             return
-        self.learn()
+        if not self.has_made_all_steps:
+            self.learn()
         if self._has_learned_all() and not self.context.stop.is_set():
             self.end_learning()
 
@@ -192,6 +203,9 @@ class LearnerNode(ReportingNode):
         """Publishes the final weights, for which the evaluator waits."""
         if self._final_version is not None or self._rank > 0:
             return
+        if self.has_made_all_steps and self._last_update is not None:
+            # Before the coordinator hears of it, and ends the run: a learner that restarts then has nothing left to do.
+            self._try_to_save()
         with self._finite():
             self._final_version = self._weights.publish(self._steps, self._policy_variables)
 
@@ -310,7 +324,7 @@ class LearnerNode(ReportingNode):
 
     def _has_learned_all(self) -> bool:
         """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""
-        if self.context.stop.is_set():
+        if self.context.stop.is_set() or self.has_made_all_steps:
             return True
         if not self.reporter.state.stopping or self._rank > 0:
             return False
@@ -391,6 +405,8 @@ class LearnerNode(ReportingNode):
             return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self.learner_steps
         values = {**self._values, "learner/step": self._steps}
+        if self._final_version is not None:
+            values[LEARNER_IS_DONE] = 1.0
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped
         return Report(counts=counts, values=values, short_of_data=short_of_data)

@@ -24,6 +24,7 @@ _ACTORS = (
 )
 _LEARNERS = (
     Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
+    Metric("learner/final", "1 once the learner has made its last step; absent before"),
     Metric("learner/steps_per_second", "learner steps per second, over the last ten seconds", "1/s"),
     Metric("learner/duplicate_items", "items that arrived a second time and were dropped, over the whole run", "items"),
     Metric("learner/dropped_priorities", "priorities that a failed shard did not accept, since the learner started"),
@@ -33,6 +34,7 @@ _EVALUATIONS = (
     Metric("evaluator/return_std", "standard deviation of the return over the episodes"),
     Metric("evaluator/return_min", "lowest return"),
     Metric("evaluator/return_max", "highest return"),
+    Metric("evaluator/best_return", "highest mean return of all evaluations of the run so far, including this one"),
     Metric("evaluator/episode_length", "mean length of the episodes", "steps"),
     Metric("evaluator/learner_step", "step of the weights that were evaluated", "steps"),
     Metric("evaluator/environment_steps", "environment steps of the run when the evaluation began", "steps"),

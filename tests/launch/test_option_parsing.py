@@ -26,6 +26,7 @@ class Settings:
     evaluator: bool = True
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     path: str | pathlib.Path | None = None
+    conditions: str | tuple[str, ...] = ()
 
 
 FIELDS = declared_fields(Settings)
@@ -48,10 +49,17 @@ def applied(*options, **before):
         (["--options.camera.width", "8", "--options.max_x=[1]"], {"options": {"camera": {"width": 8}, "max_x": [1]}}),
         (["--options.a-b", "1", "--no-options.a-b"], {"options": {}}),
         (["--steps", "1", "--steps", "2"], {"steps": 2}),
+        (["--conditions", "a > 1"], {"conditions": "a > 1"}),
+        (["--conditions", "[a, b]"], {"conditions": ("a", "b")}),
+        (["--conditions", "a", "--conditions=[b, c]", "--conditions", "d"], {"conditions": ("a", "b", "c", "d")}),
     ],
 )
 def test_options_become_values(options, expected):
     assert applied(*options) == expected
+
+
+def test_the_first_of_repeated_options_replaces_the_recipe_s_value():
+    assert applied("--conditions", "b", "--conditions", "c", conditions=("a",)) == {"conditions": ("b", "c")}
 
 
 def test_entries_are_merged_and_the_caller_s_mapping_is_not_changed():

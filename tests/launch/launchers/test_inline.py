@@ -1,6 +1,7 @@
 """The inline launcher: one thread, and the same result in every run."""
 
 import json
+from types import SimpleNamespace
 
 import launchpad as lp
 import numpy as np
@@ -8,6 +9,10 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.launchers import inline
+from callboard.launch.run import run
+from callboard.launch.run_directory.checkpoints import Checkpoints
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.settings import parse_experiment
 
 
 def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leaves_nothing(start, tmp_path):
@@ -44,3 +49,20 @@ def test_nodes_of_the_user_s_own_are_refused_before_anything_starts():
     program.add_node(lp.PyNode(print), "own")
     with pytest.raises(CallboardError, match="which own/0 would block; take --launcher threads or processes"):
         inline.run(program, None, None)
+
+
+def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
+    small = ["--env-options.max_episode_steps=9", "--agent.network.hidden-sizes=[4]", "--agent.batch-size=8"]
+    evaluation = ["--evaluation-episodes=2", "--evaluation-envs=2", "--agent.unroll-length=5"]
+    options = ["--env=CartPole-v1", *small, *evaluation, f"--run-dir={tmp_path}", "--max-learner-steps=7"]
+    experiment = parse_experiment("impala", {}, options)
+    monitor = SimpleNamespace(say=lambda text: None, status=lambda status: None)
+    for resume in (False, True):
+        outcome = run(experiment, "inline", monitor, resume=resume)
+        assert outcome.exit_code == 0, outcome
+        assert outcome.reason == "reached max_learner_steps (7 learner steps)"
+        rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        final = [row for row in rows if "evaluator/final" in row]
+        assert final[-1]["evaluator/learner_step"] == rows[-1]["learner_steps"] == 7
+        assert Checkpoints(RunDirectory(tmp_path)).newest_step() == 7
+    assert len(final) == 2

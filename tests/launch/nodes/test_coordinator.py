@@ -1,5 +1,6 @@
 """The coordinator: counters that survive repeats and restarts, and the decision to stop."""
 
+import itertools
 import json
 import threading
 import time
@@ -23,11 +24,17 @@ def told():
 
 @pytest.fixture
 def make_coordinator(tmp_path, told):
+    incarnation_ids = map("incarnation-{}".format, itertools.count())
+
     def make(clock=time.monotonic, **settings):
         directory = RunDirectory(tmp_path)
         directory.create()
         context = NodeContext(
-            "coordinator/0", "c", threading.Event(), lambda kind, content: told.append((kind, content)), None
+            "coordinator/0",
+            next(incarnation_ids),
+            threading.Event(),
+            lambda kind, content: told.append((kind, content)),
+            None,
         )
         experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
         return Coordinator(context, Run(experiment, experiment.layout(), directory), clock)
@@ -257,6 +264,48 @@ def test_stops_at_the_return_and_says_so_once(make_coordinator, told):
         report(coordinator, "evaluator/0", sequence=sequence, evaluation={"evaluator/return": 480.0})
     ((kind, reason),) = told
     assert kind == "stop" and "480.0" in reason and "475" in reason
+
+
+def test_actors_stop_at_once_when_a_rule_ends_the_run(make_coordinator, told):
+    now = [0.0]
+    coordinator = make_coordinator(lambda: now[0], actors=1, max_seconds=10)
+    lease = {"lease": [0, True], "known": None, "short_of_data": 0.0}
+    first = RunState(*coordinator.report("actor/0", "a", 1, {"environment_steps": 8}, {}, [], None, **lease))
+    assert not first.stopping and first.step_limit > 8
+    now[0] = 10.0
+    second = RunState(*coordinator.report("actor/0", "a", 2, {"environment_steps": 16}, {}, [], None, **lease))
+    assert second.stopping and second.step_limit == 16
+    coordinator.step()
+    assert ("stop", "reached max_seconds (10 s, 16 environment steps)") not in told  # The final evaluation comes first.
+    report(coordinator, "evaluator/0", evaluation={"evaluator/return": 1.0, "evaluator/final": 1.0})
+    assert told[-1] == ("stop", "reached max_seconds (10 s, 16 environment steps)")
+
+
+def test_seconds_and_patience_outlive_the_coordinator(make_coordinator, told):
+    now = [0.0]
+    for value in (3.0, 2.0):
+        now[0] += 100.0
+        coordinator = make_coordinator(lambda: now[0], max_seconds=10, patience=2)
+        evaluation = {"evaluator/return": value, "evaluator/best_return": 3.0}
+        report(coordinator, "evaluator/0", f"of {value}", evaluation=evaluation)
+        now[0] += 4.0
+        coordinator.step()
+    assert not any(kind == "stop" for kind, _ in told)
+    coordinator = make_coordinator(lambda: now[0], max_seconds=10, patience=2)
+    now[0] += 2.0
+    assert coordinator.out_of_time
+    report(coordinator, "evaluator/0", "again", evaluation={"evaluator/return": 1.0, "evaluator/best_return": 3.0})
+    assert told[-1][0] == "stop" and told[-1][1].startswith("patience is over: the last 2")
+
+
+def test_a_condition_on_any_metric_ends_the_run(make_coordinator, told):
+    coordinator = make_coordinator(evaluator=False, stop_when="learner/loss < 1, actor/episode_return >= 20")
+    report(coordinator, steps=9, episodes=[[10.0, 10]], values={"learner/loss": 1.5})
+    coordinator.step()
+    assert not coordinator.stopping
+    report(coordinator, sequence=2, steps=10, episodes=[[40.0, 10]])
+    coordinator.step()
+    assert told[-1][1].startswith("actor/episode_return is 25, and actor/episode_return >= 20 was to end the run")
 
 
 def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path):

@@ -1,0 +1,111 @@
+"""Conditions that end a run, such as `actor/episode_return >= 200`: their syntax, and the metrics they may name."""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..agents.metric_names import LEARNER_METRICS
+from ..errors import CallboardError, unknown
+from .run_directory.metric_names import METRICS
+
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
+    {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+)
+_CONDITION = re.compile(r"\s*([^\s<>=]+)\s*([<>]=?)\s*([^\s<>=]+)\s*")
+_LEARNER = "learner/"
+_NUMBERED = "_N"
+_SHARDS, _INFERENCE = "replay/", "inference/"
+
+
+class Condition(NamedTuple):
+    """A comparison of a metric with a number."""
+
+    metric: str
+    operator: str
+    """One of `>=`, `<=`, `>` and `<`."""
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.operator} {self.value:g}"
+
+    def holds(self, metrics: Mapping[str, float]) -> bool:
+        """Returns whether the metric is there and compares as stated; NaN never does."""
+        value = metrics.get(self.metric)
+        return value is not None and _OPERATORS[self.operator](value, self.value)
+
+
+def parse_conditions(stop_when: str | Sequence[str]) -> list[Condition]:
+    """Parses conditions: one or several, in a list or separated by commas.
+
+    Raises:
+      CallboardError: one is not of the form `METRIC >= NUMBER`.
+    """
+    texts = stop_when.split(",") if isinstance(stop_when, str) else list(stop_when)
+    return [_parse(text) for text in texts]
+
+
+def check_conditions(
+    stop_when: str | Sequence[str], agent: str | None, shards: int, inference_nodes: int, evaluator: bool
+) -> None:
+    """Refuses conditions that can never hold because the run has no such metric.
+
+    Args:
+      stop_when: the conditions.
+      agent: name of the agent; None if it is not known yet.  An agent of the user's own may report any metrics of the
+        learner.
+      shards: number of replay shards.
+      inference_nodes: number of inference nodes; 0 without central inference.
+      evaluator: whether the run has an evaluator.
+
+    Raises:
+      CallboardError: names the condition and what would be right.
+    """
+    known = metrics_of_run(shards, inference_nodes)
+    for condition in parse_conditions(stop_when):
+        name = condition.metric
+        if name not in known:
+            if name.startswith(_LEARNER) and (agent is None or ":" in agent):
+                continue
+            raise unknown("metric in stop_when", name, known, "docs/metrics.md lists all metrics")
+        if name.startswith("evaluator/") and not evaluator:
+            raise CallboardError(f"stop_when {str(condition)!r} needs the evaluator: leave evaluator at true")
+        agents = _agents_with(name)
+        if agent is not None and ":" not in agent and agents and agent not in agents:
+            raise CallboardError(
+                f"stop_when {str(condition)!r} never holds: {name} is a metric of {', '.join(agents)}, not of {agent}"
+            )
+
+
+def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:
+    """Returns the names of the registered metrics of a run, with the numbers of its shards and inference nodes."""
+    names = []
+    for metric in (metric for section in METRICS.values() for metric in section):
+        count = shards if metric.name.startswith(_SHARDS) else inference_nodes
+        if metric.name.endswith(_NUMBERED):
+            names += [f"{metric.name.removesuffix(_NUMBERED)}_{number}" for number in range(count)]
+        else:
+            names.append(metric.name)
+    return names
+
+
+def _agents_with(name: str) -> Sequence[str]:
+    """Returns the built-in agents that report a metric; empty for all."""
+    return next((metric.agents for metric in LEARNER_METRICS if f"{_LEARNER}{metric.name}" == name), ())
+
+
+def _parse(text: str) -> Condition:
+    match = _CONDITION.fullmatch(text)
+    try:
+        value = float(match[3]) if match else math.nan
+    except ValueError:
+        value = math.nan
+    if match is None or math.isnan(value):
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        raise CallboardError(
+            f"stop_when {shown!r} is no condition: write METRIC >= NUMBER (or >, <=, <), such as "
+            "'evaluator/return >= 200', and several with commas between them"
+        )
+    return Condition(match[1], match[2], value)
