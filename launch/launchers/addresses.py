@@ -20,6 +20,13 @@ class FixedAddress(AbstractAddressBuilder):
         return self._address
 
 
+def fixed_address(known: str) -> lp.Address:
+    """Returns an address that is bound to a `host:port` string."""
+    address = lp.Address("fixed")
+    address.bind(FixedAddress(known))
+    return address
+
+
 @contextlib.contextmanager
 def reserved_ports(program: lp.Program) -> Iterator[dict[str, int | None]]:
     """Reserves a port for every address of a program and binds the address to it.

@@ -32,6 +32,11 @@ def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: s
     logging.getLogger("tensorflow").setLevel(max(level, logging.WARNING))
     logging.info("%s begins, process %d", name, os.getpid())
     bypass_proxies()
+    prepare_libraries(policy)
+
+
+def prepare_libraries(policy: NodePolicy) -> None:
+    """Sets how the allocator and TensorFlow use this process; must be called before TensorFlow touches a device."""
     if policy.single_arena:
         use_one_arena()
     prepare_tensorflow(policy)

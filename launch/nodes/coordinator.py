@@ -246,6 +246,7 @@ class Coordinator(Node):
                 "stop_return": self._experiment.stop_return,
                 "paused": self._stop_reason is None and self._control.paused,
                 "rows": self._rows,
+                "stopping": self._stop_reason is not None,
                 "nodes": sorted(self._nodes),
             }
 

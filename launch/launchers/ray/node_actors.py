@@ -15,8 +15,7 @@ from ....errors import CallboardError
 from ...nodes.node import Node, NodeContext, NodeHandle, NodePolicy, Unreachable
 from ...nodes.proxy_bypass import bypass_proxies
 from ...ports import RAY_PORTS, reserve_among
-from ..malloc_arenas import use_one_arena
-from ..process_setup import prepare_tensorflow
+from ..process_setup import prepare_libraries
 
 CALL_SECONDS = 5.0
 _START_SECONDS = 300.0
@@ -34,8 +33,7 @@ class RayClient:
     """
 
     def __init__(self, actor: Any, timeout: float):
-        self._actor = actor
-        self._timeout = timeout
+        self._actor, self._timeout = actor, timeout
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
@@ -59,10 +57,8 @@ class RayHandle(NodeHandle):
     """
 
     def __init__(self, name: str, actor: Any):
-        self.name = name
-        self.actor = actor
-        self._known_address = ""
-        self._lookup = Deadline(_ADDRESS_SECONDS)
+        self.name, self.actor = name, actor
+        self._known_address, self._lookup = "", Deadline(_ADDRESS_SECONDS)
 
     def client(self, timeout: float) -> Any:
         """Returns a client whose calls raise `Unreachable` after `timeout` seconds; arguments may be arrays."""
@@ -85,14 +81,12 @@ class RayHandle(NodeHandle):
         Raises:
           CallboardError: the node does not answer in time.
         """
-        client = self.client(CALL_SECONDS)
+        call = getattr(self.client(CALL_SECONDS), method)
         try:
-            return retry(lambda: getattr(client, method)(*arguments), Unreachable, seconds)
+            return retry(lambda: call(*arguments), Unreachable, seconds)
         except Unreachable as error:
-            raise CallboardError(
-                f"{self.name} has not answered for {seconds:.0f} s; check with `ray status` whether it waits for "
-                "resources"
-            ) from error
+            reason = f"{self.name} has not answered for {seconds:.0f} s"
+            raise CallboardError(f"{reason}; check with `ray status` whether it waits for resources") from error
 
 
 class NodeHost:
@@ -103,10 +97,8 @@ class NodeHost:
     """
 
     def __init__(self, pickled: bytes = b""):
-        self._port = reserve_among(RAY_PORTS)
-        self._stop = threading.Event()
+        self._port, self._stop = reserve_among(RAY_PORTS), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._grace = 0.0
         self._error: BaseException | None = None
         self.node: Any = None
         if pickled:
@@ -118,12 +110,10 @@ class NodeHost:
         Args:
           node_class: called with `context` and `arguments`.
           name: name of the node.
-          policy: how the process is prepared.
+          policy: how the process is prepared, and how long the node has to end.
           arguments: keyword arguments of the node; `RayHandle`s among them are the edges of the graph.
         """
-        if policy.single_arena:
-            use_one_arena()
-        prepare_tensorflow(policy)
+        prepare_libraries(policy)
         self._thread.name, self._grace = name, policy.grace
         context = NodeContext(name, uuid.uuid4().hex, self._stop, self._log, self._port.port)
         self.node = node_class(context=context, **arguments)

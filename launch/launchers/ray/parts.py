@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import launchpad as lp
 import ray
 import tensorflow as tf
 
@@ -30,12 +29,12 @@ from ...run_directory.checkpoints import load_weights, save_policy
 from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
-from ..addresses import FixedAddress
+from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer
 from .task_nodes import RolloutNode, TaskCoordinator, TrainingNode
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.05
 _CHECK_SECONDS = 5.0
 _LAST_STEPS_SECONDS = 5.0
 _END_SECONDS = 60.0
@@ -121,11 +120,9 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     # Each rollout may have a pending call.
     options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": min(16 + experiment.actors, 256)}
     coordinator = start_node(options, TaskCoordinator, "coordinator/0", policy=POLICIES["coordinator"], run=run)
-    edges = {"policy": POLICIES["replay"], "run": run, "coordinator": coordinator}
-    replay = [
-        start_node({**options, "num_cpus": 1}, ReplayNode, f"replay/{shard}", shard=shard, **edges)
-        for shard in range(layout.shards)
-    ]
+    shared = {"policy": POLICIES["replay"], "run": run, "coordinator": coordinator}
+    shards = range(layout.shards)
+    replay = [start_node({**options, "num_cpus": 1}, ReplayNode, f"replay/{k}", shard=k, **shared) for k in shards]
     weights: Any = ray.remote(ParameterServer)
     server = RayHandle("parameter server", weights.options(**options).remote(saved))
     return Parts(run, coordinator, server, tuple(replay))
@@ -133,72 +130,59 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
 
 # Each task has its own process, because TensorFlow's devices and threads can be set only once per process.
 @ray.remote(num_cpus=1, max_calls=1, max_retries=3)
-def rollout(parts: Parts, index: int, steps: int | None = None) -> int:
+def rollout(parts: Parts, index: int, steps: float = math.inf) -> int:
     """Steps the environments of actor `index` with the newest weights, and writes the records to replay.
 
     Args:
       parts: the servers.
       index: from 0 to `experiment.actors - 1`; actors with different indices have different environments and
         exploration.
-      steps: environment steps after which the task ends; None continues until stopped.
+      steps: environment steps after which the task ends; by default it continues until stopped.
 
     Returns:
       Environment steps since the task's last start.
     """
-    limit = math.inf if steps is None else steps
-    edges = {"run": parts.run, "coordinator": parts.coordinator, "learner": parts.weights, "replay": parts.replay}
+    shared = {"run": parts.run, "coordinator": parts.coordinator, "replay": parts.replay, "learner": parts.weights}
     host = NodeHost()
-    host.start(RolloutNode, f"actor/{index}", POLICIES["actor"], index=index, limit=limit, **edges)
+    host.start(RolloutNode, f"actor/{index}", POLICIES["actor"], index=index, limit=steps, **shared)
     _run(host, [parts.coordinator, *parts.replay])
     return host.node.environment_steps
 
 
 # A learner that has lost its checkpoints would begin anew, so whether to start it again is up to the loop.
 @ray.remote(num_cpus=1, max_calls=1, max_retries=0)
-def train(parts: Parts, steps: int | None = None, push_interval: float = 0.05) -> int:
+def train(parts: Parts, steps: float = math.inf, push_interval: float = 0.05) -> int:
     """Learns from replay, sends the weights to the parameter server, and writes checkpoints; then stops all tasks.
 
     The other learners of the experiment, if there are any, run in Ray actors with as many GPUs as this task has.
 
     Args:
       parts: the servers.
-      steps: learner steps after which it ends; None continues until stopped.
-      push_interval: seconds between two transfers of weights.
+      steps: learner steps after which it ends; by default it continues until stopped.
+      push_interval: seconds between two transfers of weights, at least 0.05.
 
     Returns:
       Learner steps.
     """
-    run, coordinator = parts.run, parts.coordinator
-    options = {"num_gpus": len(ray.get_runtime_context().get_accelerator_ids().get("GPU", ())), "max_concurrency": 4}
-    host, actor = NodeHost(), ray.remote(num_cpus=1)(NodeHost).options(**options)
-    others = [RayHandle(f"learner/{rank}", actor.remote()) for rank in range(1, run.experiment.learners)]
+    gpus = len(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()))
+    host, actor = NodeHost(), ray.remote(num_cpus=1, num_gpus=gpus, max_concurrency=4)(NodeHost)
+    others = [RayHandle(f"learner/{rank}", actor.remote()) for rank in range(1, parts.run.experiment.learners)]
     try:
-        peers = [lp.Address("peer") for _ in range(run.experiment.learners)]
-        addresses = [host.address(), *(other.address() for other in others)]
-        for peer, address in zip(peers, addresses, strict=True):
-            peer.bind(FixedAddress(address))
-        starts = [host.start, *(other.client(_END_SECONDS).start for other in others)]
-        for rank, start in enumerate(starts):
-            start(
-                TrainingNode,
-                f"learner/{rank}",
-                learner_policy(run.experiment, rank),
-                run=run,
-                rank=rank,
-                peers=peers,
-                coordinator=coordinator,
-                replay=parts.replay,
-                weights=parts.weights,
-                limit=math.inf if steps is None else steps,
-                push_interval=push_interval,
-            )
-        _run(
-            host,
-            [coordinator, *parts.replay, *others],
-            host.node.push,
-            min(push_interval, _POLL_SECONDS),
-            _LAST_STEPS_SECONDS,
-        )
+        peers = [fixed_address(address) for address in (host.address(), *(other.address() for other in others))]
+        shared = {"run": parts.run, "coordinator": parts.coordinator, "replay": parts.replay, "weights": parts.weights}
+        shared |= {"peers": peers, "limit": steps, "push_interval": push_interval}
+
+        def start(call: Callable[..., Any], rank: int) -> Any:
+            policy = learner_policy(parts.run.experiment, rank)
+            return call(TrainingNode, f"learner/{rank}", policy, rank=rank, **shared)
+
+        # TensorFlow may block all Python threads of a process until it has connected to the other learners.
+        started = [start(other.actor.start.remote, rank) for rank, other in enumerate(others, 1)]
+        start(host.start, 0)
+        ray.get(started)
+        _run(host, [parts.coordinator, *parts.replay, *others], host.node.push, _LAST_STEPS_SECONDS)
+        if host.wait():
+            host.node.end_learning()
         newest = host.node.get_variables(None)
         if newest is not None:
             parts.weights.call_until_answered("publish", *newest)
@@ -206,37 +190,33 @@ def train(parts: Parts, steps: int | None = None, push_interval: float = 0.05) -
     finally:
         for other in others:
             ray.kill(other.actor)
-        coordinator.call_until_answered("request_stop", "the learner has ended", seconds=_END_SECONDS)
+        parts.coordinator.call_until_answered("request_stop", "the learner has ended", seconds=_END_SECONDS)
 
 
 def _run(
-    host: NodeHost,
-    servers: Sequence[RayHandle],
-    work: Callable[[], None] = lambda: None,
-    every: float = _POLL_SECONDS,
-    patience: float = 0.0,
+    host: NodeHost, others: Sequence[RayHandle], work: Callable[[], None] = lambda: None, patience: float = 0.0
 ) -> None:
-    """Runs a node until it has ended, or until `patience` seconds after tasks were stopped.
+    """Calls `work` while a node runs: to its end, or until tasks are stopped, after which it has some time to end.
 
     Args:
       host: host of the node.
-      servers: if one of them has failed for good, its error is raised.
-      work: called while the node runs.
-      every: seconds between two calls of `work`.
-      patience: seconds.
+      others: nodes that it needs; the error of one that has failed is raised.
+      work: called again and again.
+      patience: seconds that the node has to end by itself.
     """
-    for server in servers:
-        server.call_until_answered("wait")
-    end, next_check = Deadline(math.inf), Deadline(_CHECK_SECONDS)
-    while not host.wait(every) and not end.has_passed:
+    for other in others:
+        other.call_until_answered("wait")
+    next_check = Deadline(_CHECK_SECONDS)
+    while not host.wait(_POLL_SECONDS):
         work()
         if host.node.reporter.state.stopping:
-            end.restart(min(end.left, patience))
+            host.wait(patience)
+            break
         if next_check.has_passed:
-            next_check.restart(_CHECK_SECONDS)
-            for server in servers:
+            next_check.restart()
+            for other in others:
                 with contextlib.suppress(Unreachable):
-                    server.client(CALL_SECONDS).wait()
+                    other.client(CALL_SECONDS).wait()
     host.end()
 
 

@@ -21,27 +21,21 @@ _SILENCE_SECONDS = 60.0
 
 
 class TaskCoordinator(Coordinator):
-    """A coordinator that tasks and their loop can stop.
-
-    A learner that has reported and then is silent for a minute counts as dead, and all tasks stop.
-    """
+    """A coordinator that stops all tasks if a learner that has reported is then silent for a minute."""
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
         run.directory.checkpoints.mkdir(parents=True, exist_ok=True)
         super().__init__(context, run, clock)
-        self._learner_heard = math.inf
-
-    def status(self) -> dict[str, Any]:
-        return {**super().status(), "stopping": self.stopping}
+        self._silence = Deadline(math.inf, clock)
 
     def report(self, name: str, *arguments: Any) -> Any:
         if name == "learner/0":
-            self._learner_heard = self._clock()
+            self._silence.restart(_SILENCE_SECONDS)
         return super().report(name, *arguments)
 
     def step(self) -> None:
         super().step()
-        if self._clock() - self._learner_heard > _SILENCE_SECONDS:
+        if self._silence.has_passed:
             self.request_stop(f"the learner has not reported for {_SILENCE_SECONDS:.0f} s")
 
 
@@ -75,10 +69,8 @@ class TrainingNode(LearnerNode):
 
     def __init__(self, weights: RayHandle, limit: float, push_interval: float, **arguments: Any):
         super().__init__(**arguments)
-        self._server = weights
-        self._limit = limit
-        self._push_interval = push_interval
-        self._next_push = Deadline(0.0)
+        self._server, self._limit = weights, limit
+        self._push_interval, self._next_push = push_interval, Deadline(0.0)
 
     def step(self) -> None:
         super().step()
@@ -86,10 +78,6 @@ class TrainingNode(LearnerNode):
             self.end_learning()
         if self.final_version() is not None:
             self.context.stop.set()
-
-    def finish(self) -> None:
-        self.end_learning()
-        super().finish()
 
     def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
         """Without a checkpoint, begins with the parameter server's weights; its own count as newer in any case."""

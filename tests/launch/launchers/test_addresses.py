@@ -5,7 +5,14 @@ import socket
 import launchpad as lp
 import pytest
 
-from callboard.launch.launchers.addresses import FixedAddress, bind_addresses, first_port, port_of, reserved_ports
+from callboard.launch.launchers.addresses import (
+    FixedAddress,
+    bind_addresses,
+    first_port,
+    fixed_address,
+    port_of,
+    reserved_ports,
+)
 
 
 class Own:
@@ -64,6 +71,6 @@ def test_addresses_are_bound_as_they_are_listed(program):
 
 
 def test_an_address_that_is_known_and_its_port():
-    assert FixedAddress("host:5").build() == "host:5"
+    assert FixedAddress("host:5").build() == fixed_address("host:5").resolve() == "host:5"
     assert port_of("[fd00::5]:20000") == 20000
     assert first_port(["a:1", "a:2"]) == 1 and first_port([]) is None
