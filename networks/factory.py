@@ -60,15 +60,9 @@ def policy_value_network(
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"a categorical policy needs one discrete action, not {specs.describe(spec.action)}")
-    normalizer, torso_spec = _make_normalizer(spec) if normalize_observations else (None, spec)
-    return Network(
-        spec,
-        torso=make_torso(torso_spec, torso, hidden_sizes, activation),
-        core=make_core(core, lstm_size),
-        head=PolicyValueHead(spec.action.num_values, head_sizes, activation),
-        previous_inputs=previous_inputs,
-        normalizer=normalizer,
-    )
+    body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size, normalize_observations)
+    head = PolicyValueHead(spec.action.num_values, head_sizes, activation)
+    return Network(spec, **body, head=head, previous_inputs=previous_inputs)
 
 
 def gaussian_value_network(
@@ -101,14 +95,9 @@ def gaussian_value_network(
       CallboardError: if a name is unknown, or the action is not a single float array with bounds.
     """
     action_size = ActionBounds(spec.action, unbounded=True).size
-    normalizer, torso_spec = _make_normalizer(spec) if normalize_observations else (None, spec)
-    return Network(
-        spec,
-        torso=make_torso(torso_spec, torso, hidden_sizes, activation),
-        core=make_core(core, lstm_size),
-        head=GaussianValueHead(action_size, head_sizes, activation, initial_log_std, std_from_features),
-        normalizer=normalizer,
-    )
+    body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size, normalize_observations)
+    head = GaussianValueHead(action_size, head_sizes, activation, initial_log_std, std_from_features)
+    return Network(spec, **body, head=head)
 
 
 def q_network(
@@ -140,13 +129,9 @@ def q_network(
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}")
-    return Network(
-        spec,
-        torso=make_torso(spec, torso, hidden_sizes, activation),
-        core=make_core(core, lstm_size),
-        head=(DuelingQHead if dueling else QHead)(spec.action.num_values, stream_size),
-        previous_inputs=previous_inputs,
-    )
+    body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size)
+    head = (DuelingQHead if dueling else QHead)(spec.action.num_values, stream_size)
+    return Network(spec, **body, head=head, previous_inputs=previous_inputs)
 
 
 def make_torso(
@@ -235,10 +220,25 @@ def make_core(core: str = "none", lstm_size: int = 256) -> Core:
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
 
 
-def _make_normalizer(spec: specs.EnvironmentSpec) -> tuple[RunningNormalizer, specs.EnvironmentSpec]:
-    """Makes an observation normalizer; returns it and the spec of normalized observations."""
-    observation = spec.observation
-    return RunningNormalizer(observation), spec._replace(observation=RunningNormalizer.normalized_spec(observation))
+def _make_body(
+    spec: specs.EnvironmentSpec,
+    torso: Torso,
+    core: str,
+    hidden_sizes: Sequence[int],
+    activation: Any,
+    lstm_size: int,
+    normalize_observations: bool = False,
+) -> dict[str, Any]:
+    """Makes the parts of a network before its head, as arguments of `Network`."""
+    normalizer = None
+    if normalize_observations:
+        normalizer = RunningNormalizer(spec.observation)
+        spec = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
+    return {
+        "normalizer": normalizer,
+        "torso": make_torso(spec, torso, hidden_sizes, activation),
+        "core": make_core(core, lstm_size),
+    }
 
 
 def _check_torso_name(spec: specs.EnvironmentSpec, torso: str) -> None:
