@@ -11,7 +11,7 @@ from rich.console import Console
 # Set before TensorFlow is imported, which would otherwise print messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from ..errors import CallboardError
+from ..errors import CallboardError, unknown
 from ..launch.launchers.forkserver import start_forkserver, stop_forkserver
 from .harness import BENCHMARKS, run_benchmark
 from .report import compare, comparison_table, results_table, update_page
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(known: argparse.Namespace, screen: Console) -> None:
     for name in known.names:
         if name not in BENCHMARKS:
-            raise CallboardError(f"unknown benchmark {name!r}: there are {', '.join(BENCHMARKS)}")
+            raise unknown("benchmark", name, BENCHMARKS)
     if not 1 <= known.repeats <= _MOST_REPEATS:
         raise CallboardError(f"--repeats must be from 1 to {_MOST_REPEATS}, not {known.repeats}")
     if known.output is None and not (known.only or known.quick):

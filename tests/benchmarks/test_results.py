@@ -149,7 +149,7 @@ def test_two_files_are_compared_on_the_screen(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["run", "acing"], "unknown benchmark 'acing': there are acting, replay"),
+        (["run", "acing"], "unknown benchmark 'acing'; did you mean 'acting'?"),
         (["run", "acting", "--repeats", "0"], "--repeats must be from 1 to 20, not 0"),
         (["compare", "nowhere", "nowhere"], "there is no nowhere"),
         (["compare", __file__, __file__], "cannot be read as results"),
