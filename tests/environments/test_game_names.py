@@ -4,9 +4,7 @@ import subprocess
 import sys
 
 import pytest
-
-from callboard import environments
-from callboard.errors import CallboardError
+from refused_names import assert_refused
 
 
 @pytest.mark.parametrize(
@@ -98,13 +96,8 @@ from callboard.errors import CallboardError
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(name, options, message):
-    with pytest.raises(CallboardError) as caught:
-        environments.make(name, 2, [0, 1], options)
-    assert str(caught.value) == message
-    with pytest.raises(CallboardError) as caught:
-        environments.check(name, options)
-    assert str(caught.value) == message
+def test_mistakes_are_refused_in_one_line(name, options, message):
+    assert_refused(name, options, message)
 
 
 def test_games_say_nothing_on_the_screen_and_import_nothing_heavy():

@@ -2,6 +2,7 @@
 
 import gymnasium
 import pytest
+from refused_names import assert_refused
 
 from callboard import environments
 from callboard.environments.gymnasium_registry import is_only_refused
@@ -93,13 +94,8 @@ def test_mujoco_writes_nothing_where_the_user_stands(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(name, options, message):
-    with pytest.raises(CallboardError) as caught:
-        environments.make(name, 2, [0, 1], options)
-    assert str(caught.value) == message
-    with pytest.raises(CallboardError) as caught:
-        environments.check(name, options)
-    assert str(caught.value) == message
+def test_mistakes_are_refused_in_one_line(name, options, message):
+    assert_refused(name, options, message)
 
 
 def test_an_unknown_option_of_the_vector_form_is_told_in_one_line():
