@@ -68,7 +68,7 @@ class Apex(ApexSettings, Agent):
     def make_replay(self, layout: Layout) -> TransitionReplay:
         return TransitionReplay(
             layout,
-            self.replay.limits(),
+            self.replay,
             self.batch_size,
             self.updates_per_call,
             priority_exponent=self.replay.priority_exponent,

@@ -3,9 +3,9 @@
 import dataclasses
 
 from ..networks.network_settings import QNetworkSettings
+from ..replay_settings import PrioritizedReplaySettings
 from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
-from .replay_settings import PrioritizedReplaySettings
 
 
 @dataclasses.dataclass(frozen=True)

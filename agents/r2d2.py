@@ -73,7 +73,7 @@ class R2D2(R2D2Settings, Agent):
     def make_replay(self, layout: Layout) -> SequenceReplay:
         return SequenceReplay(
             layout,
-            self.replay.limits(),
+            self.replay,
             self.batch_size,
             self.updates_per_call,
             priority_exponent=self.replay.priority_exponent,

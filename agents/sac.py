@@ -130,7 +130,7 @@ class Sac(SacSettings, Agent):
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        return TransitionReplay(layout, self.replay.limits(), self.batch_size, self.updates_per_call)
+        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call)
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic

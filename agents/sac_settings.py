@@ -6,9 +6,9 @@ from typing import Annotated
 from annotated_types import Interval
 
 from ..networks.network_settings import ActorCriticSettings
+from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
-from .replay_settings import ReplaySettings
 
 _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 

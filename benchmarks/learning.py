@@ -77,8 +77,8 @@ class UnlimitedReplay(TransitionReplay):
                 table.name,
                 sampler=reverb.selectors.Prioritized(self.priority_exponent),
                 remover=reverb.selectors.Fifo(),
-                max_size=self.limits.size,
-                rate_limiter=reverb.rate_limiters.MinSize(self.limits.min_size),
+                max_size=self.settings.size,
+                rate_limiter=reverb.rate_limiters.MinSize(self.settings.min_size),
                 signature=self.item_format.signature(),
             )
         ]

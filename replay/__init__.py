@@ -21,7 +21,7 @@ from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequenc
 from .server import start_server
 from .sharded_sampling import sampled_dataset
 from .stacking import check_stack, initial_frames, push_frames, stacked_spec
-from .tables import ReplayLimits, queue_table, replay_table
+from .tables import queue_table, replay_table
 from .transition_replay import TransitionReplay
 from .windows import WindowFormat, WindowWriter
 
@@ -37,7 +37,6 @@ __all__ = [
     "ReplayDataset",
     "ReplayHandle",
     "ReplayItem",
-    "ReplayLimits",
     "ReplayNotSaved",
     "SampledReplay",
     "ItemFormat",

@@ -7,12 +7,13 @@ import reverb
 import tensorflow as tf
 
 from ..data import Layout
+from ..replay_settings import ReplaySettings
 from .handle import ReplayHandle
 from .item_format import ItemFormat
 from .item_writer import Priority
 from .replay_protocol import ReplayDataset, Writer
 from .sharded_sampling import sampled_dataset
-from .tables import ReplayLimits, replay_table
+from .tables import replay_table
 
 TABLE = "replay"
 
@@ -23,7 +24,7 @@ class SampledReplay(abc.ABC):
 
     Attributes:
       layout: the run's layout; only `check` works without record and state.
-      limits: number of items over all shards, and how often each is sampled.
+      settings: number of items over all shards, and how often each is sampled.
       batch_size: items in a learner step, over all replicas.
       updates_per_call: batches that one element of the dataset holds, stacked along a first axis if more than one.
       priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
@@ -32,7 +33,7 @@ class SampledReplay(abc.ABC):
     """
 
     layout: Layout
-    limits: ReplayLimits
+    settings: ReplaySettings
     batch_size: int
     updates_per_call: int = 1
     priority_exponent: float = 0.0
@@ -45,12 +46,12 @@ class SampledReplay(abc.ABC):
         return None
 
     def check(self) -> None:
-        self.limits.check(self.layout, self.batch_size, self.updates_per_call)
+        self.settings.check(self.layout, self.batch_size, self.updates_per_call)
 
     def tables(self) -> list[reverb.Table]:
         sampled_at_once = self.updates_per_call * self.batch_size
         signature = self.item_format.signature()
-        return [replay_table(TABLE, signature, self.layout, self.limits, sampled_at_once, self.priority_exponent)]
+        return [replay_table(TABLE, signature, self.layout, self.settings, sampled_at_once, self.priority_exponent)]
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         dataset = sampled_dataset(

@@ -1,5 +1,6 @@
 """What replay holds outlives its server."""
 
+import dataclasses
 import errno
 import pathlib
 import shutil
@@ -14,7 +15,6 @@ from reading import read_all, read_batches
 from callboard.errors import CallboardError
 from callboard.replay import (
     ReplayHandle,
-    ReplayLimits,
     ReplayNotSaved,
     ShardSaver,
     WindowFormat,
@@ -25,11 +25,12 @@ from callboard.replay import (
     start_server,
 )
 from callboard.replay.sampling import SampledTable, shard_dataset
+from callboard.replay_settings import ReplaySettings
 
 ENVS, BATCH = 4, 8
 LAYOUT = timestep_streams.layout(ENVS)
 OTHER_LAYOUT = LAYOUT._replace(record=LAYOUT.record._replace(action=tf.TensorSpec((), tf.float32)))
-LIMITS = ReplayLimits(size=500, min_size=20, samples_per_insert=2.0, error_buffer=40.0)
+LIMITS = ReplaySettings(size=500, min_size=20, samples_per_insert=2.0, error_buffer=40.0)
 
 
 def start(directory, limits=LIMITS, steps=2, restore=True, layout=LAYOUT, notify=print):
@@ -128,8 +129,14 @@ def test_a_queue_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (dict(limits=ReplayLimits(600, 20, 2.0)), "another max_size, 500 instead of 600"),
-        (dict(limits=ReplayLimits(500, 20, 3.0)), "another samples_per_insert, 2 instead of 3"),
+        (
+            dict(limits=dataclasses.replace(LIMITS, size=600)),
+            "another max_size, 500 instead of 600",
+        ),
+        (
+            dict(limits=dataclasses.replace(LIMITS, samples_per_insert=3.0)),
+            "another samples_per_insert, 2 instead of 3",
+        ),
         (dict(steps=3), "another signature"),
         # The same number of bytes, and another meaning.
         (
@@ -158,7 +165,7 @@ def test_a_new_beginning_removes_what_was_there(tmp_path):
     write(replay, timesteps=9)
     assert ShardSaver(replay, tmp_path).save()
     server.stop()
-    server, replay, _ = start(tmp_path, ReplayLimits(900, 20, 2.0), restore=False)
+    server, replay, _ = start(tmp_path, ReplaySettings(size=900, min_size=20, samples_per_insert=2.0), restore=False)
     assert info_of(replay).current_size == 0 and latest_checkpoint(tmp_path) is None
     server.stop()
 

@@ -9,16 +9,16 @@ import timestep_streams
 from callboard.replay import (
     Pace,
     Replay,
-    ReplayLimits,
     SequenceQueue,
     SequenceReplay,
     TransitionReplay,
     Writer,
 )
+from callboard.replay_settings import ReplaySettings
 
 ENVS = 4
 LAYOUT = timestep_streams.layout(ENVS)
-LIMITS = ReplayLimits(size=100, min_size=1, samples_per_insert=1.0)
+LIMITS = ReplaySettings(size=100, min_size=1, samples_per_insert=1.0)
 KINDS = {
     "queue": SequenceQueue(LAYOUT, length=2, batch_size=2 * ENVS),
     "queue with a limit": SequenceQueue(LAYOUT, length=2, batch_size=2 * ENVS, max_policy_lag=1),

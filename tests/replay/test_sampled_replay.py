@@ -7,11 +7,12 @@ import tree
 from reading import read_batches
 
 from callboard.errors import CallboardError
-from callboard.replay import ReplayLimits, TransitionReplay
+from callboard.replay import TransitionReplay
+from callboard.replay_settings import ReplaySettings
 
 ENVS = 4
 LAYOUT = timestep_streams.layout(ENVS)
-LIMITS = ReplayLimits(size=1000, min_size=8, samples_per_insert=4.0)
+LIMITS = ReplaySettings(size=1000, min_size=8, samples_per_insert=4.0)
 
 
 def replay_of(layout=LAYOUT, limits=LIMITS, batch_size=8, **settings):
@@ -55,7 +56,7 @@ def test_limits_are_checked_without_record_and_state(settings, message):
 
 @pytest.mark.parametrize("updates", [1, 3])
 def test_a_replica_gets_its_share_of_each_batch(serve, updates):
-    limits = ReplayLimits(size=1000, min_size=8, samples_per_insert=1.0)
+    limits = ReplaySettings(size=1000, min_size=8, samples_per_insert=1.0)
     replay = replay_of(LAYOUT._replace(replicas=2), limits, updates_per_call=updates)
     handle = serve(replay.tables())
     writer = replay.writer(handle, 0)

@@ -5,7 +5,8 @@ import reverb
 import timestep_streams
 
 from callboard.errors import CallboardError
-from callboard.replay import ReplayLimits, WindowFormat, replay_table
+from callboard.replay import WindowFormat, replay_table
+from callboard.replay_settings import ReplaySettings
 
 LAYOUT = timestep_streams.layout(envs=4, actors=2)
 GOOD = dict(size=1000, min_size=100, samples_per_insert=4.0)
@@ -31,7 +32,7 @@ GOOD = dict(size=1000, min_size=100, samples_per_insert=4.0)
 )
 def test_limits_that_cannot_work_explain_themselves(limits, layout, message):
     with pytest.raises(CallboardError, match=message) as raised:
-        ReplayLimits(**{**GOOD, **limits}).check(LAYOUT._replace(**layout), batch_size=64)
+        ReplaySettings(**{**GOOD, **limits}).check(LAYOUT._replace(**layout), batch_size=64)
     assert "\n" not in str(raised.value)
 
 
@@ -41,7 +42,7 @@ def test_limits_that_cannot_work_explain_themselves(limits, layout, message):
 def test_a_learner_and_its_actors_never_wait_for_each_other(samples_per_insert, error_buffer, shards):
     """Whatever passed the check: batch by batch and timestep by timestep, one of the two can always continue."""
     layout = LAYOUT._replace(shards=shards)
-    limits = ReplayLimits(**{**GOOD, "samples_per_insert": samples_per_insert}, error_buffer=error_buffer)
+    limits = ReplaySettings(**{**GOOD, "samples_per_insert": samples_per_insert}, error_buffer=error_buffer)
     try:
         limits.check(layout, batch_size=64)
     except CallboardError:
@@ -68,7 +69,7 @@ def test_a_learner_and_its_actors_never_wait_for_each_other(samples_per_insert, 
 
 def test_a_shard_has_its_part_of_everything():
     layout = LAYOUT._replace(shards=2)
-    limits = ReplayLimits(**GOOD)
+    limits = ReplaySettings(**GOOD)
     limits.check(layout, 64)
     table = replay_table("replay", WindowFormat(layout, 1).signature(), layout, limits, 64, priority_exponent=0.6)
     assert table.info.max_size == 500 and table.info.rate_limiter_info.min_size_to_sample == 50

@@ -3,11 +3,12 @@
 import timestep_streams
 from reading import read_all
 
-from callboard.replay import ReplayLimits, TransitionReplay
+from callboard.replay import TransitionReplay
+from callboard.replay_settings import ReplaySettings
 
 ENVS = 2
 LAYOUT = timestep_streams.layout(ENVS, actors=4, shards=2)
-LIMITS = ReplayLimits(size=200, min_size=2, samples_per_insert=1.0)
+LIMITS = ReplaySettings(size=200, min_size=2, samples_per_insert=1.0)
 
 
 def test_an_item_has_the_steps_and_the_stack_of_the_agent():

@@ -1,20 +1,14 @@
-"""Settings of replay: the limits that they give to tables, and their ranges."""
+"""Settings of replay: defaults and ranges; tests/replay/test_tables.py checks what works together."""
 
 import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.agents.replay_settings import PrioritizedReplaySettings, ReplaySettings
-from callboard.replay import ReplayLimits
+from callboard.replay_settings import PrioritizedReplaySettings, ReplaySettings
 
 UNIFORM = ReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
 PRIORITIZED = PrioritizedReplaySettings(
     size=500, min_size=20, samples_per_insert=0.5, error_buffer=64.0, priority_exponent=0.6, importance_exponent=0.4
 )
-
-
-def test_the_limits_of_the_tables_are_those_of_the_settings():
-    assert UNIFORM.limits() == ReplayLimits(size=500, min_size=20, samples_per_insert=0.5, error_buffer=None)
-    assert PRIORITIZED.limits() == ReplayLimits(size=500, min_size=20, samples_per_insert=0.5, error_buffer=64.0)
 
 
 def test_only_the_error_buffer_has_a_default():
