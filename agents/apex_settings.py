@@ -4,12 +4,13 @@ import dataclasses
 
 from ..networks.network_settings import QNetworkSettings
 from ..replay_settings import PrioritizedReplaySettings
-from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from ..setting_types import PositiveFloat, PositiveInt, UnitInterval
+from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexSettings:
+class ApexSettings(ExplorationSettings):
     """Hyperparameters of Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
 
     With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million
@@ -22,11 +23,6 @@ class ApexSettings:
       batch_size: windows in a learner step, over all replicas.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
-      epsilon: exploration rate of the first environment, constant over the run.  A single environment explores at this
-        rate and needs a lower one.
-      epsilon_alpha: the last environment explores at rate epsilon^(1 + epsilon_alpha), the others in between.
-      evaluation_epsilon: rate of random actions in evaluation; 0.001 or 0.01 is usual on Atari, where a policy without
-        random actions may repeat an action without effect until the time limit.
       target_update_period: learner steps between updates of the target network.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
         clips Atari rewards to [-1, 1].
@@ -42,9 +38,6 @@ class ApexSettings:
     batch_size: PositiveInt = 128
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
-    epsilon: UnitInterval = 0.4
-    epsilon_alpha: NonNegativeFloat = 7.0
-    evaluation_epsilon: UnitInterval = 0.0
     target_update_period: PositiveInt = 200
     reward_clip: PositiveFloat | None = None
     huber: PositiveFloat | None = 1.0

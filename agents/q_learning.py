@@ -39,7 +39,7 @@ class QPolicy(tf.Module):
 
     Args:
       networks: the online network acts.
-      agent: has the exploration rates `epsilon`, `epsilon_alpha` and `evaluation_epsilon`.
+      agent: has the exploration rates of `ExplorationSettings`.
       mode: train or evaluate.
     """
 

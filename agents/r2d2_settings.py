@@ -4,12 +4,13 @@ import dataclasses
 
 from ..networks.network_settings import RecurrentQNetworkSettings
 from ..replay_settings import PrioritizedReplaySettings
-from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from ..setting_types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Settings:
+class R2D2Settings(ExplorationSettings):
     """Hyperparameters of R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (table 2).
 
     The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them
@@ -27,11 +28,6 @@ class R2D2Settings:
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       priority_eta: η, weight of the largest TD error in a priority; the mean TD error has weight 1 - η.
       discount: γ.
-      epsilon: exploration rate of the first environment, constant over the run.  A single environment explores at this
-        rate and needs a lower one.
-      epsilon_alpha: the last environment explores at rate epsilon^(1 + epsilon_alpha), the others in between.
-      evaluation_epsilon: rate of random actions in evaluation; 0.001 or 0.01 is usual on Atari, where a policy without
-        random actions may repeat an action without effect until the time limit.
       target_update_period: learner steps between updates of the target network.
       rescale_values: whether the network learns rescaled values h(Q) instead of Q.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.
@@ -51,9 +47,6 @@ class R2D2Settings:
     updates_per_call: PositiveInt = 1
     priority_eta: UnitInterval = 0.9
     discount: UnitInterval = 0.99
-    epsilon: UnitInterval = 0.4
-    epsilon_alpha: NonNegativeFloat = 7.0
-    evaluation_epsilon: UnitInterval = 0.0
     target_update_period: PositiveInt = 100
     rescale_values: bool = True
     reward_clip: PositiveFloat | None = None
