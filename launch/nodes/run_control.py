@@ -1,4 +1,4 @@
-"""Control of a run while it is going on: where it pauses, what has been changed, and commands to its nodes.
+"""Control of a run while it is under way: where it pauses, what has been changed, and commands to its nodes.
 
 The coordinator owns the `RunControl`.  Every node receives the current `ControlState`, and the commands for it, in the
 answer to its next report; the results of commands come with the report after.  So control works over the connections

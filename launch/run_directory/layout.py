@@ -55,7 +55,7 @@ class RunDirectory:
 
     @property
     def control(self) -> pathlib.Path:
-        """What has been changed while the run was going on: the environments' task, and settings of the agent."""
+        """What has been changed while the run was in progress: the environments' task, and settings of the agent."""
         return self.path / "control.json"
 
     @property
