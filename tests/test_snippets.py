@@ -25,6 +25,7 @@ STOPS = (
     "cli.evaluate.read_run",
     "cli.export.read_run",
     "cli.cluster.check_reach",
+    "comparison.run_results.read_results",
     "cli.doctor.examine",
 )
 """Functions at which a subcommand has checked what the user wrote, and has started nothing."""

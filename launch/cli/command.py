@@ -21,6 +21,7 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("--recipe NAME [options]", "the same from a recipe, see `callboard list recipes`"),
     ],
     "tune": [("AGENT --search KEY=RANGE ...", "search settings with many runs at a time, on Ray Tune")],
+    "compare": [("RUN... [--plot FILE]", "compare runs: curves, final scores, steps to a goal")],
     "evaluate": [("RUN [--episodes N]", "play with the policy of a run")],
     "export": [("RUN DIR", "write the policy of a run as a SavedModel")],
     "cluster": [("check FILE --host NAME", "show which hosts of a cluster file reach each other")],

@@ -188,6 +188,14 @@ class Storage:
         with path.open("rb") as local, self._files.transaction, self._files.open(self._at(name), "wb") as remote:
             shutil.copyfileobj(local, remote, 2**20)
 
+    def folders_with(self, name: str) -> list[str]:
+        """Returns the directories, at any depth, that contain a file of this name; "." stands for this one."""
+        self._files.invalidate_cache()
+        if not self._files.exists(self._root):
+            return []
+        paths = [path.removeprefix(self._root).strip("/") for path in self._files.find(self._root)]
+        return [path.rpartition("/")[0] or "." for path in paths if path.rpartition("/")[2] == name]
+
     def _protocols(self) -> Sequence[str]:
         protocols = self._files.protocol
         return (protocols,) if isinstance(protocols, str) else protocols

@@ -221,3 +221,13 @@ def test_what_is_a_url():
     assert not is_url("runs/x") and not is_url(pathlib.Path("s3://bucket")) and not is_url(None)
     with pytest.raises(CallboardError, match="the run directory nowhere://x cannot be used: Protocol not known"):
         Storage("nowhere://x")
+
+
+def test_directories_that_contain_a_file_are_found_at_any_depth(storage, bucket):
+    for name in ("a/x.yaml", "b/c/x.yaml", "b/y.yaml"):
+        (bucket / name).parent.mkdir(parents=True, exist_ok=True)
+        (bucket / name).touch()
+    assert sorted(storage.folders_with("x.yaml")) == ["a", "b/c"]
+    (bucket / "x.yaml").touch()
+    assert sorted(storage.folders_with("x.yaml")) == [".", "a", "b/c"]
+    assert Storage(f"{storage.url}/nowhere").folders_with("x.yaml") == []

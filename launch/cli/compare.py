@@ -1,0 +1,93 @@
+"""`callboard compare`: curves, final scores and steps to a goal of several runs."""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from ...errors import CallboardError
+from ...nested_settings import declared_fields
+from ...setting_types import check_ranges
+from ..comparison.comparison import Comparison, ComparisonSettings, compare, group_runs
+from ..comparison.comparison_tables import plain_values, tables
+from .command_parser import CommandParser
+from .field_options import add_fields, field_values
+
+_WIDE = 200
+"""Width of a line where there is no terminal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareOptions(ComparisonSettings):
+    """The options of the command.
+
+    Attributes:
+      plot: file for the curves (.png, .svg or .pdf).
+      plot_scores: file for a plot of the final scores.
+      include_running: whether runs that have not ended are compared as far as they are.
+      json: print JSON.
+    """
+
+    plot: pathlib.Path | None = None
+    plot_scores: pathlib.Path | None = None
+    include_running: bool = False
+    json: bool = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = CommandParser(
+        "callboard compare",
+        description="Compares runs.  Runs whose settings are equal but for the seed are one group.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory, or a folder of runs; a path or a URL")
+    fields = declared_fields(CompareOptions)
+    add_fields(parser, fields)
+    known = parser.parse_args(arguments)
+    options = CompareOptions(**field_values(known, fields))
+    check_ranges(options)
+    options.check()
+    from ..comparison.curve_plots import check_plot, plot_curves, plot_scores
+
+    for path in (options.plot, options.plot_scores):
+        if path is not None:
+            check_plot(path)
+    comparison = compare_runs(known.runs, options, options.include_running)
+    if options.json:
+        print(json.dumps(plain_values(comparison)))
+    else:
+        print_comparison(comparison)
+    for path, plot in ((options.plot, plot_curves), (options.plot_scores, plot_scores)):
+        if path is not None:
+            plot(comparison, path)
+            if not options.json:
+                print(f"plot: {path}")
+    return 0
+
+
+def compare_runs(names: Sequence[str], settings: ComparisonSettings, include_running: bool = False) -> Comparison:
+    """Reads runs and compares them.
+
+    Raises:
+      CallboardError: none of the runs can be compared.
+    """
+    from ..comparison.run_results import read_results
+
+    results = read_results(names, settings.metric, include_running)
+    if not results.runs:
+        more = f", and {len(results.left_out) - 1} more" if len(results.left_out) > 1 else ""
+        raise CallboardError(f"no run can be compared: {results.left_out[0]}{more}")
+    return compare(group_runs(results.runs), settings, results.left_out)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Prints the tables of a comparison, and a line about every run that was left out."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _WIDE
+    for table in tables(comparison):
+        console.print(table.rich())
+        console.print()
+    for line in comparison.left_out:
+        console.print(line, markup=False)

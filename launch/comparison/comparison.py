@@ -1,0 +1,248 @@
+"""A comparison of runs: groups of runs with equal settings but for the seed, and the scores of runs and groups."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+import annotated_types
+import numpy as np
+
+from ...errors import CallboardError
+from ...setting_types import FiniteFloat, shown
+from ..run_directory.metric_names import is_known
+from .run_results import RETURN, RunResult
+from .score_statistics import Interval, Reached, bootstrap_interval, first_reached, interquartile_mean
+
+_AGENT_NAME = "agent.name"
+_ENV = "env"
+_MOST_RESAMPLES = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparisonSettings:
+    """How runs are compared.
+
+    Attributes:
+      metric: a name in `metrics.jsonl`.
+      mode: whether a higher value is better (max) or a lower one (min).
+      goal: value of the metric for which steps and seconds are measured; None takes the `stop_return` of each run, for
+        the metric `evaluator/return`.
+      over: what curves are a function of: environment `steps` or `seconds` of the run.
+      spread: the band around a curve: `std`, the standard deviation over runs; `range`, from the lowest to the highest
+        run; `interval`, the 95% bootstrap interval of the mean.
+      confidence: confidence of the intervals of scores.
+      resamples: number of bootstrap resamples.
+      score_ranges: for each environment, the scores that count as 0 and 1, such as `{CartPole-v1: [20, 500]}`; scores
+        of one agent in all these environments are then summarized in one number, as in rliable.
+    """
+
+    metric: str = RETURN
+    mode: Literal["max", "min"] = "max"
+    goal: FiniteFloat | None = None
+    over: Literal["steps", "seconds"] = "steps"
+    spread: Literal["std", "range", "interval"] = "std"
+    confidence: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = 0.95
+    resamples: Annotated[int, annotated_types.Interval(ge=1, le=_MOST_RESAMPLES)] = 10_000
+    score_ranges: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def check(self) -> None:
+        """Checks the settings before anything is read.
+
+        Raises:
+          CallboardError: one line that says what is wrong and how to fix it.
+        """
+        if "/" not in self.metric and not is_known(self.metric):
+            raise CallboardError(
+                f"unknown metric {self.metric!r}; name one of those in metrics.jsonl, such as {RETURN}"
+            )
+        for env, pair in self.score_ranges.items():
+            numbers = [value for value in pair if _is_number(value)] if isinstance(pair, list) else []
+            if len(numbers) != 2 or len(pair) != 2 or numbers[0] == numbers[1]:
+                raise CallboardError(
+                    f"score_ranges.{env} must be the scores that count as 0 and 1, such as [20, 500], not {shown(pair)}"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Runs whose settings are equal but for the seed.
+
+    Attributes:
+      variant: the agent, and settings that distinguish it from other groups in the same environment.
+      env: name of the environment.
+      runs: the runs, by seed.
+    """
+
+    variant: str
+    env: str
+    runs: Sequence[RunResult]
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant} on {self.env}"
+
+    @property
+    def scores(self) -> list[float]:
+        return [run.score for run in self.runs]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunScore:
+    """The score of a run."""
+
+    group: Group
+    run: RunResult
+    goal: float | None
+    reached: Reached | None
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupScore:
+    """The scores of a group.
+
+    Attributes:
+      group: the group.
+      mean: mean of the final scores.
+      std: their standard deviation over runs.
+      iqm: their interquartile mean.
+      interval: bootstrap interval of the interquartile mean; None for one run.
+      has_goal: whether the runs have a goal.
+      reached: when runs reached it, of those that did.
+    """
+
+    group: Group
+    mean: float
+    std: float
+    iqm: float
+    interval: Interval | None
+    has_goal: bool
+    reached: Sequence[Reached]
+
+    @property
+    def median_steps(self) -> float | None:
+        """Median environment steps to the goal over all runs, of which those that did not reach it took longest."""
+        return self._median([reached.steps for reached in self.reached])
+
+    @property
+    def median_seconds(self) -> float | None:
+        return self._median([reached.seconds for reached in self.reached])
+
+    def _median(self, values: list[float]) -> float | None:
+        late = [math.inf] * (len(self.group.runs) - len(values))
+        median = float(np.median([*values, *late])) if values else math.inf
+        return median if math.isfinite(median) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class VariantScore:
+    """The normalized scores of a variant in several environments: their interquartile mean and its interval."""
+
+    variant: str
+    envs: Sequence[str]
+    runs: int
+    iqm: float
+    interval: Interval | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Everything that was computed."""
+
+    settings: ComparisonSettings
+    runs: Sequence[RunScore]
+    groups: Sequence[GroupScore]
+    variants: Sequence[VariantScore]
+    left_out: Sequence[str]
+
+
+def compare(groups: Sequence[Group], settings: ComparisonSettings, left_out: Sequence[str] = ()) -> Comparison:
+    """Computes the scores of groups.
+
+    Args:
+      groups: groups with at least one run each.
+      settings: how they are compared.
+      left_out: a line about every run that was left out.
+    """
+    runs = [_run_score(group, run, settings) for group in groups for run in group.runs]
+    return Comparison(
+        settings=settings,
+        runs=runs,
+        groups=[_group_score(group, [score for score in runs if score.group is group], settings) for group in groups],
+        variants=_variant_scores(groups, settings),
+        left_out=list(left_out),
+    )
+
+
+def group_runs(runs: Iterable[RunResult]) -> list[Group]:
+    """Returns the groups of runs, in the order of their first runs."""
+    found: dict[str, list[RunResult]] = {}
+    for run in runs:
+        found.setdefault(repr(sorted(run.settings.items())), []).append(run)
+    alike = list(found.values())
+    differing = _differing_settings([members[0] for members in alike])
+    return [
+        Group(_variant(members[0], differing), members[0].env, sorted(members, key=lambda run: run.seed))
+        for members in alike
+    ]
+
+
+def _differing_settings(runs: Sequence[RunResult]) -> list[str]:
+    """Returns the settings in which groups of one agent and one environment differ, given a run of each group."""
+    names: dict[str, None] = {}
+    for run in runs:
+        for other in runs:
+            if run is not other and (run.agent, run.env) == (other.agent, other.env):
+                keys = [*run.settings, *other.settings]
+                names |= {key: None for key in keys if run.settings.get(key) != other.settings.get(key)}
+    return list(names)
+
+
+def _variant(run: RunResult, differing: Iterable[str]) -> str:
+    values = [f"{key.removeprefix('agent.')} {run.settings[key]}" for key in differing if key in run.settings]
+    return ", ".join([run.agent, *values])
+
+
+def _run_score(group: Group, run: RunResult, settings: ComparisonSettings) -> RunScore:
+    goal = settings.goal
+    if goal is None and settings.metric == RETURN and _is_number(run.settings.get("stop_return")):
+        goal = float(run.settings["stop_return"])
+    return RunScore(group, run, goal, None if goal is None else first_reached(run, goal, settings.mode))
+
+
+def _group_score(group: Group, runs: Sequence[RunScore], settings: ComparisonSettings) -> GroupScore:
+    scores = np.array(group.scores)
+    return GroupScore(
+        group=group,
+        mean=float(scores.mean()),
+        std=float(scores.std()),
+        iqm=float(interquartile_mean(scores)),
+        interval=bootstrap_interval([scores], confidence=settings.confidence, resamples=settings.resamples),
+        has_goal=any(run.goal is not None for run in runs),
+        reached=[run.reached for run in runs if run.reached is not None],
+    )
+
+
+def _variant_scores(groups: Sequence[Group], settings: ComparisonSettings) -> list[VariantScore]:
+    by_variant: dict[str, dict[str, np.ndarray]] = {}
+    for group in groups:
+        if group.env in settings.score_ranges:
+            low, high = settings.score_ranges[group.env]
+            normalized = (np.array(group.scores) - low) / (high - low)
+            by_variant.setdefault(group.variant, {})[group.env] = normalized
+    return [
+        VariantScore(
+            variant=variant,
+            envs=list(of_env),
+            runs=sum(scores.size for scores in of_env.values()),
+            iqm=float(interquartile_mean(np.concatenate(list(of_env.values())))),
+            interval=bootstrap_interval(
+                list(of_env.values()), confidence=settings.confidence, resamples=settings.resamples
+            ),
+        )
+        for variant, of_env in by_variant.items()
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

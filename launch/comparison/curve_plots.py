@@ -1,0 +1,106 @@
+"""Plots of comparisons, with Matplotlib: learning curves and final scores."""
+
+import math
+import pathlib
+from typing import Any
+
+from ...errors import CallboardError
+from .comparison import Comparison
+from .score_statistics import curve_spread
+
+_FORMATS = (".png", ".svg", ".pdf")
+_COLUMNS = 2
+_SIZE = (6.4, 4.0)
+"""Size of one panel in inches."""
+
+
+def check_plot(path: pathlib.Path | None) -> None:
+    """Refuses a plot that cannot be written, before anything is computed.
+
+    Raises:
+      CallboardError: Matplotlib is missing, or the path is not that of a file that can be written.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise CallboardError(f"plots need Matplotlib; install callboard[plot] ({error})") from error
+    if path is None:
+        return
+    if path.suffix not in _FORMATS:
+        raise CallboardError(f"a plot must end in {', '.join(_FORMATS)}, not {path.name!r}")
+    if path.is_dir():
+        raise CallboardError(f"the plot {path} is a directory; name a file")
+    if not path.absolute().parent.is_dir():
+        raise CallboardError(f"the plot {path} cannot be written: there is no directory {path.parent}; make it first")
+
+
+def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
+    """Writes the curves of all groups, one panel for each environment: mean, spread, and single runs as thin lines."""
+    settings = comparison.settings
+    envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
+    variants = list(dict.fromkeys(score.group.variant for score in comparison.groups))
+    picture, panels = _panels(len(envs))
+    for env, axes in zip(envs, panels, strict=True):
+        goals = {score.goal for score in comparison.runs if score.group.env == env and score.goal is not None}
+        for score in comparison.groups:
+            if score.group.env != env:
+                continue
+            color, runs = f"C{variants.index(score.group.variant) % 10}", score.group.runs
+            curve = curve_spread(runs, settings.over, settings.spread)
+            axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
+            for run in runs:
+                axes.plot(
+                    run.steps if settings.over == "steps" else run.seconds,
+                    run.values,
+                    color=color,
+                    alpha=0.4,
+                    linewidth=0.7,
+                    marker="." if len(run.values) == 1 else None,
+                )
+            label = f"{score.group.variant} ({len(runs)} run{'s' if len(runs) > 1 else ''})"
+            axes.plot(curve.x, curve.center, color=color, label=label)
+        for goal in goals:
+            axes.axhline(goal, color="gray", linestyle=":", linewidth=1)
+        axes.set_title(env)
+        axes.set_xlabel("environment steps" if settings.over == "steps" else "seconds")
+        axes.set_ylabel(settings.metric)
+        axes.legend(fontsize="small")
+    _write(picture, path)
+
+
+def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
+    """Writes the final scores of all groups: interquartile mean with its interval, and single runs as points."""
+    envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
+    picture, panels = _panels(len(envs))
+    for env, axes in zip(envs, panels, strict=True):
+        groups = [score for score in comparison.groups if score.group.env == env]
+        for row, score in enumerate(reversed(groups)):
+            if score.interval is not None:
+                axes.plot(score.interval, [row, row], color="C0", linewidth=6, alpha=0.3, solid_capstyle="butt")
+            axes.plot(score.group.scores, [row] * len(score.group.runs), "|", color="black", markersize=9)
+            axes.plot(score.iqm, row, "o", color="C0")
+        axes.set_yticks(range(len(groups)), [score.group.variant for score in reversed(groups)])
+        axes.set_ylim(-0.7, len(groups) - 0.3)
+        axes.set_title(env)
+        percent = f"{100 * comparison.settings.confidence:g}%"
+        axes.set_xlabel(f"{comparison.settings.metric}: interquartile mean, {percent} interval, runs")
+    _write(picture, path)
+
+
+def _panels(count: int) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    columns = min(count, _COLUMNS)
+    rows = math.ceil(count / columns)
+    picture = Figure(figsize=(_SIZE[0] * columns, _SIZE[1] * rows), layout="constrained")
+    grid = picture.subplots(rows, columns, squeeze=False).flatten().tolist()
+    for unused in grid[count:]:
+        unused.set_visible(False)
+    return picture, grid[:count]
+
+
+def _write(picture: Any, path: pathlib.Path) -> None:
+    try:
+        picture.savefig(path, dpi=120)
+    except OSError as error:
+        raise CallboardError(f"the plot {path} cannot be written: {error.strerror}") from error

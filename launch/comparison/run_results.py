@@ -1,0 +1,230 @@
+"""The results of runs, read from run directories, URLs, and folders of such directories.
+
+A run that cannot be compared is no error: it is named, with the reason, and left out.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import CallboardError
+from ..run_directory.layout import RunDirectory
+from ..run_directory.remote_storage import Storage, is_url
+from ..run_directory.run_lock import check_not_running
+from ..yaml_files import read_yaml
+
+RETURN = "evaluator/return"
+_EVALUATOR = "evaluator/"
+_NOT_COMPARED = ("seed", "run_dir")
+"""Settings in which runs of one group differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """The values of one metric over a run, `N` of them, in the order of their environment steps.
+
+    Attributes:
+      name: the run directory as the user named it, a path or a URL.
+      seed: seed of the run.
+      settings: all other settings of the run except its directory, by flat name such as `agent.discount`.
+      steps: float64 `[N]`, environment steps when the values were measured.
+      seconds: float64 `[N]`, seconds of the run at that time, over all its resumptions.
+      values: float64 `[N]`.
+      deviation: standard deviation over the episodes of the last evaluation; None for other metrics.
+      total_steps: environment steps of the whole run.
+      total_seconds: seconds of the whole run.
+    """
+
+    name: str
+    seed: int
+    settings: Mapping[str, Any]
+    steps: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    values: NDArray[np.float64]
+    deviation: float | None
+    total_steps: int
+    total_seconds: float
+
+    @property
+    def score(self) -> float:
+        """The last value: for `evaluator/return`, the mean return of the last evaluation."""
+        return float(self.values[-1])
+
+    @property
+    def agent(self) -> str:
+        return str(self.settings["agent.name"])
+
+    @property
+    def env(self) -> str:
+        return str(self.settings["env"])
+
+
+class Results(NamedTuple):
+    """What was read, and one line about every run that was left out."""
+
+    runs: list[RunResult]
+    left_out: list[str]
+
+
+class _Unusable(Exception):
+    """The run cannot be compared; the message says why."""
+
+
+def read_results(names: Sequence[str], metric: str = RETURN, include_running: bool = False) -> Results:
+    """Reads runs.
+
+    Args:
+      names: run directories, or folders in which they are at any depth; paths or URLs.
+      metric: a name in `metrics.jsonl`.
+      include_running: whether runs that have not ended are read as far as they are.
+
+    Raises:
+      CallboardError: there is no run in one of the directories.
+    """
+    results = Results([], [])
+    for name in dict.fromkeys(run for given in names for run in find_runs(given)):
+        try:
+            results.runs.append(read_result(name, metric, include_running))
+        except (_Unusable, CallboardError, OSError) as error:
+            results.left_out.append(f"{name} is left out: {error}")
+    return results
+
+
+def find_runs(name: str) -> list[str]:
+    """Returns the runs in a folder, at any depth and in natural order, or the folder itself if it is a run.
+
+    Raises:
+      CallboardError: there are none.
+    """
+    if is_url(name):
+        folders = Storage(name).folders_with("experiment.yaml")
+        found = [name.rstrip("/") + ("" if folder == "." else f"/{folder}") for folder in folders]
+    else:
+        found = list(_runs_below(name))
+    if not found:
+        raise CallboardError(f"there is no run in {name or repr('')}: no experiment.yaml is there or below it")
+    return sorted(found, key=_natural)
+
+
+def read_result(name: str, metric: str, include_running: bool) -> RunResult:
+    """Reads one run, see `read_results`."""
+    with tempfile.TemporaryDirectory(prefix="callboard-") as scratch:
+        directory = RunDirectory(pathlib.Path(scratch if is_url(name) else name))
+        if is_url(name):
+            storage = Storage(name)
+            for file in (directory.experiment, directory.metrics):
+                storage.fetch(file.name, directory.path)
+            is_running = storage.exists("lock")
+        else:
+            is_running = _is_locked(directory)
+        if is_running and not include_running:
+            raise _Unusable("it is still running")
+        settings = _settings(directory)
+        return _result(name, settings, _rows(directory.metrics), metric)
+
+
+def _runs_below(name: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(name):
+        if "experiment.yaml" in files:
+            folders.clear()
+            yield os.path.normpath(folder)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Returns a sorting key with which `seed-2` is before `seed-10`."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _is_locked(directory: RunDirectory) -> bool:
+    try:
+        check_not_running(directory.lock())
+    except CallboardError:
+        return True
+    return False
+
+
+def _settings(directory: RunDirectory) -> dict[str, Any]:
+    """Returns the settings by flat name.  They are not checked: the run may be of another version."""
+    content = read_yaml(directory.experiment)
+    try:
+        settings = dict(_flat(content))
+        int(settings["seed"])
+        str(settings["agent.name"]), str(settings["env"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _Unusable("its experiment.yaml is damaged") from error
+    return settings
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _rows(path: pathlib.Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError as error:
+        raise _Unusable("it has no metrics.jsonl") from error
+    rows = []
+    # What follows the last line end was not completely written.
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            row = json.loads(line)
+            float(row["environment_steps"]), float(row["elapsed_seconds"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _Unusable(f"line {number} of its metrics.jsonl is damaged") from error
+        rows.append(row)
+    return rows
+
+
+def _result(name: str, settings: dict[str, Any], rows: Sequence[dict[str, Any]], metric: str) -> RunResult:
+    steps: list[float] = []
+    seconds: list[float] = []
+    values: list[float] = []
+    before = offset = 0.0
+    last_measured: object = None
+    deviation = None
+    for row in rows:
+        # A coordinator counts its seconds from its start, as in a run that was resumed.
+        if row["elapsed_seconds"] < before:
+            offset += before
+        before = row["elapsed_seconds"]
+        value = row.get(metric)
+        of_evaluator = metric.startswith(_EVALUATOR)
+        at = row.get("evaluator/environment_steps") if of_evaluator else row["environment_steps"]
+        measured = (at, row.get("evaluator/learner_step") if of_evaluator else None)
+        if not isinstance(value, int | float) or not isinstance(at, int | float) or measured == last_measured:
+            continue
+        last_measured = measured
+        # What a run had measured beyond the checkpoint from which it was resumed is not part of it.
+        while steps and steps[-1] >= at:
+            for column in (steps, seconds, values):
+                column.pop()
+        steps.append(float(at))
+        seconds.append(offset + before)
+        values.append(float(value))
+        deviation = row.get("evaluator/return_std") if metric == RETURN else None
+    if not values:
+        raise _Unusable(f"it has no {metric}")
+    return RunResult(
+        name=name,
+        seed=int(settings["seed"]),
+        settings={key: value for key, value in settings.items() if key not in _NOT_COMPARED},
+        steps=np.array(steps),
+        seconds=np.array(seconds),
+        values=np.array(values),
+        deviation=deviation,
+        total_steps=int(rows[-1]["environment_steps"]),
+        total_seconds=offset + before,
+    )

@@ -1,0 +1,134 @@
+"""Statistics over runs: interquartile means, bootstrap intervals, steps to a goal, and curves with their spread.
+
+The method is that of rliable, Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice" (https://arxiv.org/abs/2108.13264): the interquartile mean of the scores of all runs, and percentile
+intervals of a bootstrap that is stratified by task, which resamples the runs of each task separately.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from .run_results import RunResult
+
+Mode = Literal["max", "min"]
+Spread = Literal["std", "range", "interval"]
+Statistic = Callable[..., Any]
+"""Called with scores of any shape and with `axis`, over which it computes one number."""
+_CUT = 0.25
+_GRID_POINTS = 200
+
+
+class Interval(NamedTuple):
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+class Reached(NamedTuple):
+    """When a run reached its goal first."""
+
+    steps: float
+    seconds: float
+
+
+class CurveSpread(NamedTuple):
+    """A curve over the runs of a group, `G` points; where fewer runs got that far, over those that did."""
+
+    x: NDArray[np.float64]
+    center: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def interquartile_mean(scores: ArrayLike, axis: int | None = None) -> Any:
+    """Returns the mean without the lowest and the highest quarter, each rounded down to a whole number of scores.
+
+    Of three scores or less nothing is cut, and it is the mean.
+
+    Args:
+      scores: any shape.
+      axis: axis that the mean is over; None for all scores.
+    """
+    return stats.trim_mean(scores, _CUT, axis=axis)
+
+
+def bootstrap_interval(
+    samples: Sequence[ArrayLike],
+    statistic: Statistic = interquartile_mean,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+) -> Interval | None:
+    """Returns the percentile interval of a statistic over all scores, by a stratified bootstrap; deterministic.
+
+    Args:
+      samples: the scores of each task, float `[n]`; the runs of each task are resampled separately.
+      statistic: the statistic of all scores together.
+      confidence: share of the resamples inside the interval.
+      resamples: number of resamples.
+
+    Returns:
+      The interval; None if a task has only one run.
+    """
+    arrays = [np.asarray(sample, np.float64) for sample in samples]
+    if not arrays or any(array.size < 2 for array in arrays):
+        return None
+
+    def over_all(*resampled: NDArray[np.float64], axis: int) -> Any:
+        return statistic(np.concatenate(resampled, axis=axis), axis=axis)
+
+    found = stats.bootstrap(
+        arrays,
+        over_all,
+        n_resamples=resamples,
+        confidence_level=confidence,
+        method="percentile",
+        vectorized=True,
+        random_state=np.random.default_rng(0),
+    ).confidence_interval
+    return Interval(float(found.low), float(found.high))
+
+
+def first_reached(run: RunResult, goal: float, mode: Mode = "max") -> Reached | None:
+    """Returns when the metric was first at the goal or beyond it; None if it never was."""
+    there = np.flatnonzero(run.values >= goal if mode == "max" else run.values <= goal)
+    return Reached(float(run.steps[there[0]]), float(run.seconds[there[0]])) if there.size else None
+
+
+def curve_spread(
+    runs: Sequence[RunResult], over: Literal["steps", "seconds"] = "steps", spread: Spread = "std"
+) -> CurveSpread:
+    """Returns the mean curve of runs and its spread, linear between the values of each run.
+
+    Args:
+      runs: runs of one group.
+      over: what the values are a function of.
+      spread: `std` is the standard deviation on both sides of the mean, `range` from the lowest to the highest run,
+        `interval` the 95% bootstrap interval of the mean.
+    """
+    axes = [run.steps if over == "steps" else run.seconds for run in runs]
+    grid = np.linspace(min(axis[0] for axis in axes), max(axis[-1] for axis in axes), _GRID_POINTS)
+    values = np.stack(
+        [np.interp(grid, axis, run.values, left=np.nan, right=np.nan) for run, axis in zip(runs, axes, strict=True)]
+    )
+    low, center, high = (np.full(grid.shape, np.nan) for _ in range(3))
+    for point in range(len(grid)):
+        there = values[:, point][~np.isnan(values[:, point])]
+        if not there.size:
+            continue
+        center[point] = there.mean()
+        low[point], high[point] = _around(there, spread)
+    known = ~np.isnan(center)
+    return CurveSpread(grid[known], center[known], low[known], high[known])
+
+
+def _around(values: NDArray[np.float64], spread: Spread) -> tuple[float, float]:
+    if spread == "range":
+        return float(values.min()), float(values.max())
+    if spread == "interval":
+        return bootstrap_interval([values], np.mean, resamples=1000) or (float(values.mean()), float(values.mean()))
+    return float(values.mean() - values.std()), float(values.mean() + values.std())

@@ -1,0 +1,118 @@
+"""Groups of runs and their scores, against a plain NumPy loop."""
+
+import numpy as np
+import pytest
+from synthetic_runs import write_run
+
+from callboard.errors import CallboardError
+from callboard.launch.comparison.comparison import ComparisonSettings, compare, group_runs
+from callboard.launch.comparison.run_results import read_results
+
+CURVES = {
+    1: [(1000, 100.0), (2000, 480.0), (3000, 500.0)],
+    2: [(1000, 20.0), (2000, 300.0), (3000, 440.0)],
+    3: [(1000, 475.0), (2000, 200.0), (3000, 490.0)],
+    4: [(1000, 30.0), (2000, 40.0), (3000, 476.0)],
+}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed, curve in CURVES.items():
+        write_run(tmp_path / f"seed-{seed}", curve, seed=seed, options=["--stop-return=475"])
+    return read_results([str(tmp_path)]).runs
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_group(runs):
+    (group,) = group_runs(reversed(runs))
+    assert [run.seed for run in group.runs] == [1, 2, 3, 4]
+    assert group.name == "impala on CartPole-v1"
+
+
+def test_groups_are_named_by_what_they_differ_in(tmp_path):
+    write_run(tmp_path / "a", [(1, 1.0)], options=["--agent.discount=0.9"])
+    write_run(tmp_path / "b", [(1, 2.0)], options=["--agent.discount=0.8", "--actors=1"])
+    write_run(tmp_path / "c", [(1, 3.0)], env="Acrobot-v1", options=["--agent.discount=0.7"])
+    groups = group_runs(read_results([str(tmp_path)]).runs)
+    names = {group.name: group.scores for group in groups}
+    assert names == {
+        "impala, discount 0.9, actors 2 on CartPole-v1": [1.0],
+        "impala, discount 0.8, actors 1 on CartPole-v1": [2.0],
+        "impala, discount 0.7, actors 2 on Acrobot-v1": [3.0],
+    }
+
+
+def test_every_figure_of_a_group(runs):
+    (score,) = compare(group_runs(runs), ComparisonSettings()).groups
+    finals = [curve[-1][1] for curve in CURVES.values()]
+    mean = sum(finals) / 4
+    assert score.mean == pytest.approx(mean)
+    assert score.std == pytest.approx((sum((value - mean) ** 2 for value in finals) / 4) ** 0.5)
+    assert score.iqm == pytest.approx(sum(sorted(finals)[1:3]) / 2)
+    generator, resampled = np.random.default_rng(5), []
+    for _ in range(20_000):
+        chosen = sorted(finals[index] for index in generator.integers(4, size=4))
+        resampled.append((chosen[1] + chosen[2]) / 2)
+    assert score.interval == pytest.approx(np.percentile(resampled, [2.5, 97.5]), rel=0.01)
+    # The goal is each run's own `stop_return`.
+    steps = []
+    for curve in CURVES.values():
+        steps += [at for at, value in curve if value >= 475][:1]
+    assert steps == [2000, 1000, 3000]
+    assert [reached.steps for reached in score.reached] == steps
+    assert [reached.seconds for reached in score.reached] == [at / 1000 for at in steps]
+    # Seed 2 took longer than any of them.
+    assert (score.median_steps, score.median_seconds) == (2500, 2.5)
+
+
+def test_there_is_no_median_where_most_runs_miss_the_goal(runs):
+    (score,) = compare(group_runs(runs), ComparisonSettings(goal=495)).groups
+    assert len(score.reached) == 1 and score.has_goal
+    assert score.median_steps is None and score.median_seconds is None
+
+
+def test_lower_can_be_better(runs):
+    (score,) = compare(group_runs(runs), ComparisonSettings(goal=30, mode="min")).groups
+    assert [(reached.steps, reached.seconds) for reached in score.reached] == [(1000, 1), (1000, 1)]
+
+
+def test_a_run_without_a_goal_has_none(tmp_path):
+    write_run(tmp_path / "x", [(1000, 30.0)])
+    results = read_results([str(tmp_path)], "learner/loss")
+    comparison = compare(group_runs(results.runs), ComparisonSettings(metric="learner/loss"), ["y is left out"])
+    assert comparison.runs[0].goal is None and not comparison.groups[0].has_goal
+    assert comparison.groups[0].interval is None and comparison.left_out == ["y is left out"]
+
+
+def test_normalized_scores_are_summarized_over_environments(tmp_path):
+    finals = {"CartPole-v1": [500.0, 260.0, 380.0, 20.0], "Acrobot-v1": [-100.0, -500.0, -300.0]}
+    ranges = {"CartPole-v1": [20, 500], "Acrobot-v1": [-500, -100]}
+    for env, scores in finals.items():
+        for seed, value in enumerate(scores):
+            write_run(tmp_path / env / str(seed), [(1000, value)], seed=seed, env=env)
+    groups = group_runs(read_results([str(tmp_path)]).runs)
+    (score,) = compare(groups, ComparisonSettings(score_ranges=ranges)).variants
+    assert (score.variant, sorted(score.envs), score.runs) == ("impala", sorted(finals), 7)
+    normalized = []
+    for env, scores in finals.items():
+        low, high = ranges[env]
+        normalized += [(value - low) / (high - low) for value in scores]
+    assert score.iqm == pytest.approx(np.mean(sorted(normalized)[1:-1]))
+    assert 0 <= score.interval.low < score.iqm < score.interval.high <= 1
+    assert compare(groups, ComparisonSettings()).variants == []
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"metric": "score"}, "unknown metric 'score'; name one of those in metrics.jsonl"),
+        ({"score_ranges": {"CartPole-v1": [1]}}, "score_ranges.CartPole-v1 must be the scores that count as 0 and 1"),
+        ({"score_ranges": {"CartPole-v1": [5, 5]}}, "such as [20, 500], not [5, 5]"),
+        ({"score_ranges": {"CartPole-v1": "high"}}, "not 'high'"),
+        ({"score_ranges": {"CartPole-v1": [0, True]}}, "not [0, True]"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, message):
+    with pytest.raises(CallboardError) as caught:
+        ComparisonSettings(**settings).check()
+    assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,112 @@
+"""Interquartile means, bootstrap intervals, goals and curves, each against a plain NumPy loop."""
+
+import itertools
+
+import numpy as np
+import pytest
+from synthetic_runs import write_run
+
+from callboard.launch.comparison.run_results import read_results
+from callboard.launch.comparison.score_statistics import (
+    bootstrap_interval,
+    curve_spread,
+    first_reached,
+    interquartile_mean,
+)
+
+SCORES = np.array([3.0, 500.0, 120.0, 480.0, 90.0, 333.0, 12.0, 475.0, 200.0])
+
+
+def plain_iqm(scores):
+    """Agarwal et al. 2021, section 4.3: the mean of the middle half."""
+    ordered = sorted(scores)
+    cut = int(0.25 * len(ordered))
+    total = 0.0
+    for score in ordered[cut : len(ordered) - cut]:
+        total += score
+    return total / (len(ordered) - 2 * cut)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9])
+def test_the_interquartile_mean_is_that_of_the_middle_half(count):
+    assert interquartile_mean(SCORES[:count]) == pytest.approx(plain_iqm(SCORES[:count]))
+
+
+def test_of_three_scores_nothing_is_cut():
+    assert interquartile_mean([1.0, 2.0, 9.0]) == pytest.approx(4.0)
+
+
+def test_the_bootstrap_interval_is_that_of_all_possible_resamples():
+    scores = SCORES[:5]
+    # All 5^5 resamples, each as likely as any other.
+    every = [plain_iqm(scores[list(chosen)]) for chosen in itertools.product(range(5), repeat=5)]
+    interval = bootstrap_interval([scores], confidence=0.9, resamples=20_000)
+    for found, share in zip(interval, (5, 95), strict=True):
+        near = np.percentile(every, [share - 0.7, share + 0.7])
+        assert near[0] - 1e-9 <= found <= near[1] + 1e-9
+
+
+def test_each_task_is_resampled_separately():
+    first, second = SCORES[:3], SCORES[3:6] / 100
+    every = []
+    for chosen in itertools.product(range(3), repeat=3):
+        for others in itertools.product(range(3), repeat=3):
+            every.append(plain_iqm([*first[list(chosen)], *second[list(others)]]))
+    interval = bootstrap_interval([first, second], confidence=0.9, resamples=20_000)
+    for found, share in zip(interval, (5, 95), strict=True):
+        near = np.percentile(every, [share - 1, share + 1])
+        assert near[0] - 1e-9 <= found <= near[1] + 1e-9
+
+
+def test_an_interval_is_deterministic_and_needs_two_runs_of_each_task():
+    assert bootstrap_interval([SCORES], resamples=100) == bootstrap_interval([SCORES], resamples=100)
+    assert bootstrap_interval([SCORES[:1]]) is None
+    assert bootstrap_interval([SCORES, SCORES[:1]]) is None
+    assert bootstrap_interval([]) is None
+    assert bootstrap_interval([[500.0, 500.0, 500.0]], resamples=10) == (500.0, 500.0)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    write_run(tmp_path / "a", [(1000, 10.0), (2000, 30.0), (4000, 20.0)], seed=1)
+    write_run(tmp_path / "b", [(1500, 0.0), (3000, 60.0)], seed=2)
+    return read_results([str(tmp_path)]).runs
+
+
+def test_the_goal_is_first_reached_at(runs):
+    assert first_reached(runs[0], 20.0) == (2000, 2)
+    assert first_reached(runs[1], 60.0) == (3000, 3)
+    assert first_reached(runs[0], 31.0) is None
+    assert first_reached(runs[1], 0.0, "min") == (1500, 1.5)
+    assert first_reached(runs[0], 9.0, "min") is None
+
+
+def plain_curve(points, x):
+    """Linear between the two points around x; None outside of all of them."""
+    for (before, low), (after, high) in zip(points, points[1:], strict=False):
+        if before <= x <= after:
+            return low + (high - low) * (x - before) / (after - before)
+    return None
+
+
+@pytest.mark.parametrize("over", ["steps", "seconds"])
+@pytest.mark.parametrize("spread", ["std", "range"])
+def test_a_curve_is_the_mean_of_the_runs_that_got_that_far(runs, over, spread):
+    curve = curve_spread(runs, over, spread)
+    scale = 1 if over == "steps" else 1000
+    assert (curve.x[0] * scale, curve.x[-1] * scale) == (1000, 4000)
+    for x, center, low, high in zip(*curve, strict=True):
+        values = []
+        for run in runs:
+            value = plain_curve(list(zip(run.steps, run.values, strict=True)), round(x * scale, 6))
+            values += [] if value is None else [value]
+        mean = sum(values) / len(values)
+        deviation = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
+        around = (min(values), max(values)) if spread == "range" else (mean - deviation, mean + deviation)
+        np.testing.assert_allclose((center, low, high), (mean, *around), atol=1e-6)
+
+
+def test_the_interval_of_a_curve_is_inside_its_range(runs):
+    curve, whole = curve_spread(runs, spread="interval"), curve_spread(runs, spread="range")
+    assert np.all(curve.low >= whole.low - 1e-9) and np.all(curve.high <= whole.high + 1e-9)
+    assert np.all(curve.low <= curve.center) and np.all(curve.center <= curve.high)
