@@ -6,7 +6,7 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ...environments import has_unseen_levels
@@ -15,8 +15,10 @@ from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
 from .node import Node, NodeContext
+from .node_incarnations import NodeIncarnations
 from .run_control import Command, ControlFile, Reply, RunControl, Target
 from .step_budget import LeaseRequest, StepBudget
+from .step_rates import StepRates
 from .stopping_rules import Stop, StoppingRules
 
 _ROW_SECONDS = 2.0
@@ -77,7 +79,7 @@ class Coordinator(Node):
         self._final_is_evaluated = not run.experiment.evaluator
         self._final_deadline = math.inf
         self._evaluator_heard = -math.inf
-        self._rates = _Rates()
+        self._rates = StepRates()
         self._rows = 0
         self._earlier_learner_steps = self._counters.total("learner_steps")
         """Learner steps of the incarnations of the learner before the current one."""
@@ -425,68 +427,3 @@ class Coordinator(Node):
 def _of_other_nodes(sources: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     """Returns the counts without the coordinator's own, which change every second."""
     return {source: counts for source, counts in sources.items() if not source.startswith("coordinator/")}
-
-
-class _Rates:
-    """Steps per second, over about the last ten seconds."""
-
-    def __init__(self) -> None:
-        self._points: collections.deque[tuple[float, int, int]] = collections.deque()
-
-    def update(self, now: float, environment_steps: int, learner_steps: int) -> dict[str, float]:
-        points = self._points
-        points.append((now, environment_steps, learner_steps))
-        while len(points) > 2 and now - points[1][0] > 10.0:
-            points.popleft()
-        since, environment_before, learner_before = points[0]
-        seconds = max(now - since, 1e-3)
-        return {
-            "actor/steps_per_second": (environment_steps - environment_before) / seconds,
-            "learner/steps_per_second": (learner_steps - learner_before) / seconds,
-        }
-
-
-class NodeIncarnations:
-    """Incarnation ids of all nodes that have reported, and which of them have changed since a given version.
-
-    Args:
-      incarnation: id of the coordinator's incarnation; versions issued by another incarnation are ignored.
-    """
-
-    def __init__(self, incarnation: str):
-        self._incarnation = incarnation
-        self._number = 0
-        # Ordered by last change.
-        self._nodes: dict[str, tuple[str, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    @property
-    def version(self) -> list[Any]:
-        """The current version, as plain Python, for `changed_since`."""
-        return [self._incarnation, self._number]
-
-    def update(self, name: str, incarnation_id: str) -> None:
-        """Records a node's report."""
-        known = self._nodes.get(name)
-        if known is None or known[0] != incarnation_id:
-            self._number += 1
-            self._nodes.pop(name, None)
-            self._nodes[name] = incarnation_id, self._number
-
-    def changed_since(self, version: list[Any] | None) -> dict[str, str]:
-        """Returns the ids that are new since a version."""
-        incarnation, number = version or ("", 0)
-        if incarnation != self._incarnation:
-            number = 0
-        changed: dict[str, str] = {}
-        for name in reversed(self._nodes):
-            incarnation_id, at = self._nodes[name]
-            if at <= number:
-                break
-            changed[name] = incarnation_id
-        return changed

@@ -119,9 +119,7 @@ class WatchedEnvironment(EnvironmentWrapper):
         if self._calls is not None:
             info = NO_INFO if self.infos is None else self.infos.begun[index]
             # With reward 0 and discount 1, also where the library shows the end of the episode before in this timestep.
-            begun = timestep._replace(
-                reward=np.zeros_like(timestep.reward), discount=np.ones_like(timestep.discount)
-            )
+            begun = timestep._replace(reward=np.zeros_like(timestep.reward), discount=np.ones_like(timestep.discount))
             view = EpisodeView(self._first_slot + index, self._task, index, begun, info)
             self._views[index] = view
             self._calls.call("on_episode_start", view)
@@ -153,4 +151,3 @@ class WatchedEnvironment(EnvironmentWrapper):
         missing = "" if self._metrics is None or not self._episodes_looked_at else self._metrics.describe_missing()
         if missing:
             self._notify(missing)
-

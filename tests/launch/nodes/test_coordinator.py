@@ -9,7 +9,7 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.nodes.coordinator import Coordinator, NodeIncarnations
+from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reporting import RunState
@@ -107,20 +107,6 @@ def test_actors_learn_which_learners_are_short_of_data(make_coordinator):
     # A late report of an earlier incarnation.
     report(coordinator, "learner/1", short_of_data=3.0)
     assert RunState(*report(coordinator, sequence=3)).short_of_data == {}
-
-
-def test_an_answer_holds_only_what_is_new():
-    nodes = NodeIncarnations("first coordinator")
-    for index in range(100):
-        nodes.update(f"actor/{index}", "a")
-    known = nodes.version
-    assert len(nodes.changed_since(None)) == 100 and nodes.changed_since(known) == {}
-    nodes.update("actor/7", "b")
-    nodes.update("actor/8", "a")
-    assert nodes.changed_since(known) == {"actor/7": "b"}
-    again = NodeIncarnations("second coordinator")
-    again.update("actor/7", "b")
-    assert again.changed_since(nodes.version) == {"actor/7": "b"}
 
 
 def test_the_first_actor_of_a_new_run_waits_for_no_other_before_it_acts(make_coordinator):
