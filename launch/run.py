@@ -62,7 +62,7 @@ def run(
                 hide_gpus()  # They belong to the learners.
             _check_run_fits(experiment, layout, directory, part.replay_shards)
         one_run = Run(experiment, layout, directory)
-        summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps))
+        summary = SummaryMonitor(one_run, monitor or LineMonitor(experiment.max_steps), launcher.name)
         program = make_program(one_run)
         if add_nodes is not None:
             add_nodes(program, one_run)

@@ -62,6 +62,7 @@ class BatchReader(Iterator[Any]):
         self._known_incarnation = incarnation()
         self._thread = _DatasetThread(make_dataset)
         self._waiting_since: float | None = None
+        self._waited = 0.0
 
     def __next__(self) -> Any:
         self._waiting_since = time.monotonic()
@@ -74,6 +75,7 @@ class BatchReader(Iterator[Any]):
                     raise ReaderStopped
                 self._while_waiting()
         finally:
+            self._waited += self.seconds_waited
             self._waiting_since = None
 
     def raise_if_stopped(self) -> None:
@@ -89,6 +91,11 @@ class BatchReader(Iterator[Any]):
         """Seconds for which the current call of `next` has been waiting for a batch; 0 outside of a call."""
         since = self._waiting_since
         return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def total_seconds_waited(self) -> float:
+        """Seconds for which all calls of `next` have waited for a batch."""
+        return self._waited + self.seconds_waited
 
     def poll(self, timeout: float) -> Any:
         """Returns the next batch if it arrives within `timeout` seconds, else None."""

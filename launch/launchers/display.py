@@ -1,9 +1,10 @@
 """Terminal output of a run."""
 
 import contextlib
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console, Group
@@ -12,9 +13,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from .bottleneck import find_bottleneck
 from .run_outcome import OutputClosed
+from .trend import TimeLeft, Trend, duration
 
 _LINE_SECONDS = 10.0
+_SHOWN_RESTARTS = 4
 
 
 def make_monitor(max_steps: int) -> "LiveMonitor | LineMonitor":
@@ -27,19 +31,19 @@ class LineMonitor:
     """Prints a line every ten seconds, for logs and pipes."""
 
     def __init__(self, max_steps: int):
-        self._max_steps = max_steps
+        self._progress = RunProgress(max_steps)
         self._next = 0.0
         self._evaluated = None
 
     def status(self, status: dict[str, Any]) -> None:
+        self._progress.update(status)
         evaluated = status.get("evaluator/environment_steps")
         if time.monotonic() < self._next and evaluated == self._evaluated:
             return
         self._next = time.monotonic() + _LINE_SECONDS
         self._evaluated = evaluated
-        steps = status["environment_steps"]
-        parts = [f"{steps:>9,} of {self._max_steps:,} steps"]
-        parts += [f"{name} {value}" for name, value in status_fields(status)]
+        parts = [f"{status['environment_steps']:>9,} of {self._progress.max_steps:,} steps"]
+        parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
         _print_line("  ".join(parts))
 
     def say(self, text: str) -> None:
@@ -54,20 +58,21 @@ class LiveMonitor:
 
     def __init__(self, console: Console, max_steps: int):
         self._console = console
-        self._max_steps = max_steps
+        self._progress = RunProgress(max_steps)
         # No refresh thread: if the terminal is closed, the error must be raised in the thread that writes to it.
         self._live = Live(Text("starting"), console=console, auto_refresh=False, transient=False)
         self._live.start(refresh=True)
 
     def status(self, status: dict[str, Any]) -> None:
-        steps = status["environment_steps"]
+        self._progress.update(status)
+        steps, max_steps = status["environment_steps"], self._progress.max_steps
         table = Table.grid(padding=(0, 2))
-        for name, value in status_fields(status):
+        for name, value in self._progress.fields(status, in_words=True):
             table.add_row(Text(name, style="dim"), Text(value))
         headline = Table.grid(padding=(0, 2))
         headline.add_row(
-            ProgressBar(total=self._max_steps, completed=min(steps, self._max_steps), width=40),
-            f"{steps:,} of {self._max_steps:,} environment steps",
+            ProgressBar(total=max_steps, completed=min(steps, max_steps), width=40),
+            f"{steps:,} of {max_steps:,} environment steps ({min(1.0, steps / max_steps):.0%})",
         )
         with _output():
             self._live.update(Group(headline, table), refresh=True)
@@ -81,23 +86,81 @@ class LiveMonitor:
             self._live.stop()
 
 
-def status_fields(status: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns the metrics of a status that are shown to the user, as pairs of name and text."""
-    fields = [
-        ("steps/s", f"{status['actor/steps_per_second']:,.0f}"),
-        ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
-    ]
-    if "actor/episode_return" in status:
-        fields.append(("mean return", f"{status['actor/episode_return']:.1f}"))
-    if "evaluator/return" in status:
-        goal = f" (goal {status['stop_return']:g})" if status.get("stop_return") is not None else ""
-        fields.append(("evaluation", f"{status['evaluator/return']:.1f} ± {status['evaluator/return_std']:.1f}{goal}"))
-    if "learner/policy_lag" in status:
-        fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
-    fills = [value for name, value in status.items() if name.startswith("replay/fill")]
-    if fills:
-        fields.append(("replay", f"{sum(fills) / len(fills):.0%} full"))
-    return fields
+class RunProgress:
+    """What is shown of a run: its newest status, and how the last ones have changed.
+
+    Args:
+      max_steps: environment steps after which the run ends.
+      clock: returns seconds.
+    """
+
+    def __init__(self, max_steps: int, clock: Callable[[], float] = time.monotonic):
+        self.max_steps = max_steps
+        self._clock = clock
+        self._time_left = TimeLeft()
+        self._seconds_left: float | None = None
+        self._trends: dict[str, Trend] = {}
+        self._arrows: dict[str, str] = {}
+        self._best = -math.inf
+
+    def update(self, status: dict[str, Any]) -> None:
+        """Takes a status, which need not be shown."""
+        self._seconds_left = self._time_left.update(self._clock(), status["environment_steps"], self.max_steps)
+        for name in ("actor/episode_return", "evaluator/return"):
+            if name in status:
+                self._arrows[name] = self._trends.setdefault(name, Trend()).update(status[name])
+        self._best = max(self._best, status.get("evaluator/return", -math.inf))
+
+    def fields(self, status: dict[str, Any], in_words: bool = False) -> list[tuple[str, str]]:
+        """Returns what is shown of the status that was last given to `update`, as pairs of name and text.
+
+        Args:
+          status: the status.
+          in_words: whether there is room for sentences.
+        """
+        fields = []
+        if self._seconds_left:
+            fields.append(("time left", duration(self._seconds_left)))
+        fields += [
+            ("steps/s", f"{status['actor/steps_per_second']:,.0f}"),
+            ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
+        ]
+        if "actor/episode_return" in status:
+            fields.append(("mean return", self._with_trend(status, "actor/episode_return")))
+        if "evaluator/return" in status:
+            fields.append(("evaluation", self._evaluation(status)))
+        if "learner/policy_lag" in status:
+            fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
+        fills = [value for name, value in status.items() if name.startswith("replay/fill")]
+        if fills:
+            fields.append(("replay", f"{sum(fills) / len(fills):.0%} full"))
+        bottleneck = find_bottleneck(status.get("waiting", {}), status.get("learner_steps", 0))
+        if bottleneck is not None and in_words:
+            fields.append(("waiting", bottleneck.description))
+        elif bottleneck is not None and bottleneck.part:
+            fields.append(("bottleneck", bottleneck.part))
+        restarts = status.get("node_restarts")
+        if restarts:
+            names = ", ".join(f"{name} {count}" for name, count in sorted(restarts.items())[:_SHOWN_RESTARTS])
+            more = len(restarts) - _SHOWN_RESTARTS
+            total = sum(restarts.values())
+            fields.append(("restarts", f"{total} ({names}{f' and {more} more nodes' if more > 0 else ''})"))
+        return fields
+
+    def _evaluation(self, status: dict[str, Any]) -> str:
+        remarks = []
+        if status.get("stop_return") is not None:
+            remarks.append(f"goal {status['stop_return']:g}")
+        if self._best > status["evaluator/return"]:
+            remarks.append(f"best {self._best:.1f}")
+        text = f"{status['evaluator/return']:.1f} ± {status['evaluator/return_std']:.1f}"
+        arrow = self._arrows.get("evaluator/return")
+        text = f"{text} {arrow}" if arrow else text
+        return f"{text} ({', '.join(remarks)})" if remarks else text
+
+    def _with_trend(self, status: dict[str, Any], name: str) -> str:
+        arrow = self._arrows.get(name)
+        return f"{status[name]:.1f}{f' {arrow}' if arrow else ''}"
 
 
 def _print_line(text: str) -> None:

@@ -71,10 +71,14 @@ class Outcome:
     """Mean return of the last evaluation; that of the final policy if all `max_steps` were executed."""
     score_std: float | None = None
     """Standard deviation of the returns of that evaluation."""
+    best_score: float | None = None
+    """Mean return of the best evaluation of the run, whose policy was kept; that of an earlier part counts too."""
     training_return: float | None = None
     """Mean return of the last 100 training episodes."""
     run_directory: str | None = None
     """The run directory: a path, relative to the working directory if it is below it, or a URL."""
+    next_commands: tuple[str, ...] = ()
+    """Commands that evaluate and continue the run."""
 
     def reached_limit(self, reason: str) -> None:
         if not self.ended:

@@ -1,10 +1,14 @@
 """What is shown to the user at the start and at the end of a run: agent, environment, score and run directory."""
 
+import math
 import os
+import shlex
 from typing import Any
 
 from ...agents.registry import agent_name
 from ..experiment import Run
+from ..run_directory.best_policy import BestPolicy
+from .registry import DEFAULT_LAUNCHER
 from .run_outcome import Monitor, Outcome
 
 _SCORERS = ("evaluator", "actor")
@@ -17,10 +21,13 @@ class SummaryMonitor:
     Args:
       run: the run.
       monitor: receives status and messages.
+      launcher: name of the launcher, for the command that continues the run; empty for the default one.
     """
 
-    def __init__(self, run: Run, monitor: Monitor):
+    def __init__(self, run: Run, monitor: Monitor, launcher: str = ""):
         self._run = run
+        self._launcher = launcher
+        self._best: float | None = None
         self._monitor = monitor
         self._begun = False
         self._scores: dict[str, float] = {}
@@ -35,18 +42,37 @@ class SummaryMonitor:
             )
         # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
+        if "evaluator/return" in status:
+            self._best = max(status["evaluator/return"], -math.inf if self._best is None else self._best)
         self._monitor.status(status)
 
     def say(self, text: str) -> None:
         self._monitor.say(text)
 
     def complete(self, outcome: Outcome) -> Outcome:
-        """Adds the scores and the run directory to an outcome."""
+        """Adds the scores, the run directory and the next commands to an outcome."""
         outcome.score = self._scores.get("evaluator/return")
         outcome.score_std = self._scores.get("evaluator/return_std")
         outcome.training_return = self._scores.get("actor/episode_return")
         outcome.run_directory = run_location(self._run)
+        outcome.best_score = self._best
+        if not self._run.directory.url and self._run.directory.best_policy.exists():
+            # A run that was resumed may have had its best evaluation before.
+            earlier = BestPolicy(self._run.directory).mean_return()
+            if self._best is None or earlier > self._best:
+                outcome.best_score = earlier
+        outcome.next_commands = self._next_commands(outcome)
         return outcome
+
+    def _next_commands(self, outcome: Outcome) -> tuple[str, ...]:
+        experiment, directory = self._run.experiment, shlex.quote(outcome.run_directory or "")
+        resume = f"callboard train --resume --run-dir {directory}"
+        if self._launcher not in ("", DEFAULT_LAUNCHER):
+            resume += f" --launcher {self._launcher}"
+        if not outcome.exit_code:
+            resume += f" --max-steps {2 * experiment.max_steps}"
+            resume += " --stop-return null" if experiment.stop_return is not None else ""
+        return f"callboard evaluate {directory}", resume
 
 
 def run_location(run: Run) -> str:
@@ -67,5 +93,8 @@ def describe_end(outcome: Outcome, evaluation_episodes: int) -> str:
         )
     elif outcome.training_return is not None:
         parts.append(f"Not evaluated; mean return of the last training episodes: {outcome.training_return:.1f}.")
+    if outcome.best_score is not None and (outcome.score is None or outcome.best_score > outcome.score):
+        parts.append(f"Best evaluation: {outcome.best_score:.1f}.")
     parts.append(f"Run directory: {outcome.run_directory}")
-    return " ".join(parts)
+    end = " ".join(parts)
+    return f"{end}. Next: {', or '.join(outcome.next_commands)}" if outcome.next_commands else end

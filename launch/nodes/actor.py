@@ -66,6 +66,12 @@ class ActorNode(EnvironmentNode):
             Heartbeat(self._replay_handle, self.context.stop, [self._shard])
             fetch_in_background(self._weights, self._learner, self._experiment.actors, self.context.stop)
 
+    def seconds_waited(self) -> dict[str, float]:
+        return {} if self._writer is None else {"replay to take data": self._writer.seconds_waited}
+
+    def weights_step(self) -> int | None:
+        return None if self._actor is None or self._weights.version is None else self._weights.version.step
+
     def step(self) -> None:
         """Takes one timestep if replay, the agent's pacing and the run's step limit allow it."""
         if self._actor is None or self._writer is None:

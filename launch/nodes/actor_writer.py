@@ -1,6 +1,7 @@
 """Writes one actor's records to replay, and makes the actor wait if replay or the pacing requires it."""
 
 import threading
+import time
 from collections.abc import Callable
 
 from ...agents import Agent
@@ -74,6 +75,8 @@ class ActorWriter:
         self._shard = layout.shard_of(index)
         self._learner = layout.learner_of(index)
         self._seconds_short_of_data = seconds_short_of_data
+        self.seconds_waited = 0.0
+        """Seconds for which `caught_up` has waited for replay to accept data."""
         self._begin()
 
     @property
@@ -96,7 +99,9 @@ class ActorWriter:
         """Waits briefly for replay to accept earlier data; returns False if it does not, or was replaced."""
         # A complete sequence must not sit in the writer while the next timestep waits for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
+        begun = time.monotonic()
         ready = self.ready(_READY_SECONDS, max_pending=0 if complete else None)
+        self.seconds_waited += time.monotonic() - begun
         if self._replay.incarnation(self._shard) == self._incarnation:
             return ready
         # Unconfirmed data of the old writer is lost with the old server; the new writer begins a new sequence.

@@ -8,7 +8,11 @@ from typing import Any
 import cloudpickle
 
 from ...errors import CallboardError
+from .node_health import thread_stacks
 from .run_control import Command, Reply
+
+_AT_ONCE: dict[str, Callable[..., Any]] = {"stacks": thread_stacks}
+"""Commands that the reporting thread executes, so that a node answers them whose main loop hangs."""
 
 
 class CommandQueue:
@@ -24,11 +28,20 @@ class CommandQueue:
         self.pending: list[Command] = []
         """Commands that were not executed yet, the oldest first."""
 
-    def receive(self, commands: Sequence[Command]) -> None:
-        """Takes the commands of an answer."""
+    def receive(self, commands: Sequence[Command]) -> bool:
+        """Takes the commands of an answer; executes at once those that do not need the main loop.
+
+        Returns:
+          Whether there are results of commands that were executed at once.
+        """
         with self._lock:
-            self.pending.extend(command for command in commands if command.id not in self._known)
+            new = [command for command in commands if command.id not in self._known]
             self._known = {command.id for command in commands}
+            self.pending.extend(command for command in new if command.method not in _AT_ONCE)
+        replies = [_execute(command, _AT_ONCE.__getitem__) for command in new if command.method in _AT_ONCE]
+        with self._lock:
+            self._replies += replies
+        return bool(replies)
 
     def execute(self, method: Callable[[str], Callable[..., Any]]) -> None:
         """Executes the pending commands.

@@ -16,6 +16,7 @@ from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
 from .node import Node, NodeContext
 from .node_incarnations import NodeIncarnations
+from .node_overview import NodeOverview
 from .run_control import Command, ControlFile, Reply, RunControl, Target
 from .step_budget import LeaseRequest, StepBudget
 from .step_rates import StepRates
@@ -70,6 +71,7 @@ class Coordinator(Node):
         self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
+        self._overview = NodeOverview(clock)
         self._values: dict[str, float] = {}
         self._short_of_data: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
@@ -101,6 +103,7 @@ class Coordinator(Node):
         short_of_data: float = 0.0,
         replies: Sequence[Sequence[Any]] = (),
         requests: Sequence[Sequence[Any]] = (),
+        health: Sequence[Any] | None = None,
         known: list[Any] | None = None,
     ) -> tuple[Any, ...]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
@@ -109,7 +112,7 @@ class Coordinator(Node):
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next seven.
+          counts: see `reporting.Report`, as for the next eight.
           values: as above.
           episodes: as above.
           evaluation: as above.
@@ -117,12 +120,14 @@ class Coordinator(Node):
           short_of_data: as above.
           replies: as above.
           requests: as above.
+          health: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
             newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
                 self._nodes.update(name, incarnation_id)
+                self._overview.update(name, incarnation_id, health)
                 if name == "learner/0":
                     total = self._counters.total("learner_steps")
                     self._earlier_learner_steps = total - counts.get("learner_steps", 0)
@@ -249,6 +254,8 @@ class Coordinator(Node):
                 "paused": self._stop_reason is None and self._control.paused,
                 "rows": self._rows,
                 "stopping": self._stop_reason is not None,
+                "waiting": {} if self.context.cooperative else self._overview.waiting(),
+                "node_restarts": self._overview.restarts,
                 "nodes": sorted(self._nodes),
             }
 
@@ -420,6 +427,8 @@ class Coordinator(Node):
         if self._episodes:
             row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
+        if not self.context.cooperative:
+            row.update(self._overview.metrics())
         row.update(sorted(self._values.items()))
         return row
 

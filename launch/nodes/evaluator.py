@@ -50,6 +50,7 @@ class EvaluatorNode(ReportingNode):
         self._final: dict[str, float] | None = None
         self._next_steps = run.experiment.evaluate_every
         self._best = -np.inf
+        self._weights_step: int | None = None
 
     def setup(self) -> None:
         experiment = self._experiment
@@ -117,6 +118,7 @@ class EvaluatorNode(ReportingNode):
         steps = self.reporter.state.environment_steps
         self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
         begun = time.monotonic()
+        self._weights_step = None if self._weights.version is None else self._weights.version.step
         watch = EvaluationWatch(
             self._experiment.evaluation_episodes,
             self._experiment.evaluation_timeout,
@@ -167,6 +169,9 @@ class EvaluatorNode(ReportingNode):
     def finish(self) -> None:
         self.reporter.close()
         self._environment.close()
+
+    def weights_step(self) -> int | None:
+        return self._weights_step
 
     def collect(self) -> Report:
         evaluation, self._evaluation = self._evaluation, None

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -44,6 +45,8 @@ class _ServedActor:
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     """Held during a call: one call of an actor at a time."""
     session: ActorSession | None = None
+    seconds_waited: float = 0.0
+    """Seconds for which replay or the agent's pacing has kept the actor from acting."""
 
 
 class InferenceNode(ReportingNode):
@@ -149,6 +152,14 @@ class InferenceNode(ReportingNode):
         if self._failure is not None:
             raise self._failure
 
+    def seconds_waited(self) -> dict[str, float]:
+        waited = sum(actor.seconds_waited for actor in self._actors.values())
+        return {"replay to take data": waited / len(self._actors)}
+
+    def weights_step(self) -> int | None:
+        version = self._weights.version if self._set_up.is_set() else None
+        return None if version is None else version.step
+
     def finish(self) -> None:
         self.reporter.close()
 
@@ -184,10 +195,14 @@ class InferenceNode(ReportingNode):
     def _action(self, actor: int, session: ActorSession) -> list[np.ndarray] | None:
         """Returns the leaves of the next action; None if it takes too long."""
         deadline = Deadline(_ANSWER_SECONDS)
-        while not session.may_act(self._newest_version()):
-            self._batcher.forget(actor)
-            if self.context.cooperative or deadline.has_passed or self.context.stop.wait(POLL_SECONDS):
-                return None
+        begun = time.monotonic()
+        try:
+            while not session.may_act(self._newest_version()):
+                self._batcher.forget(actor)
+                if self.context.cooperative or deadline.has_passed or self.context.stop.wait(POLL_SECONDS):
+                    return None
+        finally:
+            self._actors[actor].seconds_waited += time.monotonic() - begun
         return session.act(functools.partial(self._infer, actor), _ANSWER_SECONDS)
 
     def _infer(self, actor: int, request: InferenceRequest) -> PendingResult:

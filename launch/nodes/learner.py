@@ -398,6 +398,9 @@ class LearnerNode(ReportingNode):
         """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""
         return self._checkpoints.next_incarnation()
 
+    def seconds_waited(self) -> dict[str, float]:
+        return {} if self._reader is None else {"data": self._reader.total_seconds_waited}
+
     def collect(self) -> Report:
         counts = {"duplicates": self._replay_handle.received.dropped()}
         short_of_data = self._seconds_short_of_data()

@@ -1,10 +1,12 @@
 """What a node is doing now: marks set by its main loop, and the heartbeats that carry them to the launcher."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ...data import Nest, Timestep
+from ...deadlines import Clock
 from ...environments import BatchedEnvironment, EnvironmentWrapper
 
 HEARTBEAT = "heartbeat"
@@ -37,9 +39,13 @@ class Progress:
     The main loop stores a mark before everything that may hang; a thread of the launcher reads it periodically.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._count = 0
         self._activity = _STARTING
+        self._clock = clock
+        self._wait: tuple[str, float] | None = None
+        """What the node waits for, and since when."""
+        self._waited: dict[str, float] = {}
         self.waits_for: Callable[[], str] = lambda: ""
         """Returns what the current work waits for, empty if nothing; called for every heartbeat."""
 
@@ -47,20 +53,44 @@ class Progress:
         """Marks the start of the node's own work, which ends soon unless it hangs."""
         self._activity = (activity, "work")
         self._count += 1
+        if self._wait is not None:
+            self._end_wait()
 
     def works_slowly(self, activity: str) -> None:
         """Marks the start of the node's own work that may take minutes."""
         self._activity = (activity, "slow")
         self._count += 1
+        if self._wait is not None:
+            self._end_wait()
 
     def works_with_others(self, activity: str) -> None:
         """Marks the start of work that ends when all nodes of the restart group take part in it."""
         self._activity = (activity, "shared")
         self._count += 1
+        if self._wait is not None:
+            self._end_wait()
 
     def waits(self, name: str) -> None:
         """Marks that the node waits for another one, or for data."""
         self._activity = (f"waiting for {name}", "wait")
+        if self._wait is None or self._wait[0] != name:
+            self._end_wait()
+            self._wait = (name, self._clock())
+
+    def seconds_waited(self) -> dict[str, float]:
+        """Returns the seconds for which the node has waited so far, by what it waited for, as marked by `waits`."""
+        waited = dict(self._waited)
+        wait = self._wait
+        if wait is not None:
+            name, since = wait
+            waited[name] = waited.get(name, 0.0) + self._clock() - since
+        return waited
+
+    def _end_wait(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            name, since = wait
+            self._waited[name] = self._waited.get(name, 0.0) + self._clock() - since
 
     def begins_step(self) -> None:
         """Marks an iteration of the main loop; counts as progress only if the node sets no marks itself."""

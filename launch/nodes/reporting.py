@@ -11,6 +11,7 @@ from ...errors import CallboardError
 from ...replay import ReplayHandle
 from .commands import CommandQueue
 from .node import Node, NodeContext, NodeHandle, Unreachable
+from .node_health import NodeHealth, NodeProbe
 from .run_control import Command, ControlState, Reply
 from .step_budget import LeaseRequest
 
@@ -38,6 +39,8 @@ class Report(NamedTuple):
     """Results of commands."""
     requests: list[tuple[str, Any]] = []
     """What the node requests: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
+    health: NodeHealth | None = None
+    """How the node does; None if it was measured in one of the last reports."""
 
 
 class RunState(NamedTuple):
@@ -70,6 +73,7 @@ class Reporter:
       collect: makes the next report; nothing it returns is reported twice.
       renew_lease: receives the new limit of the lease, if reports request one.
       clock: the clock; another one in tests.
+      measure: returns the node's health, or None if it is too early for that.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Reporter:
         collect: Callable[[], Report],
         renew_lease: Callable[[int], None] = lambda limit: None,
         clock: Clock = time.monotonic,
+        measure: Callable[[], NodeHealth | None] = lambda: None,
     ):
         self._context = context
         self._coordinator = coordinator
@@ -87,6 +92,7 @@ class Reporter:
         self._client = coordinator.client(_CALL_SECONDS)
         self._collect = collect
         self._renew_lease = renew_lease
+        self._measure = measure
         self._sequence = 0
         self._unsent: Report | None = None
         self._lock = threading.Lock()
@@ -107,7 +113,9 @@ class Reporter:
         with self._lock:
             if self._unsent is None:
                 requests, self._requests = self._requests, []
-                self._unsent = self._collect()._replace(replies=self.commands.take_replies(), requests=requests)
+                self._unsent = self._collect()._replace(
+                    replies=self.commands.take_replies(), requests=requests, health=self._measure()
+                )
                 self._sequence += 1
             report = self._unsent
             try:
@@ -131,7 +139,8 @@ class Reporter:
             state = state._replace(
                 control=ControlState(*state.control), commands=[Command(*command) for command in state.commands]
             )
-            self.commands.receive(state.commands)
+            if self.commands.receive(state.commands):
+                self._wake.set()
             if state.step_limit is not None:
                 self._renew_lease(state.step_limit)
             # A restarted coordinator has not yet heard from all nodes, so keep the known ids.
@@ -205,7 +214,8 @@ class ReportingNode(Node):
 
     def __init__(self, context: NodeContext, coordinator: NodeHandle):
         super().__init__(context)
-        self.reporter = Reporter(context, coordinator, self.collect, self.renew_lease)
+        probe = NodeProbe(context.progress, self.seconds_waited, self.weights_step)
+        self.reporter = Reporter(context, coordinator, self.collect, self.renew_lease, measure=probe.measure)
 
     def collect(self) -> Report:
         """Returns the next report; called from the reporting thread."""
@@ -213,6 +223,14 @@ class ReportingNode(Node):
 
     def renew_lease(self, limit: int) -> None:
         """Takes the new limit of the lease of environment steps; called from the reporting thread."""
+
+    def seconds_waited(self) -> dict[str, float]:
+        """Returns the seconds that the node has waited so far, by what for, where its progress does not mark them."""
+        return {}
+
+    def weights_step(self) -> int | None:
+        """Returns the learner step of the weights that the node acts with; None if it has none."""
+        return None
 
     def between_steps(self) -> None:
         if self.reporter.commands.pending:
@@ -257,6 +275,6 @@ class ReportingNode(Node):
 
 def _plain(value: Any) -> Any:
     """Converts a field of a report to what Courier can send."""
-    if isinstance(value, LeaseRequest):
+    if isinstance(value, (LeaseRequest, NodeHealth)):
         return list(value)
     return [list(item) for item in value] if isinstance(value, list) else value

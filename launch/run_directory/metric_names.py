@@ -15,17 +15,30 @@ _RUN = (
     Metric("environment_steps", "actions executed by the actors, over the whole run", "steps"),
     Metric("learner_steps", "learner steps made, over the whole run, including those lost with a learner", "steps"),
     Metric("episodes", "training episodes that ended, over the whole run"),
+    Metric("restarts", "restarts of nodes since the coordinator started; not with `--launcher inline`"),
     Metric("ignored_timesteps", "actions that were ignored because their episode had ended, over the whole run"),
 )
 _ACTORS = (
     Metric("actor/steps_per_second", "environment steps per second of all actors, over the last ten seconds", "1/s"),
     Metric("actor/episode_return", "mean return of the last 100 training episodes, with exploration"),
     Metric("actor/episode_length", "mean length of the last 100 training episodes", "steps"),
+    Metric(
+        "actor/waiting_for_learner",
+        "time for which actors waited for replay to take data or for newer weights, over the last seconds; not with "
+        "`--launcher inline`, as for the next",
+        "fraction",
+    ),
+    Metric("actor/waiting_for_inference", "time for which actors waited for an inference node", "fraction"),
 )
 _LEARNERS = (
     Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
     Metric("learner/final", "1 once the learner has made its last step; absent before"),
     Metric("learner/steps_per_second", "learner steps per second, over the last ten seconds", "1/s"),
+    Metric(
+        "learner/waiting_for_data",
+        "time for which learners waited for a batch, over the last seconds; not with `--launcher inline`",
+        "fraction",
+    ),
     Metric("learner/duplicate_items", "items that arrived a second time and were dropped, over the whole run", "items"),
     Metric("learner/dropped_priorities", "priorities that a failed shard did not accept, since the learner started"),
 )

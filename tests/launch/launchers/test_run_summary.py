@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
@@ -31,9 +32,9 @@ def screen():
 def make_summary(screen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def make(path=tmp_path / "runs" / "x", url=""):
-        run = Run(Experiment(agent=Impala(), env="CartPole-v1", max_steps=5000), None, RunDirectory(path, url=url))
-        return SummaryMonitor(run, screen)
+    def make(path=tmp_path / "runs" / "x", url="", launcher="", **settings):
+        experiment = Experiment(agent=Impala(), env="CartPole-v1", max_steps=5000, **settings)
+        return SummaryMonitor(Run(experiment, None, RunDirectory(path, url=url)), screen, launcher)
 
     return make
 
@@ -56,8 +57,30 @@ def test_the_outcome_has_the_last_scores_even_where_the_last_status_has_none(mak
     assert outcome.run_directory == "runs/x"
     assert describe_end(outcome, 100) == (
         "The run is over: reached max_steps (5,000 environment steps). Score: 20.0 ± 2.0 over 100 episodes. "
-        "Run directory: runs/x"
+        "Run directory: runs/x. Next: callboard evaluate runs/x, or "
+        "callboard train --resume --run-dir runs/x --max-steps 10000"
     )
+
+
+def test_the_best_evaluation_is_named_where_it_is_not_the_last_one(make_summary, tmp_path):
+    summary = make_summary(tmp_path / "my runs", launcher="threads", stop_return=50.0)
+    for score in (30.0, 20.0):
+        summary.status({"evaluator/return": score, "evaluator/return_std": 2.0})
+    interrupted = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
+    assert interrupted.best_score == 30.0
+    assert describe_end(interrupted, 100).endswith(
+        "Score: 20.0 ± 2.0 over 100 episodes. Best evaluation: 30.0. Run directory: my runs. Next: callboard evaluate "
+        "'my runs', or callboard train --resume --run-dir 'my runs' --launcher threads"
+    )
+    ended = summary.complete(Outcome(reason="over"))
+    assert ended.next_commands[1].endswith("--launcher threads --max-steps 10000 --stop-return null")
+
+
+def test_the_best_evaluation_may_have_been_before_the_run_was_resumed(make_summary, tmp_path):
+    _, directory = write_run(tmp_path / "runs" / "x")  # With a best policy of 0.
+    summary = make_summary(directory.path)
+    summary.status({"evaluator/return": -20.0, "evaluator/return_std": 2.0})
+    assert summary.complete(Outcome(reason="over")).best_score == 0.0
 
 
 def test_a_run_without_evaluations_ends_with_its_training_return(make_summary):
@@ -70,5 +93,8 @@ def test_a_run_without_evaluations_ends_with_its_training_return(make_summary):
 
 def test_a_run_elsewhere_is_named_in_full(make_summary):
     far = make_summary(pathlib.Path("/far/away")).complete(Outcome(reason="over"))
-    assert describe_end(far, 100) == "The run is over: over. Run directory: /far/away"
+    assert describe_end(far, 100) == (
+        "The run is over: over. Run directory: /far/away. Next: callboard evaluate /far/away, or "
+        "callboard train --resume --run-dir /far/away --max-steps 10000"
+    )
     assert make_summary(url="s3://bucket/x").complete(Outcome()).run_directory == "s3://bucket/x"

@@ -1,5 +1,7 @@
 """Commands that a node has received: each is executed once, and its result is reported once."""
 
+import threading
+
 import cloudpickle
 import pytest
 
@@ -44,3 +46,23 @@ def test_errors_become_results(queue):
     failed, refused = queue.take_replies()
     assert "ValueError: broken" in failed.error and "Traceback" in failed.error
     assert refused.error == "this cannot be done"
+
+
+def test_stacks_are_returned_at_once_also_where_the_main_loop_hangs(queue):
+    stuck = threading.Event()
+
+    def hang_in_python():
+        stuck.wait()
+
+    thread = threading.Thread(target=hang_in_python, name="actor/0")
+    thread.start()
+    try:
+        assert queue.receive([command("stacks", "actor/0")]) and not queue.pending
+        (reply,) = queue.take_replies()
+        text = cloudpickle.loads(reply.result)
+        assert text.startswith("thread actor/0:\n") and "stuck.wait()" in text
+        assert "thread MainThread:" not in text  # The thread that asks is left out.
+        assert not queue.receive([command("stacks", "actor/0")])
+    finally:
+        stuck.set()
+        thread.join()

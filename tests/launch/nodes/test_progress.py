@@ -114,3 +114,21 @@ def test_everything_else_is_that_of_the_environment(progress):
     assert marked.spec is batch.spec and marked.batch_size == 2
     assert marked.frames_per_second == 25
     assert (marked.render() == 7).all()
+
+
+def test_the_time_for_which_a_node_waited_is_kept_by_what_it_waited_for():
+    now = 0.0
+    progress = Progress(clock=lambda: now)
+    progress.works("acting")
+    now = 1.0
+    progress.waits("newer weights")
+    progress.waits("newer weights")
+    now = 3.0
+    assert progress.seconds_waited() == {"newer weights": 2.0}
+    progress.waits("replay to take data")
+    now = 3.5
+    progress.works("acting")
+    now = 9.0
+    progress.waits("newer weights")
+    now = 10.0
+    assert progress.seconds_waited() == {"newer weights": 3.0, "replay to take data": 0.5}

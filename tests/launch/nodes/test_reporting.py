@@ -60,7 +60,7 @@ class Actor:
     def __init__(self, line, name="actor/0", incarnation="a"):
         self.steps, self.episodes, self.lease, self.limits = 0, [], None, []
         self.context = _context(name, incarnation)
-        self.reporter = Reporter(self.context, line, self.collect, self.limits.append, lambda: line.now)
+        self.reporter = Reporter(self.context, line, self.collect, self.limits.append, clock=lambda: line.now)
 
     def acts(self, steps):
         self.steps += steps

@@ -1,0 +1,74 @@
+"""Progress of a run over time: how long it will still take, and whether the return rises."""
+
+import collections
+import math
+import statistics
+
+_POINTS = 240
+_RATE_SECONDS = 30.0
+_NOTICEABLE = 0.05
+"""Smallest change, as a fraction of the return, that counts as a trend."""
+
+
+class TimeLeft:
+    """Estimates the time until a total is reached, from the rate over the last half minute."""
+
+    def __init__(self) -> None:
+        self._points: collections.deque[tuple[float, float]] = collections.deque()
+
+    def update(self, now: float, done: float, total: float) -> float | None:
+        """Returns the seconds left; None as long as nothing is known.
+
+        Args:
+          now: seconds, by a monotonic clock.
+          done: what is done of it.
+          total: what is to be done.
+        """
+        if self._points and done < self._points[-1][1]:
+            self._points.clear()
+        self._points.append((now, done))
+        while len(self._points) > 2 and now - self._points[1][0] > _RATE_SECONDS:
+            self._points.popleft()
+        since, before = self._points[0]
+        if done >= total:
+            return 0.0
+        if done <= before or now <= since:
+            return None
+        return (total - done) * (now - since) / (done - before)
+
+
+class Trend:
+    """Whether a value rises or falls: the newer half of its last values against the older half."""
+
+    def __init__(self) -> None:
+        self._values: collections.deque[float] = collections.deque(maxlen=_POINTS)
+
+    def update(self, value: float) -> str:
+        """Takes a new value, and returns an arrow: ↗, ↘ or →; empty for less than four values or NaN.
+
+        A value that equals the last one is not counted, since displays receive every value several times.
+        """
+        if math.isnan(value):
+            return ""
+        if not self._values or value != self._values[-1]:
+            self._values.append(value)
+        values = list(self._values)
+        if len(values) < 4:
+            return ""
+        middle = len(values) // 2
+        older, newer = statistics.fmean(values[:middle]), statistics.fmean(values[middle:])
+        if abs(newer - older) < _NOTICEABLE * max(abs(older), abs(newer)):
+            return "→"
+        return "↗" if newer > older else "↘"
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration in words, with one or two units: `45 s`, `3 min`, `2 h 05 min`, `3 d 4 h`."""
+    seconds = max(0, round(seconds))
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7200:
+        return f"{seconds // 60} min"
+    if seconds < 2 * 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600} h"

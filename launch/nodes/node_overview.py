@@ -1,0 +1,101 @@
+"""What the coordinator knows of all nodes: their health, their restarts, and what they wait for."""
+
+import collections
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .node_health import NodeHealth
+
+_REASONS = (("replay", "replay"), ("newer weights", "learner"), ("inference/", "inference"), ("data", "data"))
+"""Beginnings of what a node waits for, as it marks it, and the part of the run that stands behind."""
+
+
+class NodeOverview:
+    """The newest health of every node.  Not thread-safe: the coordinator calls it under its lock.
+
+    Args:
+      clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._nodes: dict[str, tuple[str, float, NodeHealth | None]] = {}
+        self._restarts: collections.Counter[str] = collections.Counter()
+
+    def update(self, name: str, incarnation_id: str, health: Sequence[Any] | None) -> None:
+        """Takes a report of a node: the fields of its `NodeHealth`, or None if they have not been measured anew."""
+        known = self._nodes.get(name)
+        if known is not None and known[0] != incarnation_id:
+            self._restarts[name] += 1
+            known = None
+        newest = NodeHealth(*health) if health is not None else known[2] if known is not None else None
+        self._nodes[name] = incarnation_id, self._clock(), newest
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """Restarts of nodes since the coordinator started, by name; only of those that were restarted."""
+        return dict(self._restarts)
+
+    def waiting(self) -> dict[str, dict[str, float]]:
+        """Returns for how much of the time nodes waited, by kind of node and by `data`, `replay`, `learner`, ...
+
+        The fractions are means over the nodes of a kind that have reported their health.
+        """
+        by_kind: dict[str, list[dict[str, float]]] = {}
+        for name, (_, _, health) in self._nodes.items():
+            if health is not None:
+                by_kind.setdefault(name.partition("/")[0], []).append(_by_reason(health.waiting))
+        return {
+            kind: {
+                reason: statistics.fmean(waiting.get(reason, 0.0) for waiting in nodes)
+                for reason in sorted({reason for waiting in nodes for reason in waiting})
+            }
+            for kind, nodes in by_kind.items()
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the metrics of all nodes together."""
+        waiting = self.waiting()
+        actor, learner = waiting.get("actor", {}), waiting.get("learner", {})
+        metrics: dict[str, float] = {"restarts": sum(self._restarts.values())}
+        if "learner" in waiting:
+            metrics["learner/waiting_for_data"] = learner.get("data", 0.0)
+        if "actor" in waiting:
+            metrics["actor/waiting_for_learner"] = actor.get("replay", 0.0) + actor.get("learner", 0.0)
+        if "inference" in waiting:
+            metrics["actor/waiting_for_inference"] = actor.get("inference", 0.0)
+        return metrics
+
+    def table(self, learner_step: float | None) -> list[dict[str, Any]]:
+        """Returns a row for every node, ordered by name: the fields of `NodeHealth`, and more.
+
+        Args:
+          learner_step: step of the learner's newest weights, for the lag of those that nodes act with.
+        """
+        now = self._clock()
+        rows = []
+        for name in sorted(self._nodes, key=_order):
+            _, heard, health = self._nodes[name]
+            row: dict[str, Any] = {"node": name, "silent": now - heard, "restarts": self._restarts[name]}
+            if health is not None:
+                row |= health._asdict()
+                if health.weights is not None and learner_step is not None:
+                    row["lag"] = max(0, int(learner_step) - health.weights)
+            rows.append(row)
+        return rows
+
+
+def _by_reason(waiting: Mapping[str, float]) -> dict[str, float]:
+    reasons: dict[str, float] = {}
+    for name, fraction in waiting.items():
+        reason = next((reason for begin, reason in _REASONS if name.startswith(begin)), "")
+        if reason:
+            reasons[reason] = reasons.get(reason, 0.0) + fraction
+    return reasons
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    label, _, number = name.partition("/")
+    return label, int(number) if number.isdecimal() else 0, name
