@@ -16,6 +16,8 @@ class EnvironmentSpec(NamedTuple):
     """Nest of `dm_env.specs.Array`, with bounds where the environment has them."""
     action: Any
     """`dm_env.specs.DiscreteArray`, `dm_env.specs.BoundedArray`, or a nest of them."""
+    encoding: Any = None
+    """The `environments.encoding.EnvironmentEncoding`, if the environment's own arrays differ from these."""
 
 
 class MultiDiscreteArray(specs.BoundedArray):

@@ -37,7 +37,7 @@ class DmEnvBatch(BatchedEnvironment):
         self._environments = tuple(environments)
         self._observation = _encoding(environments[0].observation_spec(), "observation")
         self._action = _encoding(environments[0].action_spec(), "action")
-        self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
+        self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
         self._over = [True] * len(environments)
         self._tasks = Tasks(len(environments))
         self._takes_task = False

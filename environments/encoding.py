@@ -8,8 +8,8 @@ directions, for one environment.
 import dataclasses
 import functools
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
@@ -17,7 +17,7 @@ from dm_env import specs
 
 from ..data import Nest
 from ..errors import CallboardError
-from ..specs import MultiDiscreteArray, has_channels_first
+from ..specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +32,36 @@ class Leaf:
     """The environment's value, or array of values, that corresponds to the agent's 0; None if it is 0."""
     channels_first: bool = False
     """Whether the environment's array is an image of channels x height x width."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Leaf) and (
+            (self.spec, self.dtype, self.channels_first) == (other.spec, other.dtype, other.channels_first)
+            and np.array_equal(0 if self.start is None else self.start, 0 if other.start is None else other.start)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the environment's array."""
+        shape = tuple(self.spec.shape)
+        return (shape[2], *shape[:2]) if self.channels_first else shape
+
+
+class EnvironmentEncoding(NamedTuple):
+    """The encodings of an environment's observations and actions."""
+
+    observation: Nest
+    action: Nest
+
+    def spec(self) -> EnvironmentSpec:
+        """Returns the specs of the agent's arrays, with this encoding."""
+        return EnvironmentSpec(spec(self.observation), spec(self.action), self)
+
+
+def encoding_of(environment: EnvironmentSpec) -> EnvironmentEncoding:
+    """Returns the encoding of an environment, which converts nothing if its spec has none."""
+    if environment.encoding is not None:
+        return environment.encoding
+    return EnvironmentEncoding(_unchanged(environment.observation), _unchanged(environment.action))
 
 
 def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
@@ -153,6 +183,14 @@ def _encode_leaf(leaf: Leaf, values: Any) -> np.ndarray:
     if leaf.start is not None:
         array -= np.asarray(leaf.start, array.dtype)
     return array
+
+
+def _unchanged(part: Nest) -> Nest:
+    if isinstance(part, Mapping):
+        return {key: _unchanged(inner) for key, inner in part.items()}
+    if isinstance(part, list | tuple):
+        return tuple(_unchanged(inner) for inner in part)
+    return Leaf(part, np.dtype(part.dtype))
 
 
 def _seen_dtype(dtype: np.dtype) -> np.dtype:

@@ -53,7 +53,7 @@ class GymnasiumBatch(BatchedEnvironment):
         self._environments = tuple(environments)
         self._observation = observation_encoding(environments[0].observation_space)
         self._action = action_encoding(environments[0].action_space)
-        self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
+        self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
         self._seeds: list[int | None] = [int(seed) for seed in seeds]
         self._over = [True] * len(environments)
         self._tasks = Tasks(len(environments))
@@ -185,7 +185,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._environment = environment
         self._observation = observation_encoding(environment.single_observation_space)
         self._action = action_encoding(environment.single_action_space)
-        self._spec = EnvironmentSpec(encoding.spec(self._observation), encoding.spec(self._action))
+        self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
         self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._next_observation: Nest = None

@@ -31,6 +31,11 @@ class RunDirectory:
         return self.path / "experiment.yaml"
 
     @property
+    def environment(self) -> pathlib.Path:
+        """The spec of the run's environment as JSON, for policies that act without it."""
+        return self.path / "environment.json"
+
+    @property
     def checkpoints(self) -> pathlib.Path:
         return self.path / "checkpoints"
 

@@ -359,7 +359,8 @@ def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
 
 def fetch_run(storage: Storage, directory: RunDirectory) -> None:
     """Downloads the experiment, the policies and the settings of replay, to evaluate a run or to check a resume."""
-    storage.fetch("experiment.yaml", directory.path)
+    for name in ("experiment.yaml", "environment.json"):
+        storage.fetch(name, directory.path)
     for name in _BEST_POLICIES:
         storage.fetch(name, directory.path)
     storage.fetch_newest("checkpoints", directory.path, only=["policy.npz"])

@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 
+from ...atomic_files import write_file
+from ...environments.spec_files import format_spec
 from ...errors import CallboardError
 from ..experiment import Run
 from ..settings import write_experiment
@@ -12,10 +14,10 @@ from .remote_storage import Storage
 
 @contextlib.contextmanager
 def begun(run: Run) -> Iterator[None]:
-    """Makes the run directory and writes the experiment; within the context, temporary files are created in it.
+    """Makes the run directory and writes the experiment and the environment's spec.
 
-    A launcher enters this context after all checks have passed and before it starts a node, so a rejected start leaves
-    nothing behind.
+    Within the context, temporary files are created in the directory.  A launcher enters it after all checks have passed
+    and before it starts a node, so a rejected start leaves nothing behind.
 
     Raises:
       CallboardError: the directory cannot be written.
@@ -24,9 +26,12 @@ def begun(run: Run) -> Iterator[None]:
     try:
         directory.create()
         write_experiment(run.experiment, directory.experiment)
+        write_file(directory.environment, format_spec(run.layout.spec))
     except OSError as error:
         raise CallboardError(f"the run directory {directory.path} cannot be written: {error.strerror}") from error
     if directory.url:
-        Storage(directory.url).store(directory.experiment.name, directory.path)
+        storage = Storage(directory.url)
+        for file in (directory.experiment, directory.environment):
+            storage.store(file.name, directory.path)
     with temporary_files_in(directory.temporary):
         yield

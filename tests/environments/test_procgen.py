@@ -5,6 +5,7 @@ import pytest
 from dm_env import specs
 
 from callboard import environments
+from callboard.specs import EnvironmentSpec
 
 GAMES = (
     *("bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot"),
@@ -28,7 +29,9 @@ def run(environment, actions):
 @pytest.mark.parametrize("game", GAMES)
 def test_every_game(game):
     environment = make(game, 3, distribution_mode="easy")
-    assert environment.spec == (specs.BoundedArray((64, 64, 3), np.uint8, 0, 255), specs.DiscreteArray(15, np.int32))
+    assert environment.spec == EnvironmentSpec(
+        specs.BoundedArray((64, 64, 3), np.uint8, 0, 255), specs.DiscreteArray(15, np.int32)
+    )
     for timestep in run(environment, range(15)):
         described = [(array.dtype.name, array.shape) for array in timestep]
         assert described == [
