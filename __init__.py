@@ -5,18 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .errors import CallboardError
+    from .launch.acting_policy import ActingPolicy
     from .launch.experiment import Experiment
+    from .launch.policy_loading import load_policy
     from .launch.run import run
 
 __version__ = "0.2.0"
 
-__all__ = ["CallboardError", "Experiment", "run"]
+__all__ = ["ActingPolicy", "CallboardError", "Experiment", "load_policy", "run"]
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.
 _MODULES = {
+    "ActingPolicy": ".launch.acting_policy",
     "CallboardError": ".errors",
     "Experiment": ".launch.experiment",
+    "load_policy": ".launch.policy_loading",
     "run": ".launch.run",
 }
 

@@ -35,6 +35,8 @@ class CompiledFunction:
     def __init__(self, function: Callable[..., Nest], *signature: Nest):
         self.outputs: Nest = None
         """`tf.TensorSpec`s of the outputs of a call; None in eager mode, before the first call."""
+        self.uses: Nest = None
+        """The signature with bools in it: whether the graph uses the input; None in eager mode."""
         leaves = tree.flatten(signature)
         self._inputs = [_Input(leaf) for leaf in leaves]
         self.signature = signature
@@ -51,8 +53,9 @@ class CompiledFunction:
         self._function = tf.function(traced, autograph=False).get_concrete_function(*leaves)
         self._captured = list(self._function.captured_inputs)
         self._output_types = [output.dtype for output in tree.flatten(self.outputs)]
-        nodes = self._function.inputs[: len(leaves)]
-        self._inputs = [_Input(leaf, bool(node.consumers())) for leaf, node in zip(leaves, nodes, strict=True)]
+        used = [bool(node.consumers()) for node in self._function.inputs[: len(leaves)]]
+        self.uses = tree.unflatten_as(signature, used)
+        self._inputs = [_Input(leaf, used) for leaf, used in zip(leaves, used, strict=True)]
 
     def __call__(self, *arguments: Nest) -> Nest:
         """Calls the function and returns its outputs, as tensors.

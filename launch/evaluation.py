@@ -6,14 +6,15 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from ..agents.acting import CompiledPolicy, Episode, evaluate
 from ..errors import CallboardError
 from .experiment import Experiment
-from .nodes.acting_setup import compile_policy, make_environments
+from .nodes.acting_setup import make_environments
 from .nodes.evaluation_watch import EvaluationWatch
-from .run_directory.best_policy import BestPolicy
-from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import RunDirectory
+from .saved_policies import policy_file, restored_policy
 from .video import record_video
 
 
@@ -25,36 +26,6 @@ class Evaluation(NamedTuple):
     episodes: list[Episode]
     video: pathlib.Path | None
     video_episodes: list[Episode]
-
-
-def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
-    """Returns the file of the weights to evaluate.
-
-    Args:
-      run_directory: directory of the run.
-      checkpoint: `best` by evaluation, the `latest`, or a learner step.
-
-    Raises:
-      CallboardError: the run has no such checkpoint.
-    """
-    checkpoints = Checkpoints(run_directory)
-    best = BestPolicy(run_directory).path
-    if checkpoint == "best":
-        found = best()
-    elif checkpoint == "latest":
-        found = _policy_of(checkpoints.latest())
-    else:
-        found = _policy_of(checkpoints.at_step(int(checkpoint)))
-    if found is None:
-        steps = [str(step) for step in dict.fromkeys(checkpoints.steps())]
-        choices = [*(["best"] if best() is not None else []), *(["latest"] if steps else []), *steps]
-        hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
-        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}; {hint}")
-    return found
-
-
-def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:
-    return None if checkpoint is None else checkpoint / "policy.npz"
 
 
 def with_evaluation_settings(
@@ -119,12 +90,10 @@ def evaluate_run(
     """
     weights = policy_file(run_directory, checkpoint)
     layout = experiment.acting_layout()
-    networks = experiment.agent.make_networks(layout)
+    policy = restored_policy(experiment, layout, weights)
 
     def compiled_for(count: int) -> CompiledPolicy:
-        policy = compile_policy(experiment, layout, networks, experiment.evaluation_policy_mode(), 0, count)
-        load_weights(weights, policy.policy.variables)
-        return policy
+        return CompiledPolicy(policy, layout, np.arange(count), experiment.seed)
 
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
     environment = make_environments(experiment, "evaluator", 0, envs)

@@ -13,6 +13,7 @@ from ..data import Layout
 from ..environments import spec as environment_spec
 from ..errors import CallboardError
 from ..setting_types import FiniteFloat, check_ranges
+from ..specs import EnvironmentSpec
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
 from .stop_conditions import check_conditions
@@ -213,14 +214,18 @@ class Experiment:
             )
         return mode
 
-    def acting_layout(self) -> Layout:
-        """Returns the layout for acting only, on a machine that need not have the learner's devices."""
-        return dataclasses.replace(self, learners=1, learner_devices=1).layout()
+    def acting_layout(self, spec: EnvironmentSpec | None = None) -> Layout:
+        """Returns the layout for acting only, on a machine that need not have the learner's devices.
 
-    def layout(self) -> Layout:
-        """Returns the layout of the run, without its record and state."""
+        Args:
+          spec: spec of the environment; None makes the environment once.
+        """
+        return dataclasses.replace(self, learners=1, learner_devices=1).layout(spec)
+
+    def layout(self, spec: EnvironmentSpec | None = None) -> Layout:
+        """Returns the layout of the run, without its record and state; see `acting_layout`."""
         return Layout(
-            spec=environment_spec(self.env, self.env_options),
+            spec=environment_spec(self.env, self.env_options) if spec is None else spec,
             envs_per_actor=self.envs_per_actor,
             actors=self.actors,
             shards=self.replay_shards,

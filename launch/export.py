@@ -12,15 +12,17 @@ from .. import specs
 from ..agents.agent import Policy
 from ..atomic_files import directory_draft
 from ..data import Nest, Timestep
+from ..environments.spec_files import format_spec
 from ..errors import CallboardError
-from .evaluation import policy_file
 from .experiment import Experiment
-from .run_directory.checkpoints import load_weights
 from .run_directory.layout import RunDirectory
+from .saved_policies import policy_file, restored_policy, saved_spec
 
 ACT = "serving_default"
 """Name of the signature that acts, the default one of TensorFlow Serving."""
 INITIAL_STATE = "initial_state"
+ENVIRONMENT = "assets.extra/environment.json"
+"""File in the SavedModel with the environment's spec, for `load_policy`; TensorFlow leaves this folder to others."""
 
 TensorSpecs = dict[str, tf.TensorSpec]
 
@@ -59,10 +61,9 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
     if path.exists() and not path.is_dir():
         raise CallboardError(f"{path} is a file; name a new directory")
     weights = policy_file(run_directory, checkpoint)
-    layout = experiment.acting_layout()
-    mode = experiment.evaluation_policy_mode()
-    policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), mode)
-    load_weights(weights, policy.variables)
+    # The environment of a run from before specs were saved is made once.
+    layout = experiment.acting_layout(saved_spec(run_directory))
+    policy = restored_policy(experiment, layout, weights)
     return Export(weights, save_policy_as_model(policy, layout.spec, path))
 
 
@@ -114,7 +115,7 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
     model = tf.Module()
     # Only the weights, not the layers: a program that loads the model does not need their classes.
     model.weights = list(policy.variables)
-    _write(path, model, {ACT: acting, INITIAL_STATE: starting})
+    _write(path, model, {ACT: acting, INITIAL_STATE: starting}, format_spec(spec))
     outputs = {name: tf.TensorSpec(tensor.shape, tensor.dtype) for name, tensor in acting.structured_outputs.items()}
     return Signatures(inputs, outputs, state)
 
@@ -143,8 +144,10 @@ def _with_free_batch(leaf: Any) -> tf.TensorSpec:
     return tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype)
 
 
-def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any]) -> None:
+def _write(path: pathlib.Path, model: tf.Module, signatures: Mapping[str, Any], environment: str) -> None:
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     with directory_draft(path) as draft:
         tf.saved_model.save(model, str(draft), signatures=signatures)
+        (draft / ENVIRONMENT).parent.mkdir()
+        (draft / ENVIRONMENT).write_text(environment)

@@ -8,7 +8,7 @@ from untrained_runs import write_run
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.evaluation import evaluate_run, policy_file, with_evaluation_settings
+from callboard.launch.evaluation import evaluate_run, with_evaluation_settings
 from callboard.launch.experiment import Experiment
 
 
@@ -16,21 +16,6 @@ from callboard.launch.experiment import Experiment
 def run(tmp_path_factory):
     """An experiment and its directory, with checkpoints of two steps."""
     return write_run(tmp_path_factory.mktemp("run"), steps=(5, 12))
-
-
-def test_weights_are_named_best_latest_or_by_their_step(run):
-    _, directory = run
-    assert policy_file(directory, "best") == directory.best_policy
-    assert policy_file(directory, "latest") == directory.checkpoints / "000000000012" / "policy.npz"
-    assert policy_file(directory, "5") == directory.checkpoints / "000000000005" / "policy.npz"
-    with pytest.raises(CallboardError, match="has no checkpoint 6; choose from best, latest, 5, 12"):
-        policy_file(directory, "6")
-
-
-def test_a_run_without_weights_has_to_be_trained(tmp_path):
-    _, directory = write_run(tmp_path / "run", best=False)
-    with pytest.raises(CallboardError, match="has no checkpoint best; train it for longer"):
-        policy_file(directory, "best")
 
 
 def test_settings_that_are_left_out_stay_as_they_are():

@@ -1,5 +1,8 @@
 """Runs as if they had been trained, for what reads a run."""
 
+import numpy as np
+
+from callboard.environments.spec_files import format_spec
 from callboard.launch.run_directory.checkpoints import save_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.settings import parse_experiment, write_experiment
@@ -11,7 +14,7 @@ SMALL = ("--agent.network.hidden-sizes=[4]", "--evaluation-envs=2")
 DEFAULTS = ("--env=CartPole-v1", "--env-options.max_episode_steps=7", *SMALL)
 
 
-def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True):
+def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True, scale=0):
     """Writes a run with the agent's initial weights; returns its experiment and directory.
 
     Args:
@@ -20,12 +23,20 @@ def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True):
       options: settings of the run.
       steps: learner steps that have a checkpoint.
       best: whether there is a best policy.
+      scale: standard deviation of random weights, without biases; 0 for the agent's initial weights.
     """
     experiment = parse_experiment(agent, {}, [*options, f"--run-dir={path}"])
     run = RunDirectory(path)
     run.create()
     write_experiment(experiment, run.experiment)
-    policy = experiment.agent.make_policy(experiment.agent.make_networks(experiment.check()), "evaluate")
+    layout = experiment.check()
+    run.environment.write_text(format_spec(layout.spec))
+    policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
+    if scale:
+        rng = np.random.default_rng(3)
+        for variable in policy.variables:
+            if variable.shape.rank > 1:
+                variable.assign(rng.normal(scale=scale, size=variable.shape))
     if best:
         save_policy(run.best_policy, policy.variables, mean_return=0.0, learner_step=0)
     for step in steps:

@@ -1,0 +1,71 @@
+"""The policies that a run has saved: their files, and policies with their weights."""
+
+import pathlib
+
+from ..agents.agent import Policy
+from ..data import Layout
+from ..environments.spec_files import parse_spec
+from ..errors import CallboardError
+from ..specs import EnvironmentSpec
+from .experiment import Experiment
+from .run_directory.best_policy import BestPolicy
+from .run_directory.checkpoints import Checkpoints, load_weights
+from .run_directory.layout import RunDirectory
+
+
+def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
+    """Returns the file of the weights to act with.
+
+    Args:
+      run_directory: directory of the run.
+      checkpoint: `best` by evaluation, the `latest`, or a learner step.
+
+    Raises:
+      CallboardError: the run has no such checkpoint.
+    """
+    checkpoints = Checkpoints(run_directory)
+    best = BestPolicy(run_directory).path
+    if checkpoint == "best":
+        found = best()
+    elif checkpoint == "latest":
+        found = _policy_of(checkpoints.latest())
+    else:
+        found = _policy_of(checkpoints.at_step(int(checkpoint)))
+    if found is None:
+        steps = [str(step) for step in dict.fromkeys(checkpoints.steps())]
+        choices = [*(["best"] if best() is not None else []), *(["latest"] if steps else []), *steps]
+        hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
+        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}; {hint}")
+    return found
+
+
+def saved_spec(run_directory: RunDirectory) -> EnvironmentSpec | None:
+    """Returns the spec of a run's environment; None for runs from before it was saved.
+
+    Raises:
+      CallboardError: the file is damaged.
+    """
+    try:
+        return parse_spec(run_directory.environment.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CallboardError(
+            f"{run_directory.environment} cannot be read: {error}; remove it and resume the run, which writes it again"
+        ) from error
+
+
+def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Path) -> Policy:
+    """Returns the policy of an experiment, as in its evaluations, with weights from a file.
+
+    Raises:
+      CallboardError: the file is damaged, or does not fit the networks.
+    """
+    agent = experiment.agent
+    policy = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
+    load_weights(weights, policy.variables)
+    return policy
+
+
+def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:
+    return None if checkpoint is None else checkpoint / "policy.npz"
