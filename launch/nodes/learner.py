@@ -27,6 +27,7 @@ from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights,
 from ..run_directory.written_bytes import marked_while_files_grow
 from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
+from .network_file import write_network_table
 from .node import NodeContext, NodeHandle, Unreachable
 from .proxy_bypass import bypass_proxies
 from .reporting import Report, ReportingNode
@@ -71,6 +72,7 @@ class LearnerNode(ReportingNode):
         self._peers = peers
         self._experiment = run.experiment
         self._layout = run.layout
+        self._directory = run.directory
         self._checkpoints = Checkpoints(run.directory, context.notify)
         self._coordinator = coordinator
         self._replay = replay
@@ -139,6 +141,10 @@ class LearnerNode(ReportingNode):
                 self._publish_first(policy.variables)
             self._live = LiveSettings(agent)
             learner = self._live.agent.make_learner(networks, strategy, self._layout)
+        if self._rank == 0:
+            networks_line = write_network_table(self._directory, networks)
+            if latest is None:
+                self.context.notify(networks_line)
         self._modules = {"learner": learner, "networks": networks}
         self._learner = learner
         self._policy_variables = policy.variables

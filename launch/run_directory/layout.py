@@ -64,6 +64,11 @@ class RunDirectory:
         return self.path / "control.json"
 
     @property
+    def network(self) -> pathlib.Path:
+        """The table of the networks' layers."""
+        return self.path / "network.txt"
+
+    @property
     def tensorboard(self) -> pathlib.Path:
         return self.path / "tensorboard"
 

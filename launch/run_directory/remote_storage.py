@@ -305,7 +305,7 @@ class Mirror:
 
     def _owned_files(self) -> list[str]:
         named = {
-            "learner": ["checkpoints/incarnation"] if self._number == "0" else [],
+            "learner": ["checkpoints/incarnation", "network.txt"] if self._number == "0" else [],
             "evaluator": _BEST_POLICIES,
             "coordinator": ["metrics.jsonl", "counters.json", "control.json"],
         }

@@ -1,0 +1,22 @@
+"""The table of networks in the run directory."""
+
+import tensorflow as tf
+
+from callboard.launch.nodes.network_file import write_network_table
+from callboard.launch.run_directory.layout import RunDirectory
+
+
+class Bias(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = tf.Variable([1.0, 2.0])
+
+
+def test_the_line_for_the_user_names_the_file(tmp_path):
+    line = write_network_table(RunDirectory(tmp_path), Bias())
+    assert line == "networks: 2 parameters in 1 layer, see network.txt"
+    assert "bias [2]" in (tmp_path / "network.txt").read_text()
+
+
+def test_a_directory_that_cannot_be_written_does_not_end_the_run(tmp_path):
+    assert write_network_table(RunDirectory(tmp_path / "missing"), Bias()).startswith("networks: 2 parameters")
