@@ -87,6 +87,9 @@ def write_settings(command, folder):
         if "--resume" in command or name in command:
             (folder / name).parent.mkdir(parents=True)
             (folder / name).write_text(recipe)
+    if "--resume" in command and "--seeds" in command:
+        (folder / "runs" / "x" / "experiment.yaml").rename(folder / "runs" / "x" / "settings.yaml")
+        (folder / "runs" / "x" / "progress.json").write_text('{"seed-1": null}')
 
 
 class Accepted(Exception):

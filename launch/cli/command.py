@@ -20,6 +20,7 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("AGENT --env NAME [options]", "train an agent"),
         ("--recipe NAME [options]", "the same from a recipe, see `callboard list recipes`"),
     ],
+    "study": [("FILE|NAME", "run a matrix of agents, environments, settings and seeds, with a report")],
     "tune": [("AGENT --search KEY=RANGE ...", "search settings with many runs at a time, on Ray Tune")],
     "compare": [("RUN... [--plot FILE]", "compare runs: curves, final scores, steps to a goal")],
     "evaluate": [("RUN [--episodes N]", "play with the policy of a run")],

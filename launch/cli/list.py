@@ -1,10 +1,11 @@
-"""`callboard list`: the names of agents, environments, launchers and recipes."""
+"""`callboard list`: the names of agents, environments, launchers, recipes and studies."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 
 from ... import environments
 from ...agents.registry import AGENTS
+from ..comparison.study_definition import study_names
 from ..launchers.registry import LAUNCHERS
 from ..settings import recipe_names
 from .command_parser import CommandParser
@@ -14,6 +15,7 @@ _NAMES: Mapping[str, Callable[[], Sequence[str]]] = {
     "environments": environments.names,
     "launchers": lambda: list(LAUNCHERS),
     "recipes": recipe_names,
+    "studies": study_names,
 }
 
 

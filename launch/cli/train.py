@@ -1,5 +1,6 @@
 """`callboard train`: trains an agent."""
 
+import argparse
 import contextlib
 import os
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from ... import environments
 from ...errors import CallboardError
 from ...named_objects import import_object
-from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class
+from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
     define_experiment,
@@ -17,9 +18,14 @@ from .experiment_options import (
     parse_arguments,
     redefine_experiment,
     setting_help,
+    split_options,
 )
 from .launcher_options import launcher_help, parse_launcher
 from .private_network import run_in_private_network
+from .seed_series import is_series, train_seeds
+
+_OF_THE_SERIES = ("recipe", "help", "resume", "seeds", "private_network")
+"""Options of the command that are not passed to each run of several seeds."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         metavar="NAME",
         help=f"{', '.join(LAUNCHERS)}, or package.module:Class; {DEFAULT_LAUNCHER} by default",
     )
-    parser.add_argument("--resume", action="store_true", help="continue the run in --run-dir")
+    parser.add_argument("--resume", action="store_true", help="continue the run, or the runs of --seeds, in --run-dir")
+    parser.add_argument("--seeds", help="run once with each of these seeds, such as 1,2,3, one after the other")
     parser.add_argument(
         "--private-network", action="store_true", help="run in a network of its own, which cannot be reached"
     )
@@ -52,7 +59,14 @@ def main(arguments: Sequence[str]) -> int:
             )
         run_in_private_network(["train", *arguments])
     # Until `run` is imported, nothing imports TensorFlow, so that mistakes are reported at once.
+    given_options = options
     launcher, options = parse_launcher(known.launcher, options, parser)
+    if known.seeds is not None or (known.resume and is_series(options)):
+        of_launcher, _ = split_options(given_options, launcher_options(launcher_class(known.launcher)))
+        settings = None if known.resume else define_experiment(agent, known.recipe, options)
+        return train_seeds(
+            known.seeds, settings, launcher, options, [*_options_of_each_run(parser, known), *of_launcher]
+        )
     settings = (redefine_experiment if known.resume else define_experiment)(agent, known.recipe, options)
     given = [name[2:].replace("-", "_") for name, _ in option_values(options)]
     experiment = launcher.fit(settings.without_agent(), given)
@@ -74,6 +88,17 @@ def main(arguments: Sequence[str]) -> int:
     with contextlib.suppress(OSError):
         _print_end(outcome, experiment.evaluation_episodes)
     return outcome.exit_code
+
+
+def _options_of_each_run(parser: argparse.ArgumentParser, known: argparse.Namespace) -> list[str]:
+    """Returns the given options of the command itself that apply to each run of several seeds."""
+    given: list[str] = []
+    for action in parser._actions:
+        value = getattr(known, action.dest, None)
+        if action.dest in _OF_THE_SERIES or value == action.default:
+            continue
+        given += action.option_strings[-1:] if action.nargs == 0 else [action.option_strings[-1], str(value)]
+    return given
 
 
 def _print_end(outcome: Outcome, evaluation_episodes: int) -> None:

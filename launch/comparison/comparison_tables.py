@@ -42,12 +42,12 @@ def tables(comparison: Comparison) -> list[TextTable]:
     percent = f"{100 * settings.confidence:g}% interval"
     found = [
         TextTable(
-            f"{settings.metric}: final scores over runs",
+            f"final scores over runs: {settings.metric}",
             ["group", "runs", "mean", "IQM", percent, "reached", "median steps", "median seconds"],
             [_group_row(score) for score in comparison.groups],
         ),
         TextTable(
-            f"{settings.metric}: runs",
+            f"runs: {settings.metric}",
             ["group", "seed", "steps to goal", "seconds to goal", "score", "all steps", "all seconds", "run"],
             [_run_row(score) for score in comparison.runs],
         ),

@@ -55,7 +55,9 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
                     color=color,
                     alpha=0.4,
                     linewidth=0.7,
-                    marker="." if len(run.values) == 1 else None,
+                    marker="o",
+                    markersize=3,
+                    markevery=[-1],
                 )
             label = f"{score.group.variant} ({len(runs)} run{'s' if len(runs) > 1 else ''})"
             axes.plot(curve.x, curve.center, color=color, label=label)

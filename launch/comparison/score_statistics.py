@@ -37,7 +37,7 @@ class Reached(NamedTuple):
 
 
 class CurveSpread(NamedTuple):
-    """A curve over the runs of a group, `G` points; where fewer runs got that far, over those that did."""
+    """A curve over the runs of a group, `G` points."""
 
     x: NDArray[np.float64]
     center: NDArray[np.float64]
@@ -104,6 +104,9 @@ def curve_spread(
 ) -> CurveSpread:
     """Returns the mean curve of runs and its spread, linear between the values of each run.
 
+    It begins where all runs have a value.  A run that has ended keeps its last value: without the runs that reached
+    their goal, the mean would be that of the slow ones.
+
     Args:
       runs: runs of one group.
       over: what the values are a function of.
@@ -111,19 +114,10 @@ def curve_spread(
         `interval` the 95% bootstrap interval of the mean.
     """
     axes = [run.steps if over == "steps" else run.seconds for run in runs]
-    grid = np.linspace(min(axis[0] for axis in axes), max(axis[-1] for axis in axes), _GRID_POINTS)
-    values = np.stack(
-        [np.interp(grid, axis, run.values, left=np.nan, right=np.nan) for run, axis in zip(runs, axes, strict=True)]
-    )
-    low, center, high = (np.full(grid.shape, np.nan) for _ in range(3))
-    for point in range(len(grid)):
-        there = values[:, point][~np.isnan(values[:, point])]
-        if not there.size:
-            continue
-        center[point] = there.mean()
-        low[point], high[point] = _around(there, spread)
-    known = ~np.isnan(center)
-    return CurveSpread(grid[known], center[known], low[known], high[known])
+    grid = np.linspace(max(axis[0] for axis in axes), max(axis[-1] for axis in axes), _GRID_POINTS)
+    values = np.stack([np.interp(grid, axis, run.values) for run, axis in zip(runs, axes, strict=True)])
+    low, high = np.array([_around(point, spread) for point in values.T]).T
+    return CurveSpread(grid, values.mean(axis=0), low, high)
 
 
 def _around(values: NDArray[np.float64], spread: Spread) -> tuple[float, float]:

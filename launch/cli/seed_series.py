@@ -1,0 +1,130 @@
+"""`callboard train --seeds`: the same experiment with several seeds, one run after the other."""
+
+import datetime
+import pathlib
+from collections.abc import Sequence
+
+from ... import environments
+from ...errors import CallboardError
+from ...setting_types import converted
+from ..comparison.comparison import ComparisonSettings
+from ..comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
+from ..experiment import Seed
+from ..launchers.launcher import Launcher
+from ..run_directory.new_or_resumed import default_run_directory
+from ..run_directory.remote_storage import is_url
+from ..settings import Settings, parse_settings, read_recipe
+from ..yaml_files import parse_yaml
+from .compare import compare_runs, print_comparison
+from .experiment_options import option_values
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Returns the seeds in a text such as `1,2,3`.
+
+    Raises:
+      CallboardError: the text is something else, or names a seed twice.
+    """
+    try:
+        seeds = converted("--seeds", parse_yaml(f"[{text}]"), list[Seed])
+    except (CallboardError, ValueError) as error:
+        raise CallboardError(f"--seeds must be whole numbers, such as 1,2,3, not {text!r}") from error
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise CallboardError(f"--seeds must name at least one seed, and each once, not {text!r}")
+    return seeds
+
+
+def is_series(options: Sequence[str]) -> bool:
+    """Returns whether `--run-dir` in options is the directory of several seeds."""
+    run_dir = dict(option_values(options)).get("--run-dir")
+    return run_dir is not None and not is_url(run_dir) and SeriesDirectory(pathlib.Path(run_dir)).exists
+
+
+def train_seeds(
+    seeds: str | None,
+    settings: Settings | None,
+    launcher: Launcher,
+    options: Sequence[str],
+    launch_options: Sequence[str],
+) -> int:
+    """Trains with several seeds; returns the exit code of the command.
+
+    Args:
+      seeds: value of `--seeds`; None for a series that is resumed as it is.
+      settings: settings of a new series; None to resume one.
+      launcher: the launcher.
+      options: the options that are settings.
+      launch_options: options that each run gets besides its settings, such as `--launcher inline`.
+    """
+    given = dict(option_values(options))
+    wanted = None if seeds is None else parse_seeds(seeds)
+    if "--seed" in given:
+        raise CallboardError("give --seed for one run or --seeds for several, not both")
+    if settings is None:
+        directory, cell = _resumed(wanted, options, launch_options)
+    else:
+        directory, cell = _new(wanted or [], settings, launch_options)
+    checked = parse_settings(None, dict(cell.recipe), [])
+    experiment = launcher.fit(checked.without_agent())
+    launcher.check(experiment)
+    experiment.check_numbers()
+    environments.check(experiment.env, experiment.env_options)
+    directory.check([cell])
+    outcome = run_series(directory, [cell], say)
+    print_end(outcome, directory, f"callboard train --resume --run-dir {directory.path}")
+    return outcome.exit_code
+
+
+def say(text: str) -> None:
+    """Prints a line at once, before the output of the next run."""
+    print(text, flush=True)
+
+
+def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) -> None:
+    """Prints the table of the runs so far, and what is missing."""
+    begun = [name for name in outcome.ends if (directory.run(name) / "experiment.yaml").exists()]
+    if begun:
+        try:
+            print_comparison(compare_runs([str(directory.run(name)) for name in begun], ComparisonSettings()))
+        except CallboardError as error:
+            say(str(error))
+    say(outcome.summary())
+    if outcome.stopped_by is not None:
+        say(f"stopped; continue: {again}")
+
+
+def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]) -> tuple[SeriesDirectory, Cell]:
+    path = settings.of_run.get("run_dir")
+    if is_url(path):
+        raise CallboardError(f"--seeds needs a run directory that is a path, not {path}: each run has one in it")
+    if path is None:
+        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        name = settings.agent.rpartition(":")[2].lower()
+        path = default_run_directory(settings.without_agent(), f"{name}-seeds", now)
+    directory = SeriesDirectory(pathlib.Path(path))
+    if directory.exists:
+        raise CallboardError(
+            f"there are already runs of several seeds in {path}; continue them with --resume, or name another directory"
+        )
+    return directory, Cell("", recipe_of(settings), seeds, launch_options)
+
+
+def _resumed(
+    seeds: Sequence[int] | None, options: Sequence[str], launch_options: Sequence[str]
+) -> tuple[SeriesDirectory, Cell]:
+    given = dict(option_values(options))
+    run_dir = given.get("--run-dir")
+    if run_dir is None:
+        raise CallboardError("--resume needs the run's directory: --run-dir runs/...")
+    directory = SeriesDirectory(pathlib.Path(run_dir))
+    if not is_series(options):
+        raise CallboardError(f"there are no runs of several seeds in {run_dir}; start them without --resume")
+    others = [name for name in given if name.startswith("--") and name != "--run-dir"]
+    if others:
+        raise CallboardError(
+            f"runs of several seeds are resumed with the settings they were started with; leave out {others[0]}, or "
+            f"continue one of them: callboard train --resume --run-dir {directory.path}/seed-1"
+        )
+    before = [int(name.rpartition("-")[2]) for name in directory.read_progress()]
+    recipe = read_recipe(str(directory.settings("")))
+    return directory, Cell("", recipe, list(dict.fromkeys([*before, *(seeds or [])])), launch_options)

@@ -1,0 +1,74 @@
+"""`callboard study`: runs a matrix of agents, environments, variants and seeds, and writes a report."""
+
+import pathlib
+import shlex
+from collections.abc import Sequence
+
+from ...errors import CallboardError
+from ..comparison.run_series import SeriesDirectory, SeriesOutcome, run_series
+from ..comparison.study_definition import Study, StudyCell, cells_of, read_study
+from ..run_directory.remote_storage import is_url
+from .command_parser import CommandParser
+from .compare import print_comparison
+from .experiment_options import check_option_names
+from .seed_series import parse_seeds, say
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = CommandParser(
+        "callboard study",
+        usage="callboard study FILE|NAME [options]",
+        description="Runs a study, or what is missing of it, and writes a report with tables and plots.",
+        epilog="All settings of `callboard train` are options too, for all runs of the study.",
+    )
+    parser.add_argument("study", metavar="FILE|NAME", help="a YAML file, or a name in `callboard list studies`")
+    parser.add_argument("--run-dir", type=_local_path, help="directory of the study (runs/study-NAME)")
+    parser.add_argument("--seeds", help="seeds of all runs in place of those of the study, such as 1,2,3")
+    parser.add_argument("--list", action="store_true", help="list the runs, and start nothing")
+    parser.add_argument("--report", action="store_true", help="write the report of the runs so far, and start nothing")
+    known, options = parser.parse_known_args(arguments)
+    check_option_names(options, [option for action in parser._actions for option in action.option_strings])
+    cells, study = _cells(known.study, known.seeds, options)
+    directory = SeriesDirectory(known.run_dir or pathlib.Path("runs") / f"study-{pathlib.Path(known.study).stem}")
+    directory.check(cells)
+    if known.list:
+        for cell in cells:
+            for seed in cell.seeds:
+                say(cell.run_name(seed))
+        return 0
+    from ..comparison.curve_plots import check_plot
+
+    check_plot(None)
+    if known.report:
+        if not directory.exists:
+            raise CallboardError(f"there are no runs of a study in {directory.path}; start them without --report")
+        outcome = SeriesOutcome(directory.read_progress(), None)
+    else:
+        outcome = run_series(directory, cells, say)
+    words = [word for word in arguments if word != "--report"]
+    _report(study, cells, directory, pathlib.Path(known.study).stem, shlex.join(["callboard", "study", *words]))
+    say(outcome.summary())
+    if outcome.stopped_by is not None:
+        say("stopped; the same command continues")
+    return outcome.exit_code
+
+
+def _local_path(text: str) -> pathlib.Path:
+    if is_url(text):
+        raise CallboardError(f"--run-dir of a study must be a path, not {text}")
+    return pathlib.Path(text)
+
+
+def _cells(name: str, seeds: str | None, options: Sequence[str]) -> tuple[list[StudyCell], Study]:
+    study = read_study(name)
+    if seeds is not None:
+        study = study.with_seeds(parse_seeds(seeds))
+    return cells_of(study, options), study
+
+
+def _report(study: Study, cells: Sequence[StudyCell], directory: SeriesDirectory, name: str, command: str) -> None:
+    from ..comparison.study_report import compare_study, write_report
+
+    comparison = compare_study(study, cells, directory)
+    print_comparison(comparison)
+    say(f"report: {write_report(study, cells, comparison, directory, name, command)}")
