@@ -24,7 +24,7 @@ ADVICE = "lower the learning rate, and check that rewards and observations are n
 
 
 class NotFiniteError(CallboardError):
-    """A value is NaN or infinite.  The message names the value but does not say yet how to fix the cause."""
+    """A value is NaN or infinite.  The message names the value but does not explain yet how to fix the cause."""
 
     def __init__(self, message: str, step: int | None = None):
         super().__init__(message)

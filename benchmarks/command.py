@@ -86,7 +86,7 @@ def _run(known: argparse.Namespace, screen: Console) -> None:
     results = []
     try:
         for name in known.names or BENCHMARKS:
-            result = run_benchmark(name, known.repeats, known.quick, known.only, say=screen.print)
+            result = run_benchmark(name, known.repeats, known.quick, known.only, notify=screen.print)
             if result.cases:
                 results.append(result)
                 if known.output is not None:

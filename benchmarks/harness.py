@@ -25,7 +25,7 @@ BENCHMARKS: Mapping[str, str] = MappingProxyType(
 )
 """Names and descriptions of the benchmarks, which are modules of this package with a function `cases(quick)`.
 
-A benchmark with more than two sides has a function `measure(repeats, quick, only, say)` instead, which returns the
+A benchmark with more than two sides has a function `measure(repeats, quick, only, notify)` instead, which returns the
 results of its cases.
 """
 
@@ -55,7 +55,7 @@ def _module(benchmark: str) -> Any:
 
 
 def run_benchmark(
-    benchmark: str, repeats: int, quick: bool = False, only: str = "", say: Callable[[str], None] = lambda line: None
+    benchmark: str, repeats: int, quick: bool = False, only: str = "", notify: Callable[[str], None] = lambda line: None
 ) -> Result:
     """Measure all cases of a benchmark.
 
@@ -64,19 +64,19 @@ def run_benchmark(
       repeats: measurements of each side of each case.
       quick: whether to use small cases.
       only: part of the names of the cases to measure; empty selects all.
-      say: called with a line for each pair of figures.
+      notify: called with a line for each pair of figures.
 
     Raises:
       SideFailed: a side could not be measured.
     """
     result = new_result(benchmark, quick)
     if hasattr(_module(benchmark), "measure"):
-        return dataclasses.replace(result, cases=_module(benchmark).measure(repeats, quick, only, say))
-    measured = [run_case(case, repeats, say) for case in cases_of(benchmark, quick) if only in case.name]
+        return dataclasses.replace(result, cases=_module(benchmark).measure(repeats, quick, only, notify))
+    measured = [run_case(case, repeats, notify) for case in cases_of(benchmark, quick) if only in case.name]
     return dataclasses.replace(result, cases=measured)
 
 
-def run_case(case: Case, repeats: int, say: Callable[[str], None]) -> CaseResult:
+def run_case(case: Case, repeats: int, notify: Callable[[str], None]) -> CaseResult:
     """Measure both sides in turn; the limit goes first in every other repeat."""
     figures: dict[str, list[float]] = {"ours": [], "limit": []}
     with contextlib.ExitStack() as opened:
@@ -90,10 +90,10 @@ def run_case(case: Case, repeats: int, say: Callable[[str], None]) -> CaseResult
                 side = sides[name]
                 figures[name].append(case.limit if side is None else side.measure())  # type: ignore[arg-type]
             ours, limit = figures["ours"][-1], figures["limit"][-1]
-            say(f"{case.name}: {ours:,.4g} against {limit:,.4g} {case.unit}, ratio {ours / limit:.3f}")
+            notify(f"{case.name}: {ours:,.4g} against {limit:,.4g} {case.unit}, ratio {ours / limit:.3f}")
     measured = CaseResult(
         case.name, case.unit, figures["ours"], figures["limit"], case.target, case.higher_is_better, case.timestep
     )
     ratio = spread(measured.ratios)
-    say(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")
+    notify(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")
     return measured

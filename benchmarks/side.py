@@ -77,7 +77,7 @@ class SideProcess:
 
     def close(self) -> None:
         """End the side and its process."""
-        _tell(self._pipe, "close")
+        _send(self._pipe, "close")
         _end(self._process, _SIDE_END_SECONDS)
 
 
@@ -130,7 +130,7 @@ class ServingProcess:
     def close(self) -> None:
         self._closed = True
         self.resume()
-        _tell(self._pipe, None)
+        _send(self._pipe, None)
         _end(self._process, _END_SECONDS)
 
     def _end_with_it(self) -> None:
@@ -152,7 +152,7 @@ def _serve(make: MakeSide, policy: NodePolicy | None, pipe: Connection) -> None:
     except EOFError:
         pass  # The measuring process has died.
     except BaseException:
-        _tell(pipe, (None, traceback.format_exc()))
+        _send(pipe, (None, traceback.format_exc()))
     if side is not None:
         side.close()
     # A thread that is blocked in C++ would keep the process alive.
@@ -173,7 +173,7 @@ def _start_and_wait(others_end: Connection, pipe: Connection) -> None:
     except EOFError:
         pass  # The process that created this one has died.
     except BaseException:
-        _tell(pipe, (None, traceback.format_exc()))
+        _send(pipe, (None, traceback.format_exc()))
     # It may hold temporary files.
     del kept
     os._exit(0)
@@ -186,7 +186,7 @@ def _end(process: Any, patience: float) -> None:
         process.join()
 
 
-def _tell(pipe: Connection, what: Any) -> None:
+def _send(pipe: Connection, what: Any) -> None:
     try:
         pipe.send(what)
     except OSError:

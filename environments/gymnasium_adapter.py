@@ -385,7 +385,7 @@ def autoreset_mode(environment: VectorEnv) -> AutoresetMode:
         mode = None
     if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         raise CallboardError(
-            f"{environment_name(environment)} must say how it resets by itself: "
+            f"{environment_name(environment)} must declare how it resets by itself: "
             "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP"
         )
     return mode

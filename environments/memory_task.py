@@ -34,7 +34,7 @@ class Memory(dm_env.Environment):
         The cue is -1 for action 0 and 1 for action 1, and 0 after the first observation.  The time runs from 0 to 1; it
         is 1 at the rewarded action and after it.
         """
-        return specs.BoundedArray((2,), np.float32, minimum=[-1.0, 0.0], maximum=1.0, name="tell_and_time")
+        return specs.BoundedArray((2,), np.float32, minimum=[-1.0, 0.0], maximum=1.0, name="cue_and_time")
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(2, name="answer")
@@ -43,7 +43,7 @@ class Memory(dm_env.Environment):
         self._over = False
         self._time = 0
         self._right = int(self._random.integers(2))
-        return dm_env.restart(self._observation(tell=2 * self._right - 1))
+        return dm_env.restart(self._observation(cue=2 * self._right - 1))
 
     def step(self, action: int) -> dm_env.TimeStep:
         if self._over:
@@ -54,5 +54,5 @@ class Memory(dm_env.Environment):
         self._time += 1
         return dm_env.transition(0.0, self._observation())
 
-    def _observation(self, tell: int = 0) -> np.ndarray:
-        return np.array([tell, self._time / self._delay], np.float32)
+    def _observation(self, cue: int = 0) -> np.ndarray:
+        return np.array([cue, self._time / self._delay], np.float32)

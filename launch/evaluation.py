@@ -71,7 +71,7 @@ def evaluate_run(
     episodes: int,
     checkpoint: str,
     video_episodes: int,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> Evaluation:
     """Plays whole episodes with the policy of a run, the same number in each of up to `evaluation_envs` environments.
 
@@ -83,7 +83,7 @@ def evaluate_run(
       episodes: number of episodes to play.
       checkpoint: `best`, `latest` or a learner step.
       video_episodes: number of additional episodes to play in one environment and record as MP4; 0 for no video.
-      say: receives a line for the user.
+      notify: receives a line for the user.
 
     Raises:
       CallboardError: there is no such checkpoint, or the environment cannot render.
@@ -97,10 +97,10 @@ def evaluate_run(
 
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
     environment = make_environments(experiment, "evaluator", 0, envs)
-    watch = EvaluationWatch(episodes, math.inf, lambda: False, say)
+    watch = EvaluationWatch(episodes, math.inf, lambda: False, notify)
     played = evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
     environment.close()
     if not video_episodes:
         return Evaluation(weights, played, None, [])
     path = run_directory.videos / f"{checkpoint}.mp4"
-    return Evaluation(weights, played, path, record_video(experiment, compiled_for(1), path, video_episodes, say))
+    return Evaluation(weights, played, path, record_video(experiment, compiled_for(1), path, video_episodes, notify))

@@ -50,8 +50,8 @@ def stop_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def pass_on_signals(tell: Callable[[int], object]) -> None:
-    """Calls `tell` for every stop signal from now on, from a thread, even while the main thread is blocked in C++.
+def pass_on_signals(callback: Callable[[int], object]) -> None:
+    """Calls `callback` for every stop signal from now on, from a thread, even while the main thread is blocked in C++.
 
     Forked child processes can be ended by SIGTERM and ignore the other signals.
     """
@@ -67,7 +67,7 @@ def pass_on_signals(tell: Callable[[int], object]) -> None:
         while True:
             for number in os.read(reader, 64):
                 if number in STOP_SIGNALS:
-                    tell(number)
+                    callback(number)
 
     threading.Thread(target=listen, name="signals", daemon=True).start()
 

@@ -24,7 +24,7 @@ _FRAMES_PER_SECOND = 30.0
 
 
 def record_video(
-    experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path, episodes: int, say: Callable[[str], None]
+    experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
 ) -> list[Episode]:
     """Plays whole episodes and records them in one MP4 file, with one frame per timestep.
 
@@ -33,7 +33,7 @@ def record_video(
       policy: compiled for one environment.
       path: path of the file, which appears complete or not at all.
       episodes: number of episodes, which are played one after the other.
-      say: receives a line for the user.
+      notify: receives a line for the user.
 
     Returns:
       The episodes.
@@ -43,7 +43,7 @@ def record_video(
     """
     # Without this, SDL, with which Gymnasium renders, requires a display.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    watch = EvaluationWatch(episodes, np.inf, lambda: False, say)
+    watch = EvaluationWatch(episodes, np.inf, lambda: False, notify)
     with contextlib.closing(_make_drawing_environment(experiment)) as environment:
         with _video_file(path, environment.frames_per_second or _FRAMES_PER_SECOND) as write:
             recorded = _Recorded(environment, write)

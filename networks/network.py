@@ -138,7 +138,7 @@ class Network(tf.Module):
         if not self._previous_inputs:
             return features
         if inputs.previous_action is None or inputs.previous_reward is None:
-            raise ValueError("This network asks for the previous action and reward; the inputs hold none.")
+            raise ValueError("This network needs the previous action and reward; the inputs hold none.")
         action = flat_features(self._action_spec, inputs.previous_action, features.dtype)
         reward = tf.cast(inputs.previous_reward, features.dtype)
         previous = tf.concat([action, reward[:, tf.newaxis]], axis=-1)

@@ -30,7 +30,7 @@ class DuplicateFilter:
 
     A writer that loses its connection resends unconfirmed items, in any order.  An item that is still in its queue is
     replaced by itself, but one that has been read in the meantime is inserted a second time.  Since readers are also
-    rebuilt after a lost connection, the filter's state is kept outside of datasets, for the lifetime of the learner.
+    rebuilt after a lost connection, the filter's state is kept outside of datasets, as long as the learner runs.
     Writers of all tables and shards share one filter.
     """
 

@@ -25,6 +25,9 @@ INSTEAD = {
     r"mend|mends|mended|mending": "fix",
     r"drawn": "sampled",
     r"nobody|whoever": "a subject that can act: no node, any process, the caller",
+    r"say|tells?|telling|told|teller": "notify, send, report, log, distinguish",
+    r"asks?|asked|asking": "request, need",
+    r"(life|lives|lifetime) of": "incarnation of",
     r"go on|goes on|going on|went on": "continue",
     r"duell\w*": "dueling",
     r"learnt|burnt|spelt": "learned",
@@ -53,4 +56,5 @@ def test_words():
 
 def test_words_inside_identifiers_are_found():
     assert BANNED.search(words_of("counts_t = drawItems()")) and BANNED.search(words_of("TICKS_PER_ROW"))
-    assert not BANNED.search(words_of("prioritized, learned and sampled"))
+    assert BANNED.search(words_of("self._say(text)")) and BANNED.search(words_of("class PipeTeller"))
+    assert not BANNED.search(words_of("prioritized, learned and sampled: the message says what its task is"))

@@ -122,7 +122,7 @@ def contests(quick: bool) -> list[Contest]:
     ]
 
 
-def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) -> list[CaseResult]:
+def measure(repeats: int, quick: bool, only: str, notify: Callable[[str], None]) -> list[CaseResult]:
     """Measure all installed peers; see `harness.run_benchmark` for the arguments.
 
     A side that fails is reported, and the others continue; its cases have fewer repeats, or are omitted.
@@ -133,7 +133,7 @@ def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) ->
     present = [peer for peer in PEERS if peer.python().exists()]
     for peer in PEERS:
         if peer not in present:
-            say(f"{peer.name} is left out: {peer.python()} does not exist, make it with {_HERE / 'setup'}")
+            notify(f"{peer.name} is left out: {peer.python()} does not exist, make it with {_HERE / 'setup'}")
     cases: list[CaseResult] = []
     tried = False
     # A running program is ended together with this process, however this process ends.
@@ -143,7 +143,7 @@ def measure(repeats: int, quick: bool, only: str, say: Callable[[str], None]) ->
             peers = [peer for peer in present if only in _case_name(contest, peer)]
             if peers:
                 tried = True
-                cases += _measure_contest(contest, peers, repeats, say)
+                cases += _measure_contest(contest, peers, repeats, notify)
     finally:
         signal.signal(signal.SIGTERM, before)
     if tried and not cases:
@@ -156,14 +156,14 @@ def _case_name(contest: Contest, peer: Peer) -> str:
 
 
 def _measure_contest(
-    contest: Contest, peers: Sequence[Peer], repeats: int, say: Callable[[str], None]
+    contest: Contest, peers: Sequence[Peer], repeats: int, notify: Callable[[str], None]
 ) -> list[CaseResult]:
     figures: dict[str, list[Figure | None]] = {_OURS: [], **{peer.name: [] for peer in peers}}
     for repeat in range(repeats):
         sides: list[Peer | None] = [None, *peers]
         for peer in sides if repeat % 2 == 0 else reversed(sides):
             name = _OURS if peer is None else peer.name
-            figures[name].append(_measure_side(contest, peer, repeat + 1, say))
+            figures[name].append(_measure_side(contest, peer, repeat + 1, notify))
     cases = []
     for peer in peers:
         pairs = [(own, other) for own, other in zip(figures[_OURS], figures[peer.name], strict=True) if own and other]
@@ -179,12 +179,12 @@ def _measure_contest(
             note=_note([own for own, _ in pairs], [other for _, other in pairs]),
         )
         ratio = spread(case.ratios)
-        say(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")
+        notify(f"{case.name}: ratio {ratio.median:.3f}, quartiles {ratio.lower:.3f} to {ratio.upper:.3f}")
         cases.append(case)
     return cases
 
 
-def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[[str], None]) -> Figure | None:
+def _measure_side(contest: Contest, peer: Peer | None, seed: int, notify: Callable[[str], None]) -> Figure | None:
     command: Callable[..., list[str]] = ours.command if peer is None else peer.command
     name = _OURS if peer is None else peer.name
     try:
@@ -195,9 +195,9 @@ def _measure_side(contest: Contest, peer: Peer | None, seed: int, say: Callable[
         ) as program:
             figure = contest.measure(program)
     except ProgramFailed as failure:
-        say(f"{contest.name}, {name} has failed, and the others continue: {failure}")
+        notify(f"{contest.name}, {name} has failed, and the others continue: {failure}")
         return None
-    say(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{figure.detail}")
+    notify(f"{contest.name}, {name}: {figure.value:,.4g} {contest.unit}{figure.detail}")
     return figure
 
 

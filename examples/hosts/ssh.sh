@@ -3,8 +3,8 @@
 #
 #   ssh.sh start cluster.yaml runs/x impala --env CartPole-v1     starts or continues the run; leaves hosts alone
 #                                                                 on which it runs already
-#   ssh.sh stop cluster.yaml runs/x                               asks the first host to end it, with a checkpoint
-#   ssh.sh log cluster.yaml runs/x                                shows what each host has said last
+#   ssh.sh stop cluster.yaml runs/x                               ends the run on all hosts, with a checkpoint
+#   ssh.sh log cluster.yaml runs/x                                shows what each host has printed last
 #
 # The names of the hosts are those that SSH knows.  On each of them Callboard is installed at the same place, CALLBOARD,
 # and the command runs in the folder from which this script is started.

@@ -39,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         print(text, file=sys.stderr)
 
     with local_copy(known.run) as directory:
         video_episodes = known.video_episodes if known.video else 0
-        result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, video_episodes, say)
+        result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, video_episodes, notify)
     policy, video = (
         path and f"{known.run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video)
     )

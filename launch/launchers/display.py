@@ -46,7 +46,7 @@ class LineMonitor:
         parts += [f"{name} {value}" for name, value in self._progress.fields(status)]
         _print_line("  ".join(parts))
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         _print_line(text)
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class LiveMonitor:
         with _output():
             self._live.update(Group(headline, table), refresh=True)
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         with _output():
             self._live.console.print(Text(text), soft_wrap=True)
 

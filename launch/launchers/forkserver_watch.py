@@ -20,13 +20,15 @@ class ForkserverWatch:
     """Pings the forkserver regularly from a thread, until `close`, and kills it if it does not reply.
 
     Args:
-      say: takes a line to show to the user.
+      notify: takes a line to show to the user.
       clock: the clock; another one in tests.
       seconds: interval between two looks, in real time.
     """
 
-    def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic, seconds: float = HEARTBEAT_SECONDS):
-        self._say = say
+    def __init__(
+        self, notify: Callable[[str], None], clock: Clock = time.monotonic, seconds: float = HEARTBEAT_SECONDS
+    ):
+        self._notify = notify
         self._clock = clock
         self._seconds = seconds
         self._closed = threading.Event()
@@ -38,7 +40,7 @@ class ForkserverWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        watchdog = ProgressWatchdog(self._say, self._clock)
+        watchdog = ProgressWatchdog(self._notify, self._clock)
         watchdog.began(_NAME, _TIMEOUT_SECONDS)
         pings = 0
         ping = ping_forkserver()
@@ -50,7 +52,7 @@ class ForkserverWatch:
                     watchdog.heard(_NAME, Heartbeat(pings, "serving", "work"))
                     ping = ping_forkserver()
                 for overdue in watchdog.look():
-                    self._say(f"{_NAME}: {overdue.why}, and is killed; another one takes its place")
+                    self._notify(f"{_NAME}: {overdue.why}, and is killed; another one takes its place")
                     kill_forkserver()
                     watchdog.began(_NAME, _TIMEOUT_SECONDS)
         finally:

@@ -68,14 +68,14 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
 
     monitor = GuardedMonitor(monitor, give_up)
 
-    def tell(name: str, kind: str, content: Any) -> None:
+    def send(name: str, kind: str, content: Any) -> None:
         if kind == "stop":
             outcome.reached_limit(content)
             stop.set()
         elif kind == "status":
             monitor.status(content)
-        elif kind == "say":
-            monitor.say(f"{name}: {content}")
+        elif kind == "message":
+            monitor.notify(f"{name}: {content}")
 
     signals = _Signals()
 
@@ -99,10 +99,10 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     in_main_thread = threading.current_thread() is threading.main_thread()
     timeouts = {node.name: node.policy.timeout for _, node in nodes_of(program)}
     with begun(run), logged_to(run.directory.log("run"), run.experiment.log_level), stop_signals(interrupt):
-        roles = make_local_nodes(program, stop, tell)
+        roles = make_local_nodes(program, stop, send)
         watch = TurnWatch(
             lambda: (current, roles[current].context.progress, timeouts[current]) if current else None,
-            monitor.say,
+            monitor.notify,
             end_hanging,
         )
         try:
@@ -174,14 +174,14 @@ class _Signals:
 
 
 def make_local_nodes(
-    program: lp.Program, stop: threading.Event, tell: Callable[[str, str, Any], None]
+    program: lp.Program, stop: threading.Event, send: Callable[[str, str, Any], None]
 ) -> dict[str, Node]:
     """Returns a program's nodes by name, in the order in which they are set up; they call each other directly.
 
     Args:
       program: the graph.
       stop: the stop event of all contexts.
-      tell: called with the name of a node, and the kind and content of the message that it sends.
+      send: called with the name of a node, and the kind and content of the message that it sends.
     """
     roles: dict[str, Node] = {}
     for _, node in nodes_of(program):
@@ -190,7 +190,7 @@ def make_local_nodes(
             name=node.name,
             incarnation_id=uuid.uuid4().hex,
             stop=stop,
-            send=functools.partial(_tell_or_bind, node, tell),
+            send=functools.partial(_send_or_bind, node, send),
             port=None,
             cooperative=True,
             one_process=True,
@@ -201,12 +201,12 @@ def make_local_nodes(
     return roles
 
 
-def _tell_or_bind(node: ProgramNode, tell: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
+def _send_or_bind(node: ProgramNode, send: Callable[[str, str, Any], None], kind: str, content: Any) -> None:
     """Forwards a node's message, except for the port of its server, to which the node's address is bound."""
     if kind == "port":
         node.port_address.bind(FixedAddress(f"localhost:{content}"))
     else:
-        tell(node.name, kind, content)
+        send(node.name, kind, content)
 
 
 def _play(roles: list[Node], stop: threading.Event) -> Any:

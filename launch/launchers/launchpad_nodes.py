@@ -215,7 +215,7 @@ class _TerminalMonitor(SummaryMonitor):
         if outcome.failed_node is not None:
             text = f"{outcome.failed_node} failed:\n{(outcome.error or '').rstrip()}"
         with contextlib.suppress(OutputClosed):
-            self.say(text)
+            self.notify(text)
         return outcome
 
 

@@ -33,31 +33,31 @@ def run_child(pickled: bytes, pipe: Connection) -> None:
     Always ends the process explicitly, because a thread blocked in C++ would keep it alive forever.
     """
     code = 1
-    tell = _Teller(pipe)
+    send = _Sender(pipe)
     # If all processes are signaled at once, only the launcher decides what follows; it is notified in case it was not
     # signaled itself.
-    pass_on_signals(lambda number: tell("signal", number))
+    pass_on_signals(lambda number: send("signal", number))
     try:
         settings: ChildSettings = cloudpickle.loads(pickled)
         prepare_process(settings.node.name, settings.node.policy, settings.log, settings.temporary)
-        _run_node(settings, pipe, tell)
+        _run_node(settings, pipe, send)
         # If the forkserver has died, no other process can report the exit.
-        tell("exit", Exit(clean=True, description="ended"))
+        send("exit", Exit(clean=True, description="ended"))
         code = 0
     except BaseException as error:
-        tell("exit", exit_by(error))
+        send("exit", exit_by(error))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _run_node(settings: ChildSettings, pipe: Connection, tell: "_Teller") -> None:
+def _run_node(settings: ChildSettings, pipe: Connection, send: "_Sender") -> None:
     stop = threading.Event()
     context = NodeContext(
         name=settings.node.name,
         incarnation_id=settings.incarnation_id,
         stop=stop,
-        send=tell,
+        send=send,
         port=settings.port,
     )
     HeartbeatSender(context.progress, context.send)
@@ -75,7 +75,7 @@ def _listen(pipe: Connection, stop: threading.Event) -> None:
         os._exit(1)
 
 
-class _Teller:
+class _Sender:
     """Sends messages to the launcher, from any thread."""
 
     def __init__(self, pipe: Connection):

@@ -55,7 +55,7 @@ class ProcessWorker:
 
     def start(self) -> None:
         # In a thread, because the forkserver may still be importing.
-        threading.Thread(target=self._follow, name=f"life of {self._node.name}", daemon=True).start()
+        threading.Thread(target=self._follow, name=f"incarnation of {self._node.name}", daemon=True).start()
 
     def stop(self) -> None:
         with self._lock:

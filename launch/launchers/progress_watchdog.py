@@ -76,12 +76,12 @@ class ProgressWatchdog:
     """Watches the heartbeats of nodes.
 
     Args:
-      say: takes a line to show to the user.
+      notify: takes a line to show to the user.
       clock: returns monotonic time in seconds.
     """
 
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
-        self._say = say
+    def __init__(self, notify: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
+        self._notify = notify
         self._clock = clock
         self._nodes: dict[str, _Watched] = {}
         self._any_heard = False
@@ -137,7 +137,7 @@ class ProgressWatchdog:
                 limit = "" if math.isinf(stall.overdue_after) else f", at most {stall.overdue_after:.0f} s"
                 lines[f"{stall.text} for {stall.seconds:.0f} s{limit}"].append(name)
         for text, names in lines.items():
-            self._say(f"{_enumerate(names)}: {text}")
+            self._notify(f"{_enumerate(names)}: {text}")
         return overdue
 
     def look_at_stop(self, nodes: Mapping[str, bool], seconds: float, grace: float) -> list[Overdue]:
@@ -170,7 +170,7 @@ class ProgressWatchdog:
             self._next_stop_line = seconds + _STOP_REMIND_SECONDS
             limit = f"at most {grace:.0f} s" if seconds < grace else "while it makes progress"
             for text, names in waiting.items():
-                self._say(f"waiting for {_enumerate(names)}, {text} ({seconds:.0f} s, {limit})")
+                self._notify(f"waiting for {_enumerate(names)}, {text} ({seconds:.0f} s, {limit})")
         return overdue
 
     def works_slowly(self, node: str) -> bool:
@@ -209,7 +209,7 @@ class ProgressWatchdog:
 
     def _progresses(self, node: str, watched: _Watched, now: float) -> None:
         if watched.named:
-            self._say(f"{node}: makes progress again, after {now - min(watched.progressed, watched.heard):.0f} s")
+            self._notify(f"{node}: makes progress again, after {now - min(watched.progressed, watched.heard):.0f} s")
         watched.progressed, watched.named, watched.next_line = now, False, 0.0
 
     def _forgive_suspension(self, now: float) -> None:

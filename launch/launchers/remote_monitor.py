@@ -22,7 +22,7 @@ class MonitorServer:
     def __init__(self, monitor: Monitor):
         self._monitor = monitor
         self._server = courier.Server()
-        for method in (self.status, self.say, self.complete):
+        for method in (self.status, self.notify, self.complete):
             self._server.Bind(method.__name__, method)
         self._server.Start()
         self.outcome = Outcome()
@@ -36,8 +36,8 @@ class MonitorServer:
     def status(self, pickled: bytes) -> None:
         self._monitor.status(cloudpickle.loads(pickled))
 
-    def say(self, text: str) -> None:
-        self._monitor.say(text)
+    def notify(self, text: str) -> None:
+        self._monitor.notify(text)
 
     def complete(self, pickled: bytes) -> None:
         self.outcome = cloudpickle.loads(pickled)
@@ -60,8 +60,8 @@ class MonitorClient:
     def status(self, status: dict[str, Any]) -> None:
         self._call("status", cloudpickle.dumps(status))
 
-    def say(self, text: str) -> None:
-        self._call("say", text)
+    def notify(self, text: str) -> None:
+        self._call("notify", text)
 
     def complete(self, outcome: Outcome) -> None:
         """Reports how the run has ended."""

@@ -16,7 +16,7 @@ class Monitor(Protocol):
     def status(self, status: dict[str, Any]) -> None:
         """Processes the coordinator's newest status."""
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Shows a message to the user."""
 
 
@@ -45,8 +45,8 @@ class GuardedMonitor:
     def status(self, status: dict[str, Any]) -> None:
         self._call(self._monitor.status, status)
 
-    def say(self, text: str) -> None:
-        self._call(self._monitor.say, text)
+    def notify(self, text: str) -> None:
+        self._call(self._monitor.notify, text)
 
     def _call(self, method: Callable[[Any], None], content: Any) -> None:
         if self._failed:

@@ -36,7 +36,7 @@ class SummaryMonitor:
         if not self._begun:
             self._begun = True
             experiment = self._run.experiment
-            self._monitor.say(
+            self._monitor.notify(
                 f"{agent_name(experiment.agent)} on {experiment.env} for {experiment.max_steps:,} environment steps, "
                 f"run directory {run_location(self._run)}"
             )
@@ -46,8 +46,8 @@ class SummaryMonitor:
             self._best = max(status["evaluator/return"], -math.inf if self._best is None else self._best)
         self._monitor.status(status)
 
-    def say(self, text: str) -> None:
-        self._monitor.say(text)
+    def notify(self, text: str) -> None:
+        self._monitor.notify(text)
 
     def complete(self, outcome: Outcome) -> Outcome:
         """Adds the scores, the run directory and the next commands to an outcome."""

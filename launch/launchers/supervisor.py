@@ -42,8 +42,8 @@ class Event(NamedTuple):
     kind: str
     """Kind of event.
 
-    From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `say` (a line), `status` (a dictionary),
-    `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (the number of a signal that reached the node).
+    From a node: `exit` (an `Exit`), `stop` (the reason why the run is over), `message` (a line of text), `status`
+    (a dictionary), `heartbeat` (a `progress.Heartbeat`), `port`, `signal` (the number of a signal that reached it).
 
     From elsewhere: `signal` (its number), `outcome` (how the run ends, an `Outcome`), `failed` (a node of another host
     and its error), `line` (printed as it is), `monitor` (an exception raised by the monitor).
@@ -170,7 +170,7 @@ class Supervisor:
         self._alone = others is None
         self._others = others or Alone()
         self._clock = clock
-        self._watchdog = ProgressWatchdog(self._monitor.say, clock)
+        self._watchdog = ProgressWatchdog(self._monitor.notify, clock)
         self._outcome = Outcome()
         self._signals = 0
         self._last_signal = -math.inf
@@ -226,10 +226,10 @@ class Supervisor:
             self._monitor.status(event.content)
         elif event.kind == HEARTBEAT:
             self._watchdog.heard(event.node, event.content)
-        elif event.kind == "say":
-            self._monitor.say(f"{event.node}: {event.content}")
+        elif event.kind == "message":
+            self._monitor.notify(f"{event.node}: {event.content}")
         elif event.kind == "line":
-            self._monitor.say(event.content)
+            self._monitor.notify(event.content)
         elif event.kind == "exit":
             self._handle_exit(self._nodes[event.node], event.content)
         elif event.kind == "outcome":
@@ -258,7 +258,7 @@ class Supervisor:
             self._fail(node.name, how.error or how.description)
         elif self._outcome.ended or self._ending:
             if not how.clean:
-                self._monitor.say(f"{node.name}: {how.description} while the run was ending")
+                self._monitor.notify(f"{node.name}: {how.description} while the run was ending")
                 # After a signal, the exit code already shows that the run did not end as planned.
                 if node.policy.keeps and (how.error or not self._outcome.exit_code):
                     self._fail(node.name, how.error or f"{how.description} before it had kept what it has to keep")
@@ -266,7 +266,7 @@ class Supervisor:
             self._ending_with_group.discard(node.name)
             self._start_group(node.policy.restart_group)
         elif node.may_restart(self._clock()):
-            self._monitor.say(
+            self._monitor.notify(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
                 f"within {node.policy.restart_window:.0f} s)"
             )
@@ -297,7 +297,7 @@ class Supervisor:
                 self._fail(name, f"{why}, and a node in a thread cannot be killed; take --launcher processes")
             elif node.worker is not None and not node.has_hung and name not in self._ending_with_group:
                 node.has_hung = True
-                self._monitor.say(f"{name}: {why}, and is killed")
+                self._monitor.notify(f"{name}: {why}, and is killed")
                 node.worker.kill()
 
     def _fail(self, node: str, error: str) -> None:
@@ -340,12 +340,12 @@ class Supervisor:
         self._others.ends(self._outcome)
         for order in range(1 + max((node.policy.stop_order for node in self._nodes.values()), default=-1)):
             signals = self._signals
-            begun = said = self._clock()
+            begun = notified = self._clock()
             while not self._others.may_stop(order) and self._signals == signals and self._clock() < self._latest_end:
                 self._handle(self._next_event(0.1))
-                if self._clock() - said > _OTHERS_SECONDS:
-                    said = self._clock()
-                    self._monitor.say(f"waiting for other hosts to end their nodes ({said - begun:.0f} s)")
+                if self._clock() - notified > _OTHERS_SECONDS:
+                    notified = self._clock()
+                    self._monitor.notify(f"waiting for other hosts to end their nodes ({notified - begun:.0f} s)")
             self._stop([node for node in self._nodes.values() if node.policy.stop_order == order])
             self._others.have_stopped(order)
 
@@ -370,7 +370,7 @@ class Supervisor:
                     worker = self._nodes[name].worker
                     if name not in given_up and worker is not None:
                         given_up.add(name)
-                        self._monitor.say(f"{name}: {why} while the run ends, and is killed")
+                        self._monitor.notify(f"{name}: {why} while the run ends, and is killed")
                         worker.kill()
             late = deadline.has_passed and not any(
                 node.worker is not None and node.policy.keeps and self._watchdog.works_slowly(node.name)
@@ -387,7 +387,7 @@ class Supervisor:
         alive = [node for node in nodes if node.worker is not None]
         for node in alive:
             assert node.worker is not None
-            self._monitor.say(f"{node.name}: did not end in time and is killed")
+            self._monitor.notify(f"{node.name}: did not end in time and is killed")
             node.worker.kill()
         deadline = Deadline(_KILL_SECONDS, self._clock)
         while any(node.worker is not None for node in alive) and not deadline.has_passed:

@@ -14,7 +14,7 @@ class TurnWatch:
 
     Args:
       turn: returns that node's name, its progress and its timeout in seconds; None before the first turn.
-      say: takes a line to show to the user.
+      notify: takes a line to show to the user.
       on_overdue: called once, in the watching thread, with the node that hangs for longer than its timeout.
       clock: the clock; another one in tests.
       seconds: interval between two looks, in real time.
@@ -23,14 +23,14 @@ class TurnWatch:
     def __init__(
         self,
         turn: Callable[[], tuple[str, Progress, float] | None],
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         on_overdue: Callable[[Overdue], None],
         clock: Clock = time.monotonic,
         seconds: float = HEARTBEAT_SECONDS,
     ):
         self._turn = turn
         self._on_overdue = on_overdue
-        self._watchdog = ProgressWatchdog(say, clock)
+        self._watchdog = ProgressWatchdog(notify, clock)
         self._seconds = seconds
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="turn-watch", daemon=True).start()

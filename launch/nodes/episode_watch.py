@@ -109,7 +109,7 @@ class WatchedEnvironment(EnvironmentWrapper):
         return timestep
 
     def close(self) -> None:
-        self._say_what_is_missing()
+        self._report_missing_keys()
         super().close()
 
     def _begin(self, index: int, timestep: Timestep) -> None:
@@ -145,9 +145,9 @@ class WatchedEnvironment(EnvironmentWrapper):
         self._ended.append(WatchedEpisode(index, self._tasks[index], values))
         self._episodes_looked_at += 1
         if self._episodes_looked_at == _EPISODES_TO_LOOK:
-            self._say_what_is_missing()
+            self._report_missing_keys()
 
-    def _say_what_is_missing(self) -> None:
+    def _report_missing_keys(self) -> None:
         missing = "" if self._metrics is None or not self._episodes_looked_at else self._metrics.describe_missing()
         if missing:
             self._notify(missing)

@@ -43,7 +43,7 @@ class NodeContext:
 
     def notify(self, text: str) -> None:
         """Sends a line of text to the user."""
-        self.send("say", text)
+        self.send("message", text)
 
 
 class Node:

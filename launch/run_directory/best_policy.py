@@ -21,13 +21,13 @@ class BestPolicy:
 
     Args:
       run_directory: the run directory.
-      say: receives a line about a damaged file.
+      notify: receives a line about a damaged file.
     """
 
-    def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
+    def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning):
         self._path = run_directory.best_policy
         self._before = run_directory.best_policy_before
-        self._say = say
+        self._notify = notify
 
     def path(self) -> pathlib.Path | None:
         """Returns the file of the best policy, or of its predecessor if it is damaged; None if there is none."""
@@ -39,7 +39,7 @@ class BestPolicy:
                 return path
             except CallboardError:
                 kept = set_aside(path)
-                self._say(
+                self._notify(
                     f"the best policy {path.name} is damaged and not used"
                     + (f"; it is kept as {kept.name}" if kept is not None else "")
                 )

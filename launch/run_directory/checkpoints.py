@@ -45,12 +45,12 @@ class Checkpoints:
 
     Args:
       run_directory: the run directory.
-      say: receives a line about every damaged checkpoint.
+      notify: receives a line about every damaged checkpoint.
     """
 
-    def __init__(self, run_directory: RunDirectory, say: Callable[[str], None] = _logger.warning):
+    def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning):
         self.directory = run_directory.checkpoints
-        self._say = say
+        self._notify = notify
         self._whole: set[tuple[str, int]] = set()
         """Names and inodes of the checkpoints found intact."""
 
@@ -205,7 +205,7 @@ class Checkpoints:
             except FileNotFoundError:
                 continue  # The learner has removed it in the meantime.
             kept = set_aside(path)
-            self._say(
+            self._notify(
                 f"the checkpoint {path.name} is damaged ({wrong}) and not used"
                 + (f"; it is kept as {kept.name}" if kept is not None else "")
             )

@@ -33,19 +33,19 @@ class MetricsWriter:
 
     Args:
       run_directory: the run directory.
-      say: receives a line when writing begins to fail, and when it works again.
+      notify: receives a line when writing begins to fail, and when it works again.
       clock: returns seconds.
     """
 
     def __init__(
         self,
         run_directory: RunDirectory,
-        say: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._rows = RowFile(run_directory.metrics)
         self._tensorboard = TensorBoardWriter(run_directory.tensorboard)
-        self._say = say
+        self._notify = notify
         self._clock = clock
         self._failing = False
         self._last: dict[str, float] = {}
@@ -69,9 +69,9 @@ class MetricsWriter:
             except (OSError, tf.errors.OpError) as caught:
                 error = error or caught
         if error is not None and not self._failing:
-            self._say(f"metrics could not be written: {file_error(error)}; the run continues without them")
+            self._notify(f"metrics could not be written: {file_error(error)}; the run continues without them")
         if error is None and self._failing:
-            self._say("metrics are written again")
+            self._notify("metrics are written again")
         self._failing = error is not None
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class Storage:
         folder: str,
         directory: pathlib.Path,
         only: Sequence[str] | None = None,
-        say: Callable[[str], None] = _logger.warning,
+        notify: Callable[[str], None] = _logger.warning,
     ) -> None:
         """Downloads the newest complete directory in a folder whose contents match its manifest, if there is one.
 
@@ -86,7 +86,7 @@ class Storage:
           folder: for example `checkpoints`.
           directory: the local run directory.
           only: names of the files to download; the local manifest then lists only those.  None downloads all.
-          say: receives a line about every damaged directory.
+          notify: receives a line about every damaged directory.
         """
         tried: set[str] = set()
         for _ in range(_TRIES_FOR_NEWEST):
@@ -100,7 +100,7 @@ class Storage:
             shutil.rmtree(directory / name, ignore_errors=True)
             if self.exists(f"{name}/{_DONE}"):
                 tried.add(candidates[-1])
-                self._set_aside(name, wrong, say)
+                self._set_aside(name, wrong, notify)
             # Otherwise a newer one has replaced it in the meantime.
         for damaged in self._files.glob(self._at(f"{folder}/damaged-*")):
             # Local checks must see that there was a checkpoint, although it is damaged.
@@ -128,10 +128,10 @@ class Storage:
             write_manifest(directory / name, only)
         return ""
 
-    def _set_aside(self, name: str, wrong: str, say: Callable[[str], None]) -> None:
+    def _set_aside(self, name: str, wrong: str, notify: Callable[[str], None]) -> None:
         folder, _, last = name.rpartition("/")
         kept = f"{folder}/damaged-{last}"
-        say(f"{self.url}/{name} is damaged ({wrong}) and not used; it is kept as {kept}")
+        notify(f"{self.url}/{name} is damaged ({wrong}) and not used; it is kept as {kept}")
         try:
             self.remove(f"{name}/{_DONE}")
             self._files.mv(self._at(name), self._at(kept), recursive=True)
@@ -216,17 +216,17 @@ class Mirror:
       storage: the destination.
       node: name of the node, for example `learner/0`.
       directory: the local run directory.
-      say: receives a line when storing begins to fail.
+      notify: receives a line when storing begins to fail.
     """
 
     def __init__(
-        self, storage: Storage, node: str, directory: RunDirectory, say: Callable[[str], None] = lambda text: None
+        self, storage: Storage, node: str, directory: RunDirectory, notify: Callable[[str], None] = lambda text: None
     ):
         self._storage = storage
         self._directory = directory
         self._label, _, self._number = node.partition("/")
         self._log = str(directory.log(node).relative_to(directory.path))
-        self._say = say
+        self._notify = notify
         self._failing = False
         self._stored: dict[str, Any] = {}
         self._wake = threading.Event()
@@ -238,7 +238,7 @@ class Mirror:
         storage.fetch(self._log, path)
         if self._label == "learner":
             storage.fetch("checkpoints/incarnation", path)
-            storage.fetch_newest("checkpoints", path, say=self._say)
+            storage.fetch_newest("checkpoints", path, notify=self._notify)
         elif self._label == "evaluator":
             for name in _BEST_POLICIES:
                 storage.fetch(name, path)
@@ -247,7 +247,7 @@ class Mirror:
             storage.fetch("counters.json", path)
             storage.fetch("control.json", path)
         elif self._label == "replay":
-            storage.fetch_newest(f"replay/{self._number}/checkpoints", path, say=self._say)
+            storage.fetch_newest(f"replay/{self._number}/checkpoints", path, notify=self._notify)
         self._stored = {name: self._state(name) for name in [*self._owned_files(), *self._owned_wholes()]}
 
     def start(self) -> None:
@@ -279,7 +279,7 @@ class Mirror:
             what = " ".join(f"{type(error).__name__}: {error}".split())
             logging.warning("%s did not take what is new: %s", self._storage.url, what)
             if not self._failing:
-                self._say(f"{self._storage.url} did not take what is new, and is tried again: {what}")
+                self._notify(f"{self._storage.url} did not take what is new, and is tried again: {what}")
             self._failing = True
             return False
         self._failing = False

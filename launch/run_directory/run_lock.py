@@ -170,13 +170,13 @@ def _refusal(directory: object, holder: Holder) -> str:
 
 
 @contextlib.contextmanager
-def run_lease(storage: Storage, launcher: str, say: Callable[[str], None] = logging.warning) -> Iterator[None]:
+def run_lease(storage: Storage, launcher: str, notify: Callable[[str], None] = logging.warning) -> Iterator[None]:
     """Keeps other runs out of a directory at a URL, by a lease file there that is renewed continuously.
 
     Args:
       storage: the directory.
       launcher: name of the launcher, for the error message that a second run gets.
-      say: receives a line if a lease that is no longer renewed is taken over.
+      notify: receives a line if a lease that is no longer renewed is taken over.
 
     Raises:
       CallboardError: another process runs there.
@@ -186,7 +186,7 @@ def run_lease(storage: Storage, launcher: str, say: Callable[[str], None] = logg
         former = lease.holder()
         if former is not None and not former.has_died():
             _wait_for_silence(lease, former)
-            say(f"{storage.url}: its lock is no longer renewed by {former}, and is taken over")
+            notify(f"{storage.url}: its lock is no longer renewed by {former}, and is taken over")
         lease.renew()
         time.sleep(_SETTLE_SECONDS if former is None else 0.0)
         now = lease.holder()

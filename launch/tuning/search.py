@@ -276,14 +276,14 @@ class Journal(ray_tune.Callback):
         origin = None if trial.checkpoint is None else origin_of(trial.checkpoint)
         if known is None or origin is None:
             self._trials[number] = Trial(number, values)
-            self._say(number, f"begins: {describe(values)}")
+            self._notify(number, f"begins: {describe(values)}")
         elif origin[0] != number:
             # A resumed search may start the trial again from a takeover that is already recorded.
             if known.takeovers[-1:] != [origin]:
                 known.takeovers.append(origin)
-            self._say(number, f"continues from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
+            self._notify(number, f"continues from trial {origin[0]:02d} at {origin[1]:,} steps: {describe(values)}")
         else:
-            self._say(number, f"continues from {origin[1]:,} steps")
+            self._notify(number, f"continues from {origin[1]:,} steps")
         known = self._trials[number]
         known.values, known.state, known.ended, known.error = values, "unfinished", "", ""
         self._write()
@@ -295,7 +295,7 @@ class Journal(ray_tune.Callback):
         metric, mode = self._tuning.metric, self._tuning.mode
         if ENDED not in result:
             known.report(result[STEPS], result[metric], mode)
-            self._say(known.number, f"at {result[STEPS]:,} steps: {metric} {result[metric]:.4g}")
+            self._notify(known.number, f"at {result[STEPS]:,} steps: {metric} {result[metric]:.4g}")
         else:
             if metric in result:
                 known.report(result[AT_STEPS], result[metric], mode)
@@ -306,7 +306,7 @@ class Journal(ray_tune.Callback):
         known = self._trials[number_of(trial.trial_id)]
         known.state = "done" if known.ended else "stopped early"
         best = "" if known.best is None else f", best {self._tuning.metric} {known.best:.4g}"
-        self._say(known.number, f"{known.state} at {known.environment_steps:,} steps{best}")
+        self._notify(known.number, f"{known.state} at {known.environment_steps:,} steps{best}")
         self._write()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -318,10 +318,10 @@ class Journal(ray_tune.Callback):
         log = self._directory.run(number).log("error")
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(error)
-        self._say(number, f"failed: {known.error}")
+        self._notify(number, f"failed: {known.error}")
         self._write()
 
-    def _say(self, number: int, text: str) -> None:
+    def _notify(self, number: int, text: str) -> None:
         self._console.print(f"trial {number:02d} {text}")
 
     def _write(self) -> None:

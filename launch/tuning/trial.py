@@ -137,7 +137,7 @@ class TrialMonitor:
         while self._due and self._report(self._due[0]):
             self._due.popleft()
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         logging.info("%s", text)
 
     def last_report(self, reason: str) -> dict[str, Any]:

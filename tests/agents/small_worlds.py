@@ -37,7 +37,7 @@ class Ending(NamedTuple):
 
 
 class Script:
-    """Episodes that end as they are told to, the last one never."""
+    """Episodes with given ends, the last one without."""
 
     def __init__(self, endings):
         self._endings = endings

@@ -143,7 +143,7 @@ def track(timesteps):
     return [tracker.observe(timestep) for timestep in timesteps]
 
 
-def test_an_episode_that_shows_its_end_is_told_at_its_last_timestep_and_the_reset_adds_nothing():
+def test_an_episode_that_shows_its_end_is_reported_at_its_last_timestep_and_the_reset_adds_nothing():
     ended = track(
         [
             timestep(1.5, first=False, last=False),
@@ -159,7 +159,7 @@ def test_an_episode_that_shows_its_end_is_told_at_its_last_timestep_and_the_rese
 
 
 @pytest.mark.parametrize("discount", [0.0, 1.0])
-def test_an_episode_that_is_reset_in_the_same_step_is_told_at_the_first_timestep_of_the_next(discount):
+def test_an_episode_that_is_reset_in_the_same_step_is_reported_at_the_first_timestep_of_the_next(discount):
     ended = track(
         [
             timestep(1.5, first=False, last=False),

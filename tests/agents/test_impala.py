@@ -72,7 +72,7 @@ def first_batch(environment, directory) -> Sample:
     sample = next(batches)
     writer.close()
     server.stop()
-    # Given up only now: an iterator waits for what it has asked a living server for.
+    # Given up only now: an iterator waits for what it has requested from a server that is up.
     del batches
     return sample
 

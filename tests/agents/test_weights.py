@@ -16,10 +16,10 @@ class Source:
     def __init__(self, version=(1, 0), scale=1.0):
         self.version = version
         self.scale = scale
-        self.asked = []
+        self.requested = []
 
     def get_variables(self, have):
-        self.asked.append(have)
+        self.requested.append(have)
         if have == self.version:
             return None
         return self.version, pack_weights([np.full((2,), self.scale, np.float32), np.float32(2 * self.scale)])
@@ -51,7 +51,7 @@ def test_what_is_at_hand_is_not_sent_again(variables):
     assert client.apply() and not client.apply()
     client.fetch()
     assert not client.apply()
-    assert source.asked == [None, (1, 7), (1, 7)]
+    assert source.requested == [None, (1, 7), (1, 7)]
 
 
 def test_the_newest_of_what_was_fetched_is_applied(variables):

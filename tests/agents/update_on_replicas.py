@@ -4,7 +4,7 @@ python update_on_replicas.py <numbers of devices, with commas> [--updates-of <ag
 python update_on_replicas.py <addresses of all learners, with commas> --rank <rank> [--updates-of ..] [--calls-of ..]
 
 Devices are set before TensorFlow starts, so this is a program.  It writes JSON: `update` and `calls` of the agents that
-are asked for, and `chain`, see `outcomes_of`.
+are requested, and `chain`, see `outcomes_of`.
 """
 
 import argparse

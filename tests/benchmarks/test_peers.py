@@ -242,7 +242,7 @@ def measured(monkeypatch):
     """Figures by name; what was measured, in turn."""
     turns = []
 
-    def measure_side(contest, peer, seed, say):
+    def measure_side(contest, peer, seed, notify):
         name = peer.name if peer else "ours"
         turns.append((name, seed))
         return figures[name][seed - 1]
@@ -295,15 +295,15 @@ def test_no_figure_at_all_is_a_failure(monkeypatch, measured):
     monkeypatch.setattr(rounds, "PEERS", (A,))
     monkeypatch.setattr(Peer, "python", lambda peer: pathlib.Path(sys.executable))
     with pytest.raises(SideFailed):
-        rounds.measure(1, quick=True, only="images", say=lambda line: None)
+        rounds.measure(1, quick=True, only="images", notify=lambda line: None)
     # No weights were requested.
-    assert rounds.measure(1, quick=True, only="no such case", say=lambda line: None) == []
+    assert rounds.measure(1, quick=True, only="no such case", notify=lambda line: None) == []
 
 
 def test_a_peer_that_is_not_there_is_left_out(monkeypatch, tmp_path):
     monkeypatch.setenv(rounds.VENVS, str(tmp_path))
     lines = []
-    assert rounds.measure(1, quick=True, only="", say=lines.append) == []
+    assert rounds.measure(1, quick=True, only="", notify=lines.append) == []
     assert [line.split(" is left out")[0] for line in lines] == [peer.name for peer in PEERS]
 
 

@@ -91,7 +91,7 @@ def test_a_quick_result_says_so():
     assert "mean nothing" not in markdown([result(a=(1.0,))])
 
 
-def test_the_page_tells_how_often_cases_were_measured():
+def test_the_page_shows_how_often_cases_were_measured():
     found = [markdown([result(a=(1.0,) * 2, b=(1.0,) * other)]) for other in (1, 2)]
     assert "acting: 1 to 2 repeats" in found[0] and "acting: 2 repeats" in found[1]
     assert "acting: 1 repeat," in markdown([result(a=(1.0,))])
@@ -160,7 +160,7 @@ def test_mistakes_are_named(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_name_that_no_case_has_is_told(monkeypatch, capsys):
+def test_a_name_that_no_case_has_is_refused(monkeypatch, capsys):
     module = types.SimpleNamespace(cases=lambda quick: [Case("small", "s", limit=1.0, ours=pytest.fail)])
     monkeypatch.setattr(harness, "_module", lambda name: module)
     monkeypatch.setattr(command, "start_forkserver", lambda: None)

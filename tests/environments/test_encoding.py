@@ -73,7 +73,7 @@ def test_actions_at_a_bound_lie_within_the_bound_of_the_environment():
     assert isinstance(encoding.spec(encoding.controls((1,), np.float32)), specs.BoundedArray)
 
 
-def test_images_with_their_channels_first_are_turned_and_told_once_per_shape(caplog):
+def test_images_with_their_channels_first_are_turned_and_reported_once_per_shape(caplog):
     caplog.set_level(logging.WARNING)
     image = np.arange(3 * 14 * 18).reshape(3, 14, 18).astype(np.uint8)
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_images_with_their_channels_first_are_turned_and_told_once_per_shape(cap
 
 
 @pytest.mark.parametrize("odd", MISTAKES)
-def test_observations_that_do_not_fit_are_told_in_one_line(odd):
+def test_observations_that_do_not_fit_are_refused_in_one_line(odd):
     assert error_of(odd) == MISTAKES[odd]
 
 

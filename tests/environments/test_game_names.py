@@ -100,7 +100,7 @@ def test_mistakes_are_refused_in_one_line(name, options, message):
     assert_refused(name, options, message)
 
 
-def test_games_say_nothing_on_the_screen_and_import_nothing_heavy():
+def test_games_print_nothing_on_the_screen_and_import_nothing_heavy():
     code = (
         "import sys\n"
         "from callboard import environments\n"
@@ -114,7 +114,7 @@ def test_games_say_nothing_on_the_screen_and_import_nothing_heavy():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_libraries_are_imported_where_they_are_asked_for():
+def test_libraries_are_imported_where_they_are_needed():
     code = (
         "import sys, callboard.environments\n"
         "assert not {'ale_py', 'minatar', 'procgen', 'gym3', 'gym'} & set(sys.modules)"

@@ -146,10 +146,10 @@ def test_the_frame_rate_is_that_of_the_metadata():
 def test_the_way_of_resetting_is_in_the_metadata():
     assert autoreset_mode(vector_next_step(1)) is AutoresetMode.NEXT_STEP
     assert autoreset_mode(fresh_same_step(1)) is AutoresetMode.SAME_STEP
-    with pytest.raises(CallboardError, match="SyncVectorEnv must say how it resets by itself"):
+    with pytest.raises(CallboardError, match="SyncVectorEnv must declare how it resets by itself"):
         autoreset_mode(vector_disabled(1))
 
 
 @pytest.mark.parametrize("odd", MISTAKES)
-def test_mistakes_are_told_in_one_line(odd):
+def test_mistakes_are_refused_in_one_line(odd):
     assert error_of(odd) == MISTAKES[odd]

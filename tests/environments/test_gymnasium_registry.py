@@ -98,7 +98,7 @@ def test_mistakes_are_refused_in_one_line(name, options, message):
     assert_refused(name, options, message)
 
 
-def test_an_unknown_option_of_the_vector_form_is_told_in_one_line():
+def test_an_unknown_option_of_the_vector_form_is_refused_in_one_line():
     with pytest.raises(CallboardError) as caught:
         environments.make("CartPole-v1", 2, [0, 1], {"gravity": 3, "vectorized": True})
     assert str(caught.value) == (

@@ -43,7 +43,7 @@ def test_any_entries_of_any_vector_can_be_kept():
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(options, message):
+def test_mistakes_are_refused_in_one_line(options, message):
     with pytest.raises(CallboardError) as caught:
         environments.make(MASKED, 2, [0, 1], options)
     assert str(caught.value) == message

@@ -16,12 +16,12 @@ MEMORY = "callboard.environments.memory_task:Memory"
 
 
 @pytest.mark.parametrize("delay", [1, 20])
-def test_the_last_action_pays_where_it_is_what_the_first_observation_told(delay):
+def test_the_last_action_pays_where_it_is_what_the_first_observation_showed(delay):
     batch = environments.make(MEMORY, 8, list(range(8)), {"delay": delay})
     timestep = batch.reset()
-    told = timestep.observation[:, 0]
-    assert set(told.tolist()) == {-1.0, 1.0}
-    right = (told > 0).astype(np.int32)
+    cues = timestep.observation[:, 0]
+    assert set(cues.tolist()) == {-1.0, 1.0}
+    right = (cues > 0).astype(np.int32)
     # Environments 0 to 3 get the right action at the end, the others the wrong one; earlier actions have no effect.
     answers = np.where(np.arange(8) < 4, right, 1 - right)
     for time in range(1, delay + 1):
@@ -35,16 +35,16 @@ def test_the_last_action_pays_where_it_is_what_the_first_observation_told(delay)
     assert batch.step(answers).first.all()
 
 
-def test_what_is_told_depends_on_the_seed_alone_and_is_even():
-    def told(seed):
+def test_the_cue_depends_on_the_seed_alone_and_is_even():
+    def cues(seed):
         batch = environments.make(MEMORY, 1, [seed], {"delay": 1})
         values = [batch.reset().observation[0, 0]]
         for _ in range(400):
             values += [batch.step(np.zeros(1, np.int32)).observation[0, 0] for _ in range(3)][-1:]
         return np.array(values)
 
-    assert set(told(5)) == {-1.0, 1.0} and np.array_equal(told(5), told(5)) and not np.array_equal(told(5), told(6))
-    assert abs(np.mean(told(5))) < 0.2
+    assert set(cues(5)) == {-1.0, 1.0} and np.array_equal(cues(5), cues(5)) and not np.array_equal(cues(5), cues(6))
+    assert abs(np.mean(cues(5))) < 0.2
 
 
 def test_a_delay_of_nothing_is_refused():

@@ -78,16 +78,16 @@ def test_timesteps_have_the_dtypes_and_shapes_of_the_interface():
 
 
 @pytest.mark.parametrize("sticky", [0.0, 0.3])
-def test_an_action_sticks_as_often_as_is_asked_for(sticky):
+def test_an_action_sticks_as_often_as_is_set(sticky):
     environment = environments.make("MinAtar/Breakout-v1", 4, range(4), {"sticky_action_prob": sticky})
     # The actions move the paddle right and left alternately; its column `[T, B]` shows its movement.
     timesteps = [environment.reset()] + [environment.step(np.full(4, 2 - time % 2)) for time in range(4000)]
     columns = np.stack([timestep.observation[:, 9, :, 0].argmax(-1) for timestep in timesteps])
     moves = np.diff(columns, axis=0)
-    told = np.where(np.arange(len(moves)) % 2, -1, 1)[:, None]
+    turns = np.where(np.arange(len(moves)) % 2, -1, 1)[:, None]
     counted = (moves != 0) & ~np.stack([timestep.first for timestep in timesteps[1:]])
     # An action is wrong if it repeats one that was right: w = s (1 - w).
-    wrong = (moves == -told)[counted].mean()
+    wrong = (moves == -turns)[counted].mean()
     assert wrong == 0 if sticky == 0 else abs(wrong - sticky / (1 + sticky)) < 0.02
 
 

@@ -23,7 +23,7 @@ def register():
 def test_names_are_of_what_can_be_made():
     names = environments.names()
     assert {"CartPole-v1", "Ant-v5", "procgen:coinrun", "MinAtar/Breakout-v1", "ALE/Pong-v5"} <= set(names)
-    # Gymnasium keeps some ids only to say where the environments are now.
+    # Gymnasium keeps some ids only to show where the environments are now.
     assert not {"Reacher-v2", "Ant-v2", "GymV21Environment-v0", "Pusher-v4", "Breakout-v4"} & set(names)
     assert names == sorted(set(names))
     for name in names:

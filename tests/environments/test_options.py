@@ -44,7 +44,7 @@ def test_options_are_converted_to_their_types():
         ({"mode": "hard", "walls": False}, "environment 'Maze': a hard maze needs walls"),
     ],
 )
-def test_options_that_do_not_fit_are_told_in_one_line(options, message):
+def test_options_that_do_not_fit_are_refused_in_one_line(options, message):
     with pytest.raises(CallboardError) as caught:
         read_options("Maze", options, Options)
     assert str(caught.value) == message

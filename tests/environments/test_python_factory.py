@@ -103,7 +103,7 @@ def test_a_check_does_not_call_the_factory(own_module):
         ),
     ],
 )
-def test_mistakes_that_a_check_finds_are_told_in_one_line(name, options, message):
+def test_mistakes_that_a_check_finds_are_refused_in_one_line(name, options, message):
     for call in (environments.check, lambda name, options: environments.make(name, 2, [0, 1], options)):
         with pytest.raises(CallboardError) as caught:
             call(name, options)
@@ -140,12 +140,12 @@ def test_mistakes_that_a_check_finds_are_told_in_one_line(name, options, message
         ),
         (
             "scripted_environments:vector_disabled",
-            "SyncVectorEnv must say how it resets by itself: "
+            "SyncVectorEnv must declare how it resets by itself: "
             "metadata['autoreset_mode'] as AutoresetMode.NEXT_STEP or AutoresetMode.SAME_STEP",
         ),
     ],
 )
-def test_mistakes_in_what_the_factory_returns_are_told_in_one_line(name, message):
+def test_mistakes_in_what_the_factory_returns_are_refused_in_one_line(name, message):
     with pytest.raises(CallboardError) as caught:
         environments.make(name, 2, [0, 1])
     assert str(caught.value) == message

@@ -82,10 +82,10 @@ def test_a_reset_without_options_is_refused():
     )
 
 
-def test_each_environment_is_told_once():
-    tasks, told = Tasks(2), []
-    tasks.pass_on(0, told.append)
+def test_each_environment_gets_a_task_once():
+    tasks, passed_on = Tasks(2), []
+    tasks.pass_on(0, passed_on.append)
     tasks.set("a")
     for index in (0, 0, 1):
-        tasks.pass_on(index, told.append)
-    assert told == ["a", "a"]
+        tasks.pass_on(index, passed_on.append)
+    assert passed_on == ["a", "a"]

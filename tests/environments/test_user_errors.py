@@ -71,7 +71,7 @@ def test_errors_of_the_environment_itself_keep_their_traceback():
         ("procgen:coinrun", "procgen", "procgen", "procgen==0.10.7"),
     ],
 )
-def test_a_missing_package_is_told_with_what_to_install(monkeypatch, name, module, package, install):
+def test_a_missing_package_is_named_with_what_to_install(monkeypatch, name, module, package, install):
     for loaded in [loaded for loaded in sys.modules if loaded.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, module, None)

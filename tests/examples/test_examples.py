@@ -1,4 +1,4 @@
-"""The examples work as they say, from the root of the repository."""
+"""The examples do what they describe, from the root of the repository."""
 
 import json
 import os

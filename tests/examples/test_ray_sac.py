@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_no_process(start):
 
 
 @pytest.mark.slow
-def test_a_limit_that_is_reached_first_is_told_by_the_exit_code_and_leaves_no_process(start):
+def test_a_limit_that_is_reached_first_is_reported_by_the_exit_code_and_leaves_no_process(start):
     process = start("--num-workers", "2", "--max-steps", "1500", "--evaluate-every", "5000", "--goal", "0")
     seen = set()
     deadline = time.monotonic() + 300

@@ -1,4 +1,4 @@
-"""The classifier of examples/train_resnet.py: what it reads, what it refuses, and how well it tells images apart."""
+"""The classifier of examples/train_resnet.py: what it reads, what it refuses, and how well it distinguishes images."""
 
 import contextlib
 import importlib.abc
@@ -31,7 +31,7 @@ def example():
 def gratings(number, seed):
     """Images of ten classes: waves of ten lengths, of any direction, phase and color, under noise.
 
-    Over the phases the mean of each class is the same gray, so that no sum of weighted pixels tells them apart.
+    Over the phases the mean of each class is the same gray, so that no sum of weighted pixels distinguishes them.
     """
     rng = np.random.default_rng(seed)
     labels = np.arange(number) % 10

@@ -36,7 +36,7 @@ def start_others(pipe):
 
 
 def report_signals(pipe):
-    """Tells the stop signals that it is sent, and which of them are ignored by what it starts and by what it forks."""
+    """Reports the stop signals that it gets, and which of them are ignored by what it starts and by what it forks."""
     pass_on_signals(pipe.send)
     ignored = "import signal; print([signal.getsignal(number) == signal.SIG_IGN for number in (1, 2, 15)])"
     started = subprocess.run([sys.executable, "-c", ignored], capture_output=True, text=True, check=True).stdout

@@ -78,7 +78,7 @@ class Host:
             raise no_answer("DEADLINE_EXCEEDED")
         return answer
 
-    def say(self, text):
+    def notify(self, text):
         self.said.append(text)
 
     def join(self):

@@ -148,7 +148,7 @@ def assert_same_actions(directory, expected):
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Exports a case the first time that it is asked for, with all cases that are as fast.
+    """Exports a case the first time that it is requested, with all cases that are as fast.
 
     Gives a directory, and the actions of an evaluation; played back without Callboard, in one process.
     """

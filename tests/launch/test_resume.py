@@ -78,7 +78,7 @@ def test_everything_continues(interrupted, start):
     if restored.max_times_sampled == 0:
         # Items that may be sampled repeatedly are learned from at once: nothing is inserted here.
         assert items > 100
-        assert ("replay/0", "say", f"continues with {items:,} items") in said
+        assert ("replay/0", "message", f"continues with {items:,} items") in said
         for _ in range(3):
             learner.step()
         assert learner.collect().values["learner/step"] == steps + 3

@@ -219,7 +219,7 @@ def test_an_environment_must_be_named():
         parse_experiment("impala", {}, [])
 
 
-def test_an_unknown_recipe_is_told_with_the_nearest():
+def test_an_unknown_recipe_is_refused_with_the_nearest():
     with pytest.raises(CallboardError, match="did you mean 'impala-cartpole'"):
         read_recipe("impala-cartpol")
 

@@ -1,4 +1,4 @@
-"""Conditions that end a run: which are accepted, when they hold, and what refused ones say."""
+"""Conditions that end a run: which are accepted, when they hold, and how others are refused."""
 
 import math
 

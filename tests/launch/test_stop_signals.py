@@ -73,11 +73,11 @@ except Stopped as stopped:
 received = []
 with stop_signals(received.append):
     print(received == [signal.SIGTERM])
-told = queue.Queue()
-pass_on_signals(told.put)
+numbers = queue.Queue()
+pass_on_signals(numbers.put)
 for number in (signal.SIGINT, signal.SIGHUP):
     signal.raise_signal(number)
-    print(told.get(timeout=20) == number)
+    print(numbers.get(timeout=20) == number)
 """
 
 

@@ -247,7 +247,7 @@ def test_without_a_checkpoint_that_is_whole_replay_begins_empty(two_checkpoints,
     server.stop()
 
 
-def test_names_say_which_is_newer_in_every_time_zone(two_checkpoints, tmp_path, monkeypatch):
+def test_names_show_which_is_newer_in_every_time_zone(two_checkpoints, tmp_path, monkeypatch):
     shutil.copytree(two_checkpoints[0], tmp_path, dirs_exist_ok=True)
     for zone in ("Pacific/Kiritimati", "Pacific/Midway"):
         monkeypatch.setenv("TZ", zone)

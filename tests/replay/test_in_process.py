@@ -1,4 +1,4 @@
-"""Reading from a server in the reader's own process, where Reverb asks for samples anew every three seconds."""
+"""Reading from a server in the reader's own process, where Reverb requests samples anew every three seconds."""
 
 import dataclasses
 import random

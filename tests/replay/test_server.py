@@ -73,13 +73,13 @@ def test_tables_with_other_settings_are_refused(start, tmp_path):
     assert not (tmp_path / "shard" / "restored").exists()
 
 
-def test_a_damaged_checkpoint_is_told_and_left_out(start, tmp_path):
-    replay, told = start(), []
+def test_a_damaged_checkpoint_is_reported_and_left_out(start, tmp_path):
+    replay, notices = start(), []
     insert(replay, 1)
     saved = ShardSaver(replay, tmp_path / "shard").save()
     (saved / "chunks.tfrecord").write_bytes(b"")
-    assert size(start(notify=told.append)) == 0
-    assert len(told) == 1 and "is damaged" in told[0] and "\n" not in told[0]
+    assert size(start(notify=notices.append)) == 0
+    assert len(notices) == 1 and "is damaged" in notices[0] and "\n" not in notices[0]
 
 
 def test_a_server_listens_on_the_given_port(tmp_path):

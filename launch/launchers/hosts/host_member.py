@@ -89,7 +89,7 @@ class HostMember:
                 )
             if reminder.has_passed:
                 reminder.restart(_REMIND_SECONDS)
-                monitor.say(f"{problem}; waiting for up to {self._cluster.patience:.0f} s")
+                monitor.notify(f"{problem}; waiting for up to {self._cluster.patience:.0f} s")
             stopped.wait(_HEARTBEAT_SECONDS)
         return False
 
@@ -159,7 +159,7 @@ class HostMember:
             self._leave(self._cluster.first, f"it did not answer for {self._cluster.patience:.0f} s")
         elif self._silence.has_passed and not self._is_silent:
             self._is_silent = True
-            self._say(f"does not answer; waiting for up to {self._cluster.patience:.0f} s")
+            self._notify(f"does not answer; waiting for up to {self._cluster.patience:.0f} s")
 
     def _send_heartbeats(self) -> None:
         try:
@@ -198,7 +198,7 @@ class HostMember:
         self._silence.restart()
         if self._is_silent:
             self._is_silent = False
-            self._say("answers again")
+            self._notify("answers again")
         former, self._command = self._command, command
         if command.kind == WAIT:
             self._leave(self._host, "another machine has taken its place")
@@ -220,5 +220,5 @@ class HostMember:
         epoch, may_start = self._command.epochs.get(group, (0, False))
         return epoch, may_start
 
-    def _say(self, text: str) -> None:
-        self._events.put(Event(f"host {self._cluster.first} ({self._cluster.membership_address})", "say", text))
+    def _notify(self, text: str) -> None:
+        self._events.put(Event(f"host {self._cluster.first} ({self._cluster.membership_address})", "message", text))

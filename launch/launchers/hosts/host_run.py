@@ -85,7 +85,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
             run.directory.resume()
         else:
             names = ", ".join(node.name for node in nodes)
-            monitor.say(f"host {host}: joined the run of {cluster.first}, with {names}")
+            monitor.notify(f"host {host}: joined the run of {cluster.first}, with {names}")
         with begun(run):
             member.start()
             own_ports = {node.name: first_port(addresses[node.name]) for node in nodes}

@@ -171,9 +171,9 @@ class HostTable:
         """Put a host, or another incarnation of it, into the table."""
         host = heartbeat.host
         if returns:
-            self._say("rejoined the run", host)
+            self._notify("rejoined the run", host)
         elif host != self._cluster.first:
-            self._say(f"joined the run, from {self._cluster.hosts[host]}", host)
+            self._notify(f"joined the run, from {self._cluster.hosts[host]}", host)
         for group, epoch in heartbeat.epochs.items():
             newest = self._epochs.get(group, _FIRST_EPOCH)
             # A host that is already in this epoch has it from a former incarnation of the first host.
@@ -189,7 +189,7 @@ class HostTable:
         row.silence.restart()
         if row.is_silent:
             row.is_silent = False
-            self._say("responds again", heartbeat.host)
+            self._notify("responds again", heartbeat.host)
         # A call that was given up may arrive after later ones.
         row.lowest_order = max(row.lowest_order, heartbeat.lowest_order)
         for group, epoch in heartbeat.epochs.items():
@@ -213,19 +213,19 @@ class HostTable:
         for host, row in self._rows.items():
             if row.is_present and row.silence.has_passed:
                 row.is_silent = True
-                self._say(f"at {self._cluster.hosts[host]}, has not responded for {SILENT_SECONDS:.0f} s", host)
+                self._notify(f"at {self._cluster.hosts[host]}, has not responded for {SILENT_SECONDS:.0f} s", host)
         if self._reminder.has_passed:
             self._reminder.restart(_REMIND_SECONDS)
             for host in sorted(set(self._cluster.used_hosts) - set(self._rows)):
-                self._say(f"at {self._cluster.hosts[host]}, has not joined yet; is the command running there?", host)
+                self._notify(f"at {self._cluster.hosts[host]}, has not joined yet; is the command running there?", host)
 
     def _refuse(self, host: str, why: str) -> None:
         if host not in self._refused:
             self._refused.add(host)
-            self._say(f"refused, because {why}", host)
+            self._notify(f"refused, because {why}", host)
 
-    def _say(self, text: str, host: str) -> None:
-        self._events.put(Event(f"host {host}", "say", text))
+    def _notify(self, text: str, host: str) -> None:
+        self._events.put(Event(f"host {host}", "message", text))
 
 
 def _differences(host: str, settings: Mapping[str, str], first: str, expected: Mapping[str, str]) -> str:

@@ -142,7 +142,7 @@ class NodeHost:
             self._error = error
 
     def _log(self, kind: str, content: Any) -> None:
-        if kind == "say":
+        if kind == "message":
             logging.warning("%s: %s", self._thread.name, content)
 
 

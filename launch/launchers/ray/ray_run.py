@@ -201,7 +201,7 @@ class RayWorker:
                     latest.restart()
                     if notice.has_passed and not notified:
                         notified = True
-                        self._send("say", "waits for room in the cluster")
+                        self._send("message", "waits for room in the cluster")
                 elif latest.has_passed or (notice.has_passed and not session_directory().exists()):
                     raise CallboardError(_no_process()) from None
                 continue
@@ -324,7 +324,7 @@ def _placed(bundles: Sequence[dict[str, float]], strategy: str, wait: int, monit
     group = placement_group(list(bundles), strategy=strategy)
     try:
         if not group.wait(1):
-            monitor.say(f"waits up to {wait} s for room in the cluster")
+            monitor.notify(f"waits up to {wait} s for room in the cluster")
             # One second at a time, because signals are handled only between the calls.
             if not wait_until(lambda: group.wait(1), wait, interval=0.0):
                 raise CallboardError(_no_room(bundles, strategy))

@@ -199,7 +199,7 @@ class RayNode:
         shutil.rmtree(path, ignore_errors=True)
         directory = RunDirectory(path, url=url)
         directory.create()
-        mirror = Mirror(Storage(url), name, directory, lambda text: self._send("say", text))
+        mirror = Mirror(Storage(url), name, directory, lambda text: self._send("message", text))
         mirror.fetch()
         mirror.start()
         incarnation.node.move_to(directory)
@@ -212,7 +212,7 @@ class RayNode:
         kept = path.parent.with_name(f"callboard-kept-{path.name}-{incarnation.incarnation_id[:8]}")
         path.rename(kept)
         error = f"what {name} wrote last could not be stored at {url}: it is in {kept} on {socket.gethostname()}"
-        self._send("say", error)
+        self._send("message", error)
         return Exit(clean=False, description="could not store what it wrote last", error=error) if how.clean else how
 
     def _run(self, incarnation: Incarnation, directory: RunDirectory, temporary: pathlib.Path) -> Exit:

@@ -1,4 +1,4 @@
-"""Timesteps that say who they are, and agents whose learners write down what they have learned from."""
+"""Timesteps that carry their origin, and agents whose learners log what they have learned from."""
 
 import dataclasses
 import os
@@ -56,7 +56,7 @@ class NumberedContinuous(Numbered):
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
-class Tells:
+class Logged:
     """Makes an agent append a line to `learned.txt` for each sequence that it learns from.
 
     `environment step key shard fault`: of the first timestep who its environment is, and the number of its step there;
@@ -69,14 +69,14 @@ class Tells:
         learner = super().make_learner(networks, strategy, layout)
         step = learner.step
 
-        def step_and_tell(batches):
+        def step_and_log(batches):
             batch = next(batches)
             lines = "".join(f"{' '.join(map(str, line))}\n" for line in _lines(tree.map_structure(np.asarray, batch)))
             with LOG.open("ab", buffering=0) as log:  # At once: a learner may be killed here.
                 log.write(lines.encode())
             return step(iter([batch]))
 
-        learner.step = step_and_tell
+        learner.step = step_and_log
         return learner
 
 
@@ -103,20 +103,20 @@ def _lines(sample):
 
 
 @dataclasses.dataclass(frozen=True)
-class LearnsAndTells(Tells, Impala):
-    """IMPALA that tells."""
+class LoggedImpala(Logged, Impala):
+    """IMPALA that logs what it learns from."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexTells(Tells, Apex):
-    """Ape-X that tells."""
+class LoggedApex(Logged, Apex):
+    """Ape-X that logs what it learns from."""
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Tells(Tells, R2D2):
-    """R2D2 that tells."""
+class LoggedR2D2(Logged, R2D2):
+    """R2D2 that logs what it learns from."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SacTells(Tells, Sac):
-    """SAC that tells."""
+class LoggedSac(Logged, Sac):
+    """SAC that logs what it learns from."""

@@ -30,7 +30,7 @@ def program():
 
 
 def bind(port):
-    """Binds the port, as a program that asks for just this one."""
+    """Binds the port, as a program that needs just this one."""
     with socket.socket() as other:
         other.bind(("", port))
 

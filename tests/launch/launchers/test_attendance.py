@@ -58,10 +58,10 @@ def pair():
 def test_messages_arrive_once_and_in_order_whatever_is_lost(pair):
     for number, cut in enumerate((None, "before", "after", None)):
         pair.connection.cut = cut
-        pair.attendant.send("say", str(number))
+        pair.attendant.send("message", str(number))
         pair.attendant.attend()
     assert pair.attendant.attend()
-    assert pair.arrived() == [Event("actor/0", "say", str(number)) for number in range(4)]
+    assert pair.arrived() == [Event("actor/0", "message", str(number)) for number in range(4)]
 
 
 def test_the_supervisor_stops_a_node(pair):

@@ -45,7 +45,7 @@ def test_what_a_process_has_started_ends_with_it(server):
     assert alive([apart]) == []
 
 
-def test_an_import_that_fails_is_told():
+def test_an_import_that_fails_is_reported():
     server = ForkServer(preload="no_such_module")
     with pytest.raises(CannotFork, match="No module named 'no_such_module'"):
         server.fork(forked_functions.answer, "x")

@@ -13,7 +13,7 @@ from callboard.launch.launchers.forkserver_watch import ForkserverWatch
 
 
 class Clock:
-    """Advances by a second with every reading, once it is told to."""
+    """Advances by a second with every reading, once that is switched on."""
 
     def __init__(self):
         self.now, self.advances = 0.0, False

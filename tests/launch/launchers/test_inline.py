@@ -55,7 +55,7 @@ def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
     evaluation = ["--evaluation-episodes=2", "--evaluation-envs=2", "--agent.unroll-length=5"]
     options = ["--env=CartPole-v1", *small, *evaluation, f"--run-dir={tmp_path}", "--max-learner-steps=7"]
     experiment = parse_experiment("impala", {}, options)
-    monitor = SimpleNamespace(say=lambda text: None, status=lambda status: None)
+    monitor = SimpleNamespace(notify=lambda text: None, status=lambda status: None)
     for resume in (False, True):
         outcome = run(experiment, "inline", monitor, resume=resume)
         assert outcome.exit_code == 0, outcome

@@ -60,7 +60,7 @@ def test_a_node_runs_until_it_is_stopped(start, tmp_path):
     process = start(run)
     while (message := process.pipe.recv())[0] == "heartbeat":
         pass
-    assert message == ("say", "port 5")
+    assert message == ("message", "port 5")
     process.pipe.send("stop")
     assert messages(process) == ([], Exit(clean=True, description="ended"))
     assert process.exitcode == 0

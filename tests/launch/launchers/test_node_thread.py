@@ -32,7 +32,7 @@ def test_a_node_runs_until_it_is_stopped():
 
     worker = Worker(run, port=5)
     worker.worker.start()
-    assert worker.next_event() == ("say", "ready")
+    assert worker.next_event() == ("message", "ready")
     worker.worker.stop()
     assert worker.next_event() == ("exit", Exit(clean=True, description="ended"))
 

@@ -12,14 +12,14 @@ def test_a_monitor_in_another_process_receives_everything():
         def status(self, status):
             self.calls.append(status)
 
-        def say(self, text):
+        def notify(self, text):
             self.calls.append(text)
 
     kept = Kept()
     server = MonitorServer(kept)
     client = MonitorClient(server.address)
     client.status({"environment_steps": 3})
-    client.say("a line")
+    client.notify("a line")
     assert kept.calls == [{"environment_steps": 3}, "a line"]
     assert not server.outcome.ended
     client.complete(Outcome(reason="over", exit_code=143))
@@ -32,7 +32,7 @@ def test_what_a_server_that_is_gone_cannot_receive_is_dropped(monkeypatch, caplo
     server = MonitorServer(None)
     client = MonitorClient(server.address)
     server.close()
-    client.say("a line")
+    client.notify("a line")
     client.complete(Outcome(reason="over"))
     assert not server.outcome.ended
     assert "the launcher does not answer" in caplog.text

@@ -15,12 +15,12 @@ class Screen:
     def __init__(self):
         self.shown, self.error = [], None
 
-    def say(self, text):
+    def notify(self, text):
         if self.error:
             raise self.error
         self.shown.append(text)
 
-    status = say
+    status = notify
 
 
 def test_the_first_reason_to_end_counts():
@@ -62,12 +62,12 @@ def test_only_a_failure_on_another_host_replaces_a_reason():
 def test_a_monitor_that_raises_is_not_called_again(error):
     screen, errors = Screen(), []
     monitor = GuardedMonitor(screen, errors.append)
-    monitor.say("a line")
+    monitor.notify("a line")
     monitor.status({"environment_steps": 1})
     screen.error = error
     monitor.status({})
     screen.error = None
-    monitor.say("another")
+    monitor.notify("another")
     assert screen.shown == ["a line", {"environment_steps": 1}] and errors == [error]
 
 
@@ -75,7 +75,7 @@ def test_a_second_signal_passes_through_a_guarded_monitor():
     screen, errors = Screen(), []
     screen.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        GuardedMonitor(screen, errors.append).say("a line")
+        GuardedMonitor(screen, errors.append).notify("a line")
     assert errors == []
 
 

@@ -16,7 +16,7 @@ class Screen:
     def __init__(self):
         self.said, self.statuses = [], []
 
-    def say(self, text):
+    def notify(self, text):
         self.said.append(text)
 
     def status(self, status):

@@ -21,8 +21,8 @@ class Script:
 
     def __init__(self):
         self.now = 0.0
-        self.told = []
-        """What the workers were told, with the time."""
+        self.orders = []
+        """The orders to the workers, with the time."""
         self._events = []
         self._number = 0
 
@@ -49,12 +49,12 @@ class Script:
         self.put(Event(node, "signal", number), at)
 
     def of(self, word):
-        """Names of the nodes that were told this, in order."""
-        return [name for name, told, _ in self.told if told == word]
+        """Names of the nodes that got this order, in order."""
+        return [name for name, order, _ in self.orders if order == word]
 
 
 class FakeWorker:
-    """Ends when it is told to, after `seconds`; never by itself."""
+    """Ends when it is ordered to, after `seconds`; never by itself."""
 
     def __init__(self, script, name, seconds=0.0, start_error=None):
         self.script, self.name, self.seconds, self.start_error = script, name, seconds, start_error
@@ -83,7 +83,7 @@ class FakeWorker:
         self.script.put(exit_once, at)
 
     def _note(self, word):
-        self.script.told.append((self.name, word, self.script.now))
+        self.script.orders.append((self.name, word, self.script.now))
 
 
 class Screen:
@@ -92,13 +92,13 @@ class Screen:
     def __init__(self, error=None):
         self.lines, self.error = [], error
 
-    def say(self, text):
+    def notify(self, text):
         if self.error:
             raise self.error
         self.lines.append(text)
 
     def status(self, status):
-        self.say(str(status))
+        self.notify(str(status))
 
 
 POLICIES = {
@@ -110,7 +110,7 @@ POLICIES = {
 
 
 class Run:
-    """A supervisor of four nodes.  `seconds` is how long a node takes to end once it is told to."""
+    """A supervisor of four nodes.  `seconds` is how long a node takes to end once it is ordered to."""
 
     def __init__(self, screen=None, others=None, **seconds):
         self.script = Script()
@@ -156,7 +156,7 @@ def test_nodes_start_in_the_given_order_and_end_by_their_stop_order():
     assert (outcome.reason, outcome.exit_code) == ("enough", 0)
     assert run.script.of("start") == list(POLICIES)
     assert run.script.of("stop") == ["actor", "learner", "peer", "coordinator"]
-    times = {name: time for name, told, time in run.script.told if told == "stop"}
+    times = {name: time for name, order, time in run.script.orders if order == "stop"}
     assert times["actor"] == 5 and times["learner"] == 8
     assert run.script.of("kill") == [] and run.screen.lines == []
 
@@ -216,7 +216,7 @@ class Others:
 
 
 def starts_of(run, node):
-    return [time for name, told, time in run.script.told if (name, told) == (node, "start")]
+    return [time for name, order, time in run.script.orders if (name, order) == (node, "start")]
 
 
 def test_a_restart_group_waits_for_other_hosts_at_the_start_and_after_a_death():
@@ -248,7 +248,7 @@ def test_a_node_that_does_not_end_is_killed_after_its_grace():
     run.limit(at=5)
     outcome = run.run()
     assert outcome.exit_code == 0
-    (killed,) = [time for name, told, time in run.script.told if told == "kill"]
+    (killed,) = [time for name, order, time in run.script.orders if order == "kill"]
     assert 15 <= killed <= 15.3
     assert "actor: did not end in time and is killed" in run.screen.lines
     assert "waiting for actor, not started (3 s, at most 10 s)" in run.screen.lines
@@ -274,7 +274,7 @@ def test_a_run_without_its_last_checkpoint_does_not_end_well():
     outcome = run.run()
     assert (outcome.exit_code, outcome.failed_node) == (1, "learner")
     assert outcome.error == "killed by SIGKILL before it had kept what it has to keep"
-    (killed,) = [time for name, told, time in run.script.told if told == "kill"]
+    (killed,) = [time for name, order, time in run.script.orders if order == "kill"]
     assert 600 <= killed <= 605
     run = Run(learner=50.0)
     run.limit(at=5)
@@ -390,7 +390,7 @@ def test_a_node_that_hangs_is_killed_and_started_again():
     run.beats("actor", 1, 400, works=False)
     run.limit(at=390)
     assert run.run().exit_code == 0
-    assert [(name, word) for name, word, time in run.script.told if time < 390 and word != "start"] == [
+    assert [(name, word) for name, word, time in run.script.orders if time < 390 and word != "start"] == [
         ("actor", "kill")
     ]
     assert run.screen.lines[0] == "actor: in environment step for 8 s, at most 300 s"

@@ -22,7 +22,7 @@ class Silent:
     def status(self, status):
         pass
 
-    def say(self, text):
+    def notify(self, text):
         pass
 
 

@@ -61,7 +61,7 @@ def test_stacks_are_returned_at_once_also_where_the_main_loop_hangs(queue):
         (reply,) = queue.take_replies()
         text = cloudpickle.loads(reply.result)
         assert text.startswith("thread actor/0:\n") and "stuck.wait()" in text
-        assert "thread MainThread:" not in text  # The thread that asks is left out.
+        assert "thread MainThread:" not in text  # The calling thread is left out.
         assert not queue.receive([command("stacks", "actor/0")])
     finally:
         stuck.set()

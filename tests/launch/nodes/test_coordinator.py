@@ -18,12 +18,12 @@ from callboard.manifest import write_manifest
 
 
 @pytest.fixture
-def told():
+def sent():
     return []
 
 
 @pytest.fixture
-def make_coordinator(tmp_path, told):
+def make_coordinator(tmp_path, sent):
     incarnation_ids = map("incarnation-{}".format, itertools.count())
 
     def make(clock=time.monotonic, **settings):
@@ -33,7 +33,7 @@ def make_coordinator(tmp_path, told):
             "coordinator/0",
             next(incarnation_ids),
             threading.Event(),
-            lambda kind, content: told.append((kind, content)),
+            lambda kind, content: sent.append((kind, content)),
             None,
         )
         experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
@@ -128,7 +128,7 @@ def test_many_nodes_report_less_often(make_coordinator):
     assert state.report_seconds == 2.0
 
 
-def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, told):
+def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, sent):
     """No checkpoint was written since; the nodes that live report their totals again, the others are not forgotten."""
     now = 0.0
     coordinator = make_coordinator(lambda: now, max_steps=200)
@@ -197,41 +197,41 @@ def test_counters_come_from_the_last_checkpoint(make_coordinator, tmp_path):
     assert coordinator.status()["learner_steps"] == 5
 
 
-def test_stops_at_the_step_limit(make_coordinator, told):
+def test_stops_at_the_step_limit(make_coordinator, sent):
     coordinator = make_coordinator(max_steps=100, evaluator=False)
     assert not report(coordinator, steps=99)[0]
-    assert told == []
+    assert sent == []
     assert report(coordinator, steps=101, sequence=2)[0]
-    assert told == [("stop", "reached max_steps (101 environment steps)")]
+    assert sent == [("stop", "reached max_steps (101 environment steps)")]
 
 
-def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, told):
+def test_the_final_policy_is_evaluated_before_the_run_stops(make_coordinator, sent):
     coordinator = make_coordinator(max_steps=100, stop_return=475.0)
     assert report(coordinator, steps=101)[0]
     # An evaluation that was on its way.
     report(coordinator, "evaluator/0", evaluation={"evaluator/return": 10.0})
-    assert [kind for kind, _ in told] == ["say"]
+    assert [kind for kind, _ in sent] == ["message"]
     final = {"evaluator/return": 500.0, "evaluator/final": 1.0}
     for sequence in (2, 3):
         report(coordinator, "evaluator/0", sequence=sequence, evaluation=final)
-    assert told[1:] == [("stop", "reached max_steps (101 environment steps)")]
+    assert sent[1:] == [("stop", "reached max_steps (101 environment steps)")]
 
 
-def test_a_final_evaluation_without_a_result_ends_the_run(make_coordinator, told):
+def test_a_final_evaluation_without_a_result_ends_the_run(make_coordinator, sent):
     coordinator = make_coordinator(max_steps=100)
     report(coordinator, steps=101)
     report(coordinator, "evaluator/0", evaluation={"evaluator/final": 1.0})
-    assert [kind for kind, _ in told] == ["say", "stop"]
+    assert [kind for kind, _ in sent] == ["message", "stop"]
 
 
 @pytest.mark.parametrize("heard, seconds", [(False, 61), (True, 161)])
-def test_an_evaluator_that_is_silent_or_slow_does_not_hold_up_the_end(make_coordinator, told, heard, seconds):
+def test_an_evaluator_that_is_silent_or_slow_does_not_hold_up_the_end(make_coordinator, sent, heard, seconds):
     now = 0.0
     coordinator = make_coordinator(lambda: now, max_steps=100, evaluation_timeout=40.0)
     coordinator.context.stop.set()  # `step` would wait otherwise.
     report(coordinator, steps=101)
     sequence = 0
-    while "stop" not in dict(told):
+    while "stop" not in dict(sent):
         assert now < seconds
         now += 1.0
         sequence += 1
@@ -239,20 +239,20 @@ def test_an_evaluator_that_is_silent_or_slow_does_not_hold_up_the_end(make_coord
             report(coordinator, "evaluator/0", sequence=sequence)
         coordinator.step()
     assert now == seconds
-    assert ("say", "the final policy was not evaluated in time") in told
+    assert ("message", "the final policy was not evaluated in time") in sent
 
 
-def test_stops_at_the_return_and_says_so_once(make_coordinator, told):
+def test_stops_at_the_return_and_says_so_once(make_coordinator, sent):
     coordinator = make_coordinator(stop_return=475.0)
     report(coordinator, "evaluator/0", evaluation={"evaluator/return": 474.9})
-    assert told == []
+    assert sent == []
     for sequence in (2, 3):
         report(coordinator, "evaluator/0", sequence=sequence, evaluation={"evaluator/return": 480.0})
-    ((kind, reason),) = told
+    ((kind, reason),) = sent
     assert kind == "stop" and "480.0" in reason and "475" in reason
 
 
-def test_actors_stop_at_once_when_a_rule_ends_the_run(make_coordinator, told):
+def test_actors_stop_at_once_when_a_rule_ends_the_run(make_coordinator, sent):
     now = [0.0]
     coordinator = make_coordinator(lambda: now[0], actors=1, max_seconds=10)
     lease = {"lease": [0, True], "known": None, "short_of_data": 0.0}
@@ -262,12 +262,12 @@ def test_actors_stop_at_once_when_a_rule_ends_the_run(make_coordinator, told):
     second = RunState(*coordinator.report("actor/0", "a", 2, {"environment_steps": 16}, {}, [], None, **lease))
     assert second.stopping and second.step_limit == 16
     coordinator.step()
-    assert ("stop", "reached max_seconds (10 s, 16 environment steps)") not in told  # The final evaluation comes first.
+    assert ("stop", "reached max_seconds (10 s, 16 environment steps)") not in sent  # The final evaluation comes first.
     report(coordinator, "evaluator/0", evaluation={"evaluator/return": 1.0, "evaluator/final": 1.0})
-    assert told[-1] == ("stop", "reached max_seconds (10 s, 16 environment steps)")
+    assert sent[-1] == ("stop", "reached max_seconds (10 s, 16 environment steps)")
 
 
-def test_seconds_and_patience_outlive_the_coordinator(make_coordinator, told):
+def test_seconds_and_patience_outlive_the_coordinator(make_coordinator, sent):
     now = [0.0]
     for value in (3.0, 2.0):
         now[0] += 100.0
@@ -276,22 +276,22 @@ def test_seconds_and_patience_outlive_the_coordinator(make_coordinator, told):
         report(coordinator, "evaluator/0", f"of {value}", evaluation=evaluation)
         now[0] += 4.0
         coordinator.step()
-    assert not any(kind == "stop" for kind, _ in told)
+    assert not any(kind == "stop" for kind, _ in sent)
     coordinator = make_coordinator(lambda: now[0], max_seconds=10, patience=2)
     now[0] += 2.0
     assert coordinator.out_of_time
     report(coordinator, "evaluator/0", "again", evaluation={"evaluator/return": 1.0, "evaluator/best_return": 3.0})
-    assert told[-1][0] == "stop" and told[-1][1].startswith("patience is over: the last 2")
+    assert sent[-1][0] == "stop" and sent[-1][1].startswith("patience is over: the last 2")
 
 
-def test_a_condition_on_any_metric_ends_the_run(make_coordinator, told):
+def test_a_condition_on_any_metric_ends_the_run(make_coordinator, sent):
     coordinator = make_coordinator(evaluator=False, stop_when="learner/loss < 1, actor/episode_return >= 20")
     report(coordinator, steps=9, episodes=[[10.0, 10]], values={"learner/loss": 1.5})
     coordinator.step()
     assert not coordinator.stopping
     report(coordinator, sequence=2, steps=10, episodes=[[40.0, 10]])
     coordinator.step()
-    assert told[-1][1].startswith("actor/episode_return is 25, and actor/episode_return >= 20 was to end the run")
+    assert sent[-1][1].startswith("actor/episode_return is 25, and actor/episode_return >= 20 was to end the run")
 
 
 def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path):
@@ -306,12 +306,12 @@ def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path)
     assert rows[1]["evaluator/return"] == 12.0
 
 
-def test_every_evaluation_is_told_however_soon_it_follows(make_coordinator, told):
+def test_every_evaluation_is_reported_however_soon_it_follows(make_coordinator, sent):
     coordinator = make_coordinator()
     for sequence, value in enumerate([12.0, 13.0, 14.0], start=1):
         report(coordinator, "evaluator/0", sequence=sequence, evaluation={"evaluator/return": value})
         coordinator.step()
-    assert [content["evaluator/return"] for kind, content in told] == [12.0, 13.0, 14.0]
+    assert [content["evaluator/return"] for kind, content in sent] == [12.0, 13.0, 14.0]
 
 
 @pytest.mark.parametrize("mode, gap", [("sampled", 3.0), ("greedy", None)])

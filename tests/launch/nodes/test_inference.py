@@ -327,15 +327,15 @@ def test_the_run_survives_the_death_of_a_node(train, case, node):
 
 PRIORITIZED = {"batch_size": 32, "replay.min_size": 100, "replay.samples_per_insert": 4, "network.hidden_sizes": [8]}
 REPORTING = {
-    "LearnsAndTells": {
+    "LoggedImpala": {
         "unroll_length": 5,
         "batch_size": 16,
         "network.core": "lstm",
         "network.lstm_size": 8,
         "optimizer.learning_rate": 1e-6,
     },
-    "ApexTells": {"n_step": 3, **PRIORITIZED},
-    "R2D2Tells": {
+    "LoggedApex": {"n_step": 3, **PRIORITIZED},
+    "LoggedR2D2": {
         "burn_in": 2,
         "trace_length": 8,
         "period": 5,
@@ -343,7 +343,7 @@ REPORTING = {
         "network.stream_size": 0,
         **PRIORITIZED,
     },
-    "SacTells": PRIORITIZED,
+    "LoggedSac": PRIORITIZED,
 }
 
 
@@ -351,7 +351,7 @@ REPORTING = {
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("agent", REPORTING)
 def test_learned_sequences_are_complete_when_a_node_dies(start, tmp_path, agent, node):
-    environment = "NumberedContinuous" if agent == "SacTells" else "Numbered"
+    environment = "NumberedContinuous" if agent == "LoggedSac" else "Numbered"
     settings = ["--env", f"numbered:{environment}", "--max-steps", 100_000_000, "--checkpoint-every", 2]
     settings += ["--inference", "central", "--actors", 2, "--envs-per-actor", 4, "--run-dir", tmp_path / "run"]
     settings += [f"--agent.{name}={value}" for name, value in REPORTING[agent].items()]
@@ -368,7 +368,7 @@ def test_learned_sequences_are_complete_when_a_node_dies(start, tmp_path, agent,
     assert {fault for *_, fault in lines} == {"-"}
     # Each item is in replay once, and is learned from once if replay is a queue.
     assert len({tuple(line[:2]) for line in lines}) == len(set(lines))
-    if agent == "LearnsAndTells":
+    if agent == "LoggedImpala":
         assert len(set(lines)) == len(lines)
         # The state of every environment's first timestep was examined.
         assert {environment for environment, step, *_ in lines if step == "1"} == {line[0] for line in lines}

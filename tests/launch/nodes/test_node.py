@@ -15,7 +15,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 
 
 class Doubling(Node):
-    """Serves `double`, and notes what it is told to do until it stops after three steps."""
+    """Serves `double`, and notes what it is requested to do until it stops after three steps."""
 
     served = ("double",)
 
@@ -74,7 +74,7 @@ def test_a_node_that_fails_does_not_finish():
 def test_a_line_for_the_user_is_a_message_to_the_launcher():
     messages = []
     make_context(messages=messages).notify("a line")
-    assert messages == [("say", "a line")]
+    assert messages == [("message", "a line")]
 
 
 def test_a_node_serves_its_methods_and_further_ones_while_it_runs():

@@ -30,7 +30,7 @@ class Handle:
 
 
 class Inference:
-    """Answers with what it is told to, and notes what it receives."""
+    """Answers as the test decides, and notes what it receives."""
 
     def __init__(self):
         self.answers, self.received, self.observed = [], [], []

@@ -21,7 +21,7 @@ def test_an_empty_server_reports_its_tables(tmp_path):
         assert set(replay.tables_at_start) == set(replay.tables())
         replay.finish()
     assert not (tmp_path / "replay").exists() or not list((tmp_path / "replay").rglob("DONE"))
-    assert not [content for _, kind, content in messages if kind == "say"]
+    assert not [content for _, kind, content in messages if kind == "message"]
 
 
 def test_a_server_that_saves_continues_with_its_items(tmp_path):
@@ -36,7 +36,7 @@ def test_a_server_that_saves_continues_with_its_items(tmp_path):
     messages = []
     with small_run("apex-cartpole", tmp_path, *KEPT, only=REPLAY_ALONE, messages=messages) as nodes:
         assert values(nodes["replay/0"])["items_0"] == found["items_0"]
-    assert ("replay/0", "say", f"continues with {found['items_0']} items") in messages
+    assert ("replay/0", "message", f"continues with {found['items_0']} items") in messages
 
 
 def test_a_server_that_has_ended_reports_nothing(tmp_path):

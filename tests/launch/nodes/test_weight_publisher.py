@@ -1,4 +1,4 @@
-"""Weights are copied when somebody wants them, and given to who asks as soon as there are others."""
+"""Weights are copied when they are requested, and sent to clients that wait as soon as there are others."""
 
 import threading
 
@@ -32,11 +32,11 @@ def test_who_has_the_newest_is_answered_when_there_are_others(weights, variables
     assert weights.get(Version(5, 7), patience=0.01) is None
 
     answers = []
-    asking = threading.Thread(target=lambda: answers.append(weights.get(Version(5, 7), patience=60.0)))
-    asking.start()
+    waiting = threading.Thread(target=lambda: answers.append(weights.get(Version(5, 7), patience=60.0)))
+    waiting.start()
     variables[0].assign(9.0)
     weights.publish_if_due(8, variables)
-    asking.join(30.0)
+    waiting.join(30.0)
     (answer,) = answers
     assert answer[0] == (5, 8)
     assert Unpacking(variables)(answer[1])[0] == 9.0

@@ -317,7 +317,7 @@ def test_a_search_continues_after_ctrl_c_and_after_it_was_killed(search, start, 
 
 
 @pytest.mark.slow
-def test_trials_that_fail_are_told_with_their_last_line(search):
+def test_trials_that_fail_are_reported_with_their_last_line(search):
     run = search(
         *small(
             "--search", RATE, "--samples", 2, "--metric", "learner/los", "--max-steps", 3000, "--evaluate-every", 1000

@@ -134,7 +134,7 @@ def test_every_sample_and_every_extreme_is_tried():
         ("run-dir=choice(a, b)", "--search run_dir is not possible: each has its own"),
     ],
 )
-def test_what_is_not_understood_is_told_in_one_line(text, message):
+def test_what_is_not_understood_is_refused_in_one_line(text, message):
     with pytest.raises(CallboardError) as caught:
         parse_search([text], {"run_dir": "each has its own"})
     assert message in str(caught.value)

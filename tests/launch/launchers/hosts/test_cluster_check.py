@@ -63,7 +63,7 @@ def _greet(stranger, answer=b"SSH-2.0\r\n"):
         connection.sendall(answer)
 
 
-def test_a_host_whose_check_has_ended_was_reached_and_what_it_has_not_tried_is_told(local, monkeypatch):
+def test_a_host_whose_check_has_ended_was_reached_and_what_it_has_not_tried_is_reported(local, monkeypatch):
     monkeypatch.setattr("callboard.launch.launchers.hosts.cluster_check._POLL_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", local.ports[1])) as cpu_0:
 

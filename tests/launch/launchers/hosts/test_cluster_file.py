@@ -106,7 +106,7 @@ def test_too_few_ports(cluster):
         ({"patience": "long"}, "patience must be seconds, not 'long'"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_in_one_line(cluster, changes, message):
+def test_what_is_wrong_with_a_file_is_refused_in_one_line(cluster, changes, message):
     with pytest.raises(CallboardError, match=message) as raised:
         cluster(**changes)
     assert "\n" not in str(raised.value)
@@ -157,7 +157,7 @@ def test_the_examples_for_ssh_and_kubernetes_can_be_read(tmp_path):
 
 
 def test_the_example_for_slurm_writes_a_cluster_file_and_starts_every_host(tmp_path, stand_ins):
-    """`scontrol` and `srun` belong to SLURM: here they are lines of shell that do what the script asks of them."""
+    """`scontrol` and `srun` belong to SLURM: here they are lines of shell that do what the script needs."""
     path = stand_ins(
         scontrol="printf 'n1\\nn2\\nn3\\n'",
         srun="""while [[ $1 == --* ]]; do echo "$1"; shift; done; SLURMD_NODENAME=n2 exec "$@" """,
@@ -184,7 +184,7 @@ def test_the_example_for_slurm_writes_a_cluster_file_and_starts_every_host(tmp_p
 
 
 def test_the_example_for_ssh_starts_every_host_once_and_ends_the_first(tmp_path, stand_ins, monkeypatch, capsys):
-    """`ssh` stands for this machine, and `callboard` for a run that tells its command and waits to be ended."""
+    """`ssh` stands for this machine, and `callboard` for a run that writes down its command and waits to be ended."""
     path = stand_ins(
         ssh="""[[ "$1 $2" == "-o BatchMode=yes" ]] || exit 255; shift 3; exec bash -c "$*" """,
         python=f"""cat > {tmp_path}/hosts.py; printf %s "$2" > {tmp_path}/argument; echo cpu-0 gpu-0 cpu-1""",
@@ -227,13 +227,13 @@ def test_the_example_for_ssh_starts_every_host_once_and_ends_the_first(tmp_path,
         for pid in run.glob("*.pid"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid.read_text()), signal.SIGTERM)
-    # What the script asks of Python: here, since a process of its own would import everything once more.
+    # What the script needs of Python: here, since a process of its own would import everything once more.
     monkeypatch.setattr(sys, "argv", ["-", (tmp_path / "argument").read_text()])
     runpy.run_path(str(tmp_path / "hosts.py"))
     assert capsys.readouterr().out == "cpu-0 gpu-0 cpu-1\n"
 
 
-def test_a_pod_of_a_run_that_has_ended_can_be_told_to_end(stand_ins):
+def test_a_pod_of_a_run_that_has_ended_can_be_ended(stand_ins):
     parts = yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())
     (pods,) = [part["spec"]["template"]["spec"] for part in parts if part["kind"] == "StatefulSet"]
     path = stand_ins(callboard="exit 0", sleep="echo $$; exec /bin/sleep 60")

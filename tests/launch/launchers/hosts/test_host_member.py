@@ -81,7 +81,7 @@ def test_the_silence_of_the_first_host_is_reported(run):
     run.heartbeats(b, times=60)
     b.error = None
     run.heartbeats(b)
-    assert b.received("say") == ["does not answer; waiting for up to 60 s", "answers again"]
+    assert b.received("message") == ["does not answer; waiting for up to 60 s", "answers again"]
 
 
 def test_a_first_host_that_has_gone_after_the_end_of_the_run_is_not_waited_for(run):
@@ -101,7 +101,7 @@ def test_a_host_that_was_stopped_leaves_alone_and_may_return_at_once(run):
     b.member.close()
     before = run.now
     assert Host(run, "b").join() and run.now == before
-    assert received(run.events, "say")[-1] == "rejoined the run"
+    assert received(run.events, "message")[-1] == "rejoined the run"
 
 
 def test_a_host_whose_first_host_was_restarted_during_the_end_does_not_wait(run):

@@ -15,10 +15,10 @@ from callboard.launch.run_directory.layout import RunDirectory
 
 
 class Screen:
-    def say(self, text):
+    def notify(self, text):
         pass
 
-    status = say
+    status = notify
 
 
 @pytest.fixture

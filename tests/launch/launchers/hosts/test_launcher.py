@@ -69,11 +69,11 @@ def test_a_link_is_cut_for_half_a_minute_and_nothing_is_learned_from_twice(hosts
     hosts.write_cluster(**{**PLACEMENT, "evaluator": None})
     settings = ["--env", "numbered:Numbered", "--max-steps", 100_000_000, "--checkpoint-every", 2]
     settings += ["--agent.unroll-length", 5, "--agent.batch-size", 16, "--agent.optimizer.learning-rate", 1e-6]
-    hosts.start_all(*settings, agent="numbered:LearnsAndTells")
+    hosts.start_all(*settings, agent="numbered:LoggedImpala")
     run = hosts.runs["a"]
     hosts.wait_until(lambda: min(steps_of(run, "actor/0"), steps_of(run, "actor/1")) > 3000)
     pid = hosts.runs["c"].pid_of("actor/1")
-    # What c sends now is taken, and it is not told so.
+    # What c sends now is taken, and it is not notified.
     hosts.network.lose_answers_to("c")
     time.sleep(1)
     hosts.network.cut("c")

@@ -21,7 +21,7 @@ def test_a_host_with_other_settings_is_refused_once_by_name(run):
         assert str(raised.value) == (
             "seed is 2 on b and 1 on a; start every host with the same settings, versions and cluster file"
         )
-    assert received(run.events, "say") == [f"refused, because {raised.value}"]
+    assert received(run.events, "message") == [f"refused, because {raised.value}"]
     with pytest.raises(CallboardError, match="the version of numpy is 2.0 on b and 1.23.5 on a"):
         Host(run, "b", **{"the version of numpy": "2.0"}).join()
     assert Host(run, "b").join()
@@ -32,7 +32,7 @@ def test_a_host_of_another_version_is_refused_once(run, message):
     for _ in range(2):
         protocol, command = run.table.heartbeat(*message)
         assert protocol == PROTOCOL and command[0] == LEAVE and "runs another version of Callboard" in command[1]
-    assert received(run.events, "say") == [
+    assert received(run.events, "message") == [
         "refused, because it runs another version of Callboard; install the same version on every host"
     ]
 
@@ -49,20 +49,20 @@ def test_two_hosts_cannot_have_one_name(run):
 def test_silence_is_reported_once_and_so_is_its_end(run):
     a, b = run.hosts("a", "b")
     run.heartbeats(a, times=40)
-    assert received(run.events, "say") == [
+    assert received(run.events, "message") == [
         "joined the run, from 10.9.0.2",
         "at 10.9.0.2, has not responded for 10 s",
     ]
     run.heartbeats(a, b)
-    assert received(run.events, "say") == ["responds again"]
+    assert received(run.events, "message") == ["responds again"]
 
 
 def test_hosts_that_have_not_joined_are_named_from_time_to_time(run):
     (a,) = run.hosts("a")
     run.heartbeats(a, times=28)
-    assert received(run.events, "say") == []
+    assert received(run.events, "message") == []
     run.heartbeats(a, times=240)
-    assert received(run.events, "say") == ["at 10.9.0.2, has not joined yet; is the command running there?"] * 2
+    assert received(run.events, "message") == ["at 10.9.0.2, has not joined yet; is the command running there?"] * 2
 
 
 def test_nodes_end_in_their_order_on_all_hosts(run):

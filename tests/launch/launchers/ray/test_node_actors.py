@@ -33,7 +33,7 @@ class Counting(Node):
 
     def step(self):
         if self._fails:
-            raise CallboardError("it was told to fail")
+            raise CallboardError("it was requested to fail")
         self.context.stop.wait(0.05)
 
 
@@ -73,7 +73,7 @@ def test_a_call_that_takes_too_long_raises_unreachable(handle):
 
 def test_raises_the_error_with_which_a_node_has_failed(handle):
     handle.client(timeout=30.0).fail()
-    with pytest.raises(CallboardError, match="it was told to fail"):
+    with pytest.raises(CallboardError, match="it was requested to fail"):
         handle.client(timeout=10.0).wait(5.0)
     ray.kill(handle.actor)
     with pytest.raises(ray.exceptions.ActorDiedError):
