@@ -31,6 +31,8 @@ class ForkserverWatch:
         self._notify = notify
         self._clock = clock
         self._seconds = seconds
+        self.replies = 0
+        """Number of replies of the forkserver so far."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="forkserver-watch", daemon=True)
         self._thread.start()
@@ -42,14 +44,13 @@ class ForkserverWatch:
     def _watch(self) -> None:
         watchdog = ProgressWatchdog(self._notify, self._clock)
         watchdog.began(_NAME, _TIMEOUT_SECONDS)
-        pings = 0
         ping = ping_forkserver()
         try:
             while not self._closed.wait(self._seconds):
                 if select.select([ping], [], [], 0.0)[0]:
                     os.close(ping)
-                    pings += 1
-                    watchdog.heard(_NAME, Heartbeat(pings, "serving", "work"))
+                    self.replies += 1
+                    watchdog.heard(_NAME, Heartbeat(self.replies, "serving", "work"))
                     ping = ping_forkserver()
                 for overdue in watchdog.look():
                     self._notify(f"{_NAME}: {overdue.why}, and is killed; another one takes its place")
