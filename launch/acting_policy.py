@@ -25,7 +25,7 @@ class ActingPolicy:
     """A policy that acts on observations as the environment gives them, with actions as the environment takes them.
 
     `policy(observation)` takes one observation, as from `env.reset()`, and gives one action, for `env.step(action)`; or
-    a batch of observations `[B, ...]`, and gives a batch of actions.  Which of them is told by the shape.  Images whose
+    a batch of observations `[B, ...]`, and gives a batch of actions.  The shape decides which of them.  Images whose
     channels come first stay so, a `Discrete(3, start=1)` action is 1, 2 or 3, and numbers have the dtype of the
     environment's space.  (Atari, MinAtar and Procgen games are environments of ours: their observations are those of
     `docs/environments.md`.)

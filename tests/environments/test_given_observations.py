@@ -1,4 +1,4 @@
-"""Observations from a caller: one or a batch, told apart by their shape, in the environment's form."""
+"""Observations from a caller: one or a batch, distinguished by their shape, in the environment's form."""
 
 import re
 

@@ -59,7 +59,7 @@ def test_a_spec_without_an_encoding_is_the_environments_own():
     assert parse_spec(format_spec(image)).observation.shape == (4, 84, 84)
 
 
-def test_adapters_tell_their_encoding():
+def test_adapters_declare_their_encoding():
     environment = gymnasium.make("CartPole-v1")
     spec = GymnasiumBatch([environment], [1]).spec
     assert spec.encoding == EnvironmentEncoding(
