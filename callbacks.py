@@ -179,7 +179,7 @@ class Callbacks:
         """
 
     def on_run_end(self, run: CallbackRun) -> None:
-        """Called at the end of the run, after all other nodes have ended; not if a node has failed."""
+        """Called at the end of the run, after all other nodes have ended; not if the coordinator has failed."""
 
     def on_episode_start(self, run: CallbackRun, episode: EpisodeView) -> None:
         """Called after the reset of a training environment, before its first action."""
@@ -252,7 +252,9 @@ def callback_settings(callbacks: Any) -> list[str | dict[str, Any] | Callbacks]:
     for one in callbacks:
         if not isinstance(one, str | Callbacks) and not (isinstance(one, Mapping) and isinstance(one.get(NAME), str)):
             raise _wrong(one)
-    return list(callbacks)
+    return [
+        part for one in callbacks for part in (callback_settings(one) if isinstance(one, str) and "," in one else [one])
+    ]
 
 
 def check_callbacks(callbacks: Any) -> list[type[Callbacks]]:

@@ -2,7 +2,7 @@
 
 from .batched import BatchedEnvironment, EnvironmentWrapper
 from .dm_env_adapter import DmEnvBatch
-from .factory import check, evaluation_options, has_unseen_levels, make, spec
+from .factory import check, check_hooks, evaluation_options, has_unseen_levels, make, spec
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .names import names
 from .seeding import environment_seeds
@@ -14,6 +14,7 @@ __all__ = [
     "GymnasiumBatch",
     "GymnasiumVectorBatch",
     "check",
+    "check_hooks",
     "environment_seeds",
     "evaluation_options",
     "has_unseen_levels",

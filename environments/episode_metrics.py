@@ -37,7 +37,7 @@ def parse_episode_metrics(texts: str | Sequence[str]) -> tuple[EpisodeMetric, ..
       CallboardError: one is written in another way, or twice.
     """
     metrics: list[EpisodeMetric] = []
-    for text in texts.split(",") if isinstance(texts, str) else texts:
+    for text in ",".join([texts] if isinstance(texts, str) else texts).split(",") if texts else ():
         key, *options = (part.strip() for part in text.split(":"))
         if not key or any(not part for part in key.split(".")):
             raise CallboardError(f"episode_metrics: {text!r} names no key of the environment's info")

@@ -88,6 +88,32 @@ def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec
         environment.close()
 
 
+def check_hooks(name: str, options: Mapping[str, Any], infos: bool, tasks: Sequence[Any]) -> None:
+    """Checks that an environment has infos and takes tasks, by making it, if either is wanted.
+
+    Args:
+      name: name of the environment.
+      options: options of the environment.
+      infos: whether its infos are wanted.
+      tasks: the tasks that it will be set to; None is its own.
+
+    Raises:
+      CallboardError: as in `make`, or the environment has no infos, or cannot be set to a task.
+    """
+    if not infos and all(task is None for task in tasks):
+        return
+    environment = make(name, 1, [0], options)
+    try:
+        if infos:
+            environment.keep_infos()
+        for task in tasks:
+            if task is not None:
+                environment.set_task(task)
+                environment.reset()
+    finally:
+        environment.close()
+
+
 def evaluation_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns `options` without those that are for training only.
 

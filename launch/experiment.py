@@ -9,11 +9,15 @@ from annotated_types import Interval
 from ..agents import Agent
 from ..agents.agent import Mode
 from ..agents.registry import agent_name
+from ..callbacks import Callbacks, check_callbacks, overridden, plain_task
 from ..data import Layout
+from ..environments import check_hooks
 from ..environments import spec as environment_spec
+from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
 from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
+from .curriculum import Stage, check_stages, depends_on_episodes
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
 from .stop_conditions import check_conditions
@@ -68,6 +72,14 @@ class Experiment:
         by commas.  docs/metrics.md lists the metrics.
       patience: the run ends once this many evaluations in a row had no higher mean return than the best before them;
         None for never.
+      episode_metrics: metrics of episodes from the environment's infos, a list or separated by commas: `distance` for
+        the last value of an episode, `distance:sum` for the sum over its steps, `distance:histogram` also for the
+        distribution.  See docs/guides/callback.md.
+      callbacks: classes of callbacks, `package.module:Class`, a list or separated by commas; in YAML with arguments as
+        `{name: package.module:Class, argument: value}`.  See docs/guides/callback.md.
+      curriculum: stages of the environments' tasks, see docs/guides/curriculum.md; a list of `{task: ..., steps: ...}`
+        or `{task: ..., when: METRIC >= NUMBER}`.
+      evaluation_task: the task of the environments in evaluations; None for their own.
       checkpoint_every: seconds between two checkpoints of the learner.
       checkpoint_replay: whether replay is saved too, for restarted shards and for `--resume`; not for agents that only
         learn from new data (PPO).
@@ -105,6 +117,10 @@ class Experiment:
     stop_return: FiniteFloat | None = None
     stop_when: str | tuple[str, ...] = ()
     patience: EnvironmentCount | None = None
+    episode_metrics: str | tuple[str, ...] = ()
+    callbacks: str | tuple[str | dict[str, Any] | Callbacks, ...] | Callbacks = ()
+    curriculum: tuple[Stage, ...] = ()
+    evaluation_task: Any = None
     checkpoint_every: Seconds = 30.0
     checkpoint_replay: bool = False
     replay_checkpoint_every: Seconds = 300.0
@@ -133,7 +149,8 @@ class Experiment:
         for name in ("stop_return", "patience"):
             if getattr(self, name) is not None and not self.evaluator:
                 raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
-        self._check_stop_when(None)
+        self._check_hooks()
+        self._check_conditions(None)
 
     def check(self, learners_here: int | None = None) -> Layout:
         """Rejects an experiment that cannot work, before anything starts.
@@ -152,13 +169,46 @@ class Experiment:
         self._check_devices(self.learners if learners_here is None else learners_here)
         self.evaluation_policy_mode()
         self._check_learner_steps()
-        self._check_stop_when(agent_name(self.agent))
+        self._check_conditions(agent_name(self.agent))
+        tasks = [stage.task for stage in self.curriculum]
+        check_hooks(self.env, self.env_options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
+        check_hooks(self.env, self.env_options, False, [self.evaluation_task])
         self.agent.check(layout)
         return layout
 
-    def _check_stop_when(self, agent: str | None) -> None:
-        inference_nodes = self.inference_nodes if self.inference == "central" else 0
-        check_conditions(self.stop_when, agent, self.replay_shards, inference_nodes, self.evaluator)
+    def _check_hooks(self) -> None:
+        parse_episode_metrics(self.episode_metrics)
+        check_callbacks(self.callbacks)
+        check_stages(self.curriculum)
+        try:
+            plain_task(self.evaluation_task)
+        except CallboardError as error:
+            raise CallboardError(f"evaluation_task: {error}") from error
+
+    def _check_conditions(self, agent: str | None) -> None:
+        nodes = (self.replay_shards, self.inference_nodes if self.inference == "central" else 0)
+        check_conditions(self.stop_when, agent, *nodes, self.evaluator, self._own_metrics())
+        conditions = [stage.when for stage in self.curriculum if stage.when is not None]
+        check_conditions(conditions, agent, *nodes, self.evaluator, self._own_metrics(), "curriculum: when")
+
+    def _own_metrics(self) -> list[str]:
+        """Returns the names of metrics that this run has besides the registered ones, see `check_conditions`."""
+        names = [f"episode/{metric.name}" for metric in parse_episode_metrics(self.episode_metrics)]
+        names += [f"evaluator/{name}" for name in names]
+        names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
+        if self.callbacks:
+            names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
+        return names
+
+    @property
+    def watches_episodes(self) -> bool:
+        """Whether actors keep metrics of episodes besides return and length."""
+        methods = ("on_episode_start", "on_episode_step", "on_episode_end")
+        return (
+            bool(parse_episode_metrics(self.episode_metrics))
+            or depends_on_episodes(self.curriculum)
+            or any(overridden(kind, *methods) for kind in check_callbacks(self.callbacks))
+        )
 
     def _check_learner_steps(self) -> None:
         limit, at_a_time = self.max_learner_steps, getattr(self.agent, "updates_per_call", 1)

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
+from ..callbacks import Callbacks
 from ..errors import CallboardError, suggestion
 from ..nested_settings import Field, declared_fields, from_values
 from ..setting_types import shown
@@ -220,6 +221,8 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
     if isinstance(value, enum.Enum):
         return value.name
+    if isinstance(value, Callbacks):
+        return plain(value.setting())
     if callable(value):
         return f"{value.__module__}:{value.__qualname__}"
     return str(value) if isinstance(value, pathlib.PurePath) else value

@@ -37,18 +37,24 @@ class Condition(NamedTuple):
         return value is not None and _OPERATORS[self.operator](value, self.value)
 
 
-def parse_conditions(stop_when: str | Sequence[str]) -> list[Condition]:
-    """Parses conditions: one or several, in a list or separated by commas.
+def parse_conditions(stop_when: str | Sequence[str], setting: str = "stop_when") -> list[Condition]:
+    """Parses conditions: one or several, in a list or separated by commas; `setting` is named in messages.
 
     Raises:
       CallboardError: one is not of the form `METRIC >= NUMBER`.
     """
     texts = stop_when.split(",") if isinstance(stop_when, str) else list(stop_when)
-    return [_parse(text) for text in texts]
+    return [_parse(text, setting) for text in texts]
 
 
 def check_conditions(
-    stop_when: str | Sequence[str], agent: str | None, shards: int, inference_nodes: int, evaluator: bool
+    stop_when: str | Sequence[str],
+    agent: str | None,
+    shards: int,
+    inference_nodes: int,
+    evaluator: bool,
+    own_metrics: Sequence[str] = (),
+    setting: str = "stop_when",
 ) -> None:
     """Refuses conditions that can never hold because the run has no such metric.
 
@@ -59,23 +65,27 @@ def check_conditions(
       shards: number of replay shards.
       inference_nodes: number of inference nodes; 0 without central inference.
       evaluator: whether the run has an evaluator.
+      own_metrics: names of metrics that the run has besides the registered ones; those with `*` at the end stand for
+        all that begin so.
+      setting: name of the setting with the conditions, for messages.
 
     Raises:
       CallboardError: names the condition and what would be right.
     """
-    known = metrics_of_run(shards, inference_nodes)
-    for condition in parse_conditions(stop_when):
+    known = [*metrics_of_run(shards, inference_nodes), *own_metrics]
+    beginnings = tuple(name[:-1] for name in own_metrics if name.endswith("*"))
+    for condition in parse_conditions(stop_when, setting):
         name = condition.metric
-        if name not in known:
+        if name not in known and not (beginnings and name.startswith(beginnings)):
             if name.startswith(_LEARNER) and (agent is None or ":" in agent):
                 continue
-            raise unknown("metric in stop_when", name, known, "docs/metrics.md lists all metrics")
+            raise unknown(f"metric in {setting}", name, known, "docs/metrics.md lists all metrics")
         if name.startswith("evaluator/") and not evaluator:
-            raise CallboardError(f"stop_when {str(condition)!r} needs the evaluator: leave evaluator at true")
+            raise CallboardError(f"{setting} {str(condition)!r} needs the evaluator: leave evaluator at true")
         agents = _agents_with(name)
         if agent is not None and ":" not in agent and agents and agent not in agents:
             raise CallboardError(
-                f"stop_when {str(condition)!r} never holds: {name} is a metric of {', '.join(agents)}, not of {agent}"
+                f"{setting} {str(condition)!r} never holds: {name} is a metric of {', '.join(agents)}, not of {agent}"
             )
 
 
@@ -96,7 +106,7 @@ def _agents_with(name: str) -> Sequence[str]:
     return next((metric.agents for metric in LEARNER_METRICS if f"{_LEARNER}{metric.name}" == name), ())
 
 
-def _parse(text: str) -> Condition:
+def _parse(text: str, setting: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     try:
         value = float(match[3]) if match else math.nan
@@ -105,7 +115,7 @@ def _parse(text: str) -> Condition:
     if match is None or math.isnan(value):
         shown = text if len(text) <= 60 else f"{text[:60]}..."
         raise CallboardError(
-            f"stop_when {shown!r} is no condition: write METRIC >= NUMBER (or >, <=, <), such as "
+            f"{setting} {shown!r} is no condition: write METRIC >= NUMBER (or >, <=, <), such as "
             "'evaluator/return >= 200', and several with commas between them"
         )
     return Condition(match[1], match[2], value)

@@ -129,6 +129,10 @@ class RunProgress:
             fields.append(("mean return", self._with_trend(status, "actor/episode_return")))
         if "evaluator/return" in status:
             fields.append(("evaluation", self._evaluation(status)))
+        for name, value in status.items():
+            if name.startswith("episode/") and f"{name}_min" in status:
+                low, high = status[f"{name}_min"], status[f"{name}_max"]
+                fields.append((name.removeprefix("episode/"), f"{value:.3g} (from {low:.3g} to {high:.3g})"))
         if "learner/policy_lag" in status:
             fields.append(("policy lag", f"{status['learner/policy_lag']:.1f}"))
         fills = [value for name, value in status.items() if name.startswith("replay/fill")]

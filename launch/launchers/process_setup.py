@@ -5,6 +5,7 @@ import os
 import tempfile
 import traceback
 
+from ...callbacks import CallbackFailed
 from ...errors import CallboardError
 from ..nodes.node import NodePolicy
 from ..nodes.proxy_bypass import bypass_proxies
@@ -59,4 +60,5 @@ def exit_by(error: BaseException) -> Exit:
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()
     first_line = (str(error).splitlines() or [""])[0]
-    return Exit(clean=False, description=f"{type(error).__name__}: {first_line}", error=traceback.format_exc())
+    final = isinstance(error, CallbackFailed)
+    return Exit(False, f"{type(error).__name__}: {first_line}", traceback.format_exc(), final)

@@ -59,6 +59,7 @@ class ActorNode(EnvironmentNode):
             return
         self.context.progress.works_slowly("connecting to replay")
         self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, self.seconds_short_of_data)
+        self.take_task()
         self._actor = Actor(environment, policy, self._writer)
         self._stepper = self._actor.stepper
         logging.info("first action")

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...callbacks import CallbackFailed, CallbackRun, Callbacks, Metrics, make_callbacks, overridden
+from ...callbacks import CallbackFailed, CallbackRun, Metrics, make_callbacks, overridden
+from ..experiment import Run
+from .reporting import Reporter
 
 
 class CallbackCalls:
@@ -58,9 +60,21 @@ class CallbackCalls:
         return found
 
 
-def has_callbacks(classes: Sequence[type[Callbacks]], *methods: str) -> bool:
-    """Returns whether one of the classes overrides one of these methods."""
-    return any(overridden(kind, *methods) for kind in classes)
+def callback_run(node: str, run: Run, reporter: Reporter) -> CallbackRun:
+    """Returns what callbacks see of the run in a node that reports to the coordinator."""
+
+    def request(kind: str, value: Any) -> None:
+        reporter.request(kind, value)
+        reporter.report_now()
+
+    return CallbackRun(
+        node,
+        run.experiment,
+        run.directory.path,
+        lambda: reporter.state.environment_steps,
+        lambda: reporter.state.control.task,
+        request,
+    )
 
 
 def _checked(metrics: Any) -> dict[str, float]:

@@ -18,6 +18,7 @@ from .node import Node, NodeContext
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .run_control import Command, ControlFile, Reply, RunControl, Target
+from .run_hooks import RunHooks
 from .step_budget import LeaseRequest, StepBudget
 from .step_rates import StepRates
 from .stopping_rules import Stop, StoppingRules
@@ -89,6 +90,7 @@ class Coordinator(Node):
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
         self._metrics = MetricsWriter(run.directory, context.notify, clock)
+        self._hooks = RunHooks(run, context.name, self._counters, self._control, self._take_callback_request)
 
     def report(
         self,
@@ -104,6 +106,7 @@ class Coordinator(Node):
         replies: Sequence[Sequence[Any]] = (),
         requests: Sequence[Sequence[Any]] = (),
         health: Sequence[Any] | None = None,
+        episode_values: Sequence[Sequence[Any]] = (),
         known: list[Any] | None = None,
     ) -> tuple[Any, ...]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
@@ -112,7 +115,7 @@ class Coordinator(Node):
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next eight.
+          counts: see `reporting.Report`, as for the next nine.
           values: as above.
           episodes: as above.
           evaluation: as above.
@@ -121,6 +124,7 @@ class Coordinator(Node):
           replies: as above.
           requests: as above.
           health: as above.
+          episode_values: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
@@ -137,6 +141,7 @@ class Coordinator(Node):
                 if sequence > self._last_sequence(name, incarnation_id):
                     self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
+                    self._hooks.add(episode_values, evaluation)
                     self._control.take_replies(name, [Reply(*reply) for reply in replies])
                     for kind, value in requests:
                         self._take_request(kind, value)
@@ -259,6 +264,9 @@ class Coordinator(Node):
                 "nodes": sorted(self._nodes),
             }
 
+    def setup(self) -> None:
+        self._hooks.call("on_run_start")
+
     def step(self) -> None:
         self.context.progress.works("serving")
         now = self._clock()
@@ -266,6 +274,8 @@ class Coordinator(Node):
             self._next_status = now + _STATUS_SECONDS
             self.context.send("status", self.status())
         with self._lock:
+            if self._hooks.update(self._row):
+                self._save_control()
             if self._stop_reason is None and self._rules.has_conditions:
                 self._check_conditions()
             self._decide()
@@ -280,6 +290,7 @@ class Coordinator(Node):
             self.context.stop.wait(0.1)
 
     def finish(self) -> None:
+        self._hooks.call("on_run_end")
         self.context.send("status", self.status())
         with self._lock:
             # The last nodes to end may report new values without new steps.
@@ -297,9 +308,14 @@ class Coordinator(Node):
         """Writes a row of all metrics if any steps have been done since the last row."""
         with self._lock:
             steps = (self._counters.total("environment_steps"), self._counters.total("learner_steps"))
-            if steps != self._written_steps:
-                self._written_steps = steps
-                self._write_row()
+            if steps == self._written_steps:
+                return
+            self._written_steps = steps
+            result = {**self._row(), **self._evaluation} if self._hooks.has_results else None
+        if result is not None:
+            self._hooks.call("on_result", result)
+        with self._lock:
+            self._write_row()
 
     def _update_control(self) -> None:
         """Applies the limits of the run and of its session to the steps that are left."""
@@ -325,6 +341,10 @@ class Coordinator(Node):
             self._stop_reason = self._stop_reason or value
             self._final_is_evaluated = True
 
+    def _take_callback_request(self, kind: str, value: Any) -> None:
+        with self._lock:
+            self._take_request(kind, value)
+
     def _save_control(self) -> None:
         try:
             self._control_file.save(self._control)
@@ -348,7 +368,8 @@ class Coordinator(Node):
             self._next_status = self._clock()
 
     def _save_counters(self) -> None:
-        self._counters.update(f"{self.context.name}#{self.context.incarnation_id}", self._rules.counts())
+        counts = {**self._rules.counts(), **self._hooks.counts}
+        self._counters.update(f"{self.context.name}#{self.context.incarnation_id}", counts)
         try:
             self._counter_file.save(self._counters)
             self._counters_failed = False
@@ -408,7 +429,7 @@ class Coordinator(Node):
         # No row may be ahead of the counters that a restarted coordinator would load.
         self._save_counters()
         self._rows += 1
-        self._metrics.write({**self._row(), **(also or {})}, kind, always)
+        self._metrics.write({**self._row(), **(also or {})}, kind, always, self._hooks.histograms())
 
     def _row(self) -> dict[str, Any]:
         environment_steps = self._counters.total("environment_steps")
@@ -430,6 +451,7 @@ class Coordinator(Node):
         if not self.context.cooperative:
             row.update(self._overview.metrics())
         row.update(sorted(self._values.items()))
+        row.update(self._hooks.row())
         return row
 
 

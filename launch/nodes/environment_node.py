@@ -5,11 +5,16 @@ from collections.abc import Sequence
 
 from ...agents.acting import Episode, Stepper
 from ...environments import BatchedEnvironment
+from ...environments.episode_metrics import parse_episode_metrics
 from ..experiment import Run
 from .acting_setup import make_environments
+from .callback_calls import CallbackCalls, callback_run
+from .episode_watch import WatchedEnvironment
+from .metric_windows import EpisodeValues, report_episodes
 from .node import NodeContext, NodeHandle
 from .progress import MarkedEnvironment
 from .reporting import Report, ReportingNode
+from .run_control import ControlState
 from .step_budget import StepLease
 
 POLL_SECONDS = 0.005
@@ -24,6 +29,7 @@ class EnvironmentNode(ReportingNode):
 
     def __init__(self, context: NodeContext, run: Run, index: int, coordinator: NodeHandle):
         super().__init__(context, coordinator)
+        self._run = run
         self._experiment = run.experiment
         self._layout = run.layout
         self._index = index
@@ -31,6 +37,9 @@ class EnvironmentNode(ReportingNode):
         self._stepper: Stepper | None = None
         self._episodes: list[tuple[float, int]] = []
         self._episodes_done = 0
+        self._watched: WatchedEnvironment | None = None
+        self._calls: CallbackCalls | None = None
+        self._control: ControlState | None = None
         # With one thread for all nodes the launcher enforces the step limit.
         self._lease = None if context.cooperative else StepLease()
         self._lease_pause = min(0.5, max(_LEASE_SECONDS, run.experiment.actors / _LEASES_A_SECOND))
@@ -56,8 +65,32 @@ class EnvironmentNode(ReportingNode):
         count = self._experiment.envs_per_actor
         self.context.progress.works_slowly("making environments")
         environment = make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
-        self._environment = MarkedEnvironment(environment, self.context.progress)
+        if self._experiment.watches_episodes:
+            self._calls = CallbackCalls(
+                self._experiment.callbacks, callback_run(self.context.name, self._run, self.reporter)
+            )
+            self._watched = WatchedEnvironment(
+                environment,
+                parse_episode_metrics(self._experiment.episode_metrics),
+                self._calls,
+                self.first_slot,
+                self.context.notify if self._index == 0 else lambda text: None,
+            )
+        self._environment = MarkedEnvironment(self._watched or environment, self.context.progress)
         return self._environment
+
+    def take_task(self) -> None:
+        """Passes the run's task on to the environments if it has changed."""
+        control = self.reporter.state.control
+        if self._environment is not None and control is not self._control:
+            before, self._control = self._control, control
+            if control.task != (None if before is None else before.task):
+                self._environment.set_task(control.task)
+
+    def between_steps(self) -> None:
+        super().between_steps()
+        if self.reporter.state.control is not self._control:
+            self.take_task()
 
     def may_step(self) -> bool:
         """Returns whether the run's step limit allows another timestep, which the actor must then take.
@@ -111,5 +144,9 @@ class EnvironmentNode(ReportingNode):
             "ignored_timesteps": self._stepper.ignored_timesteps,
             "episodes": self._episodes_done,
         }
+        episode_values: list[EpisodeValues] = []
+        if self._watched is not None and self._calls is not None:
+            episode_values = report_episodes(self._watched.take_ended())
+            counts |= self._calls.counts
         lease = None if self._lease is None else self._lease.request()
-        return Report(counts=counts, episodes=episodes, lease=lease)
+        return Report(counts=counts, episodes=episodes, lease=lease, episode_values=episode_values)

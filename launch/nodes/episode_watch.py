@@ -1,5 +1,6 @@
 """Watches the episodes of a batch of environments, for episode metrics and callbacks."""
 
+import collections
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -66,7 +67,7 @@ class WatchedEnvironment(EnvironmentWrapper):
         self._lengths = [0] * environment.batch_size
         self._views: list[EpisodeView | None] = [None] * environment.batch_size
         self._was_last = np.zeros(environment.batch_size, np.bool_)
-        self._ended: list[WatchedEpisode] = []
+        self._ended: collections.deque[WatchedEpisode] = collections.deque()
         self._episodes_looked_at = 0
         if self._metrics is not None:
             environment.keep_infos()
@@ -77,9 +78,8 @@ class WatchedEnvironment(EnvironmentWrapper):
                 pass  # Callbacks then see empty infos.
 
     def take_ended(self) -> list[WatchedEpisode]:
-        """Returns the episodes that have ended since the last call."""
-        ended, self._ended = self._ended, []
-        return ended
+        """Returns the episodes that have ended since the last call, in any thread."""
+        return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def set_task(self, task: Task) -> None:
         super().set_task(task)

@@ -8,12 +8,17 @@ import numpy as np
 
 from ...agents.acting import evaluate
 from ...agents.weights import WeightClient
+from ...callbacks import EvaluationView
 from ...data import Version
+from ...environments.episode_metrics import parse_episode_metrics
 from ..experiment import Run
 from ..run_directory.best_policy import BestPolicy
 from ..run_directory.file_errors import file_error
 from .acting_setup import compile_policy, make_environments
+from .callback_calls import CallbackCalls, callback_run
+from .episode_watch import WatchedEnvironment
 from .evaluation_watch import EvaluationWatch
+from .metric_windows import evaluation_metrics
 from .node import NodeContext, NodeHandle, Unreachable
 from .progress import MarkedEnvironment
 from .reporting import Report, ReportingNode
@@ -45,6 +50,8 @@ class EvaluatorNode(ReportingNode):
         self._best_policy = BestPolicy(run.directory, context.notify)
         self._best_written = True
         self._learner = learner
+        self._calls = CallbackCalls(run.experiment.callbacks, callback_run(context.name, run, self.reporter))
+        self._watched: WatchedEnvironment | None = None
         self._evaluation: dict[str, float] | None = None
         self._evaluated: dict[str, float] | None = None
         self._final: dict[str, float] | None = None
@@ -59,6 +66,11 @@ class EvaluatorNode(ReportingNode):
         progress = self.context.progress
         progress.works_slowly("making environments")
         environments = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
+        metrics = parse_episode_metrics(experiment.episode_metrics)
+        if metrics:
+            environments = self._watched = WatchedEnvironment(environments, metrics)
+        if experiment.evaluation_task is not None:
+            environments.set_task(experiment.evaluation_task)
         self._environment = MarkedEnvironment(environments, progress)
         progress.works_slowly("building networks")
         networks = experiment.agent.make_networks(self._layout)
@@ -125,6 +137,8 @@ class EvaluatorNode(ReportingNode):
             lambda: self.context.stop.is_set() or abandoned(),
             self.context.notify,
         )
+        if self._watched is not None:
+            self._watched.take_ended()
         episodes = evaluate(
             self._environment,
             self._policy,
@@ -153,6 +167,13 @@ class EvaluatorNode(ReportingNode):
             "evaluator/environment_steps": steps,
             "evaluator/seconds": time.monotonic() - begun,
         }
+        if self._watched is not None:
+            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_envs
+            self._evaluated |= evaluation_metrics(self._watched.take_ended(), quota)
+        lengths = [episode.length for episode in episodes]
+        view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)
+        for name, value in self._calls.call("on_evaluation", view).items():
+            self._evaluated[f"evaluator/callbacks/{name}"] = value
         return self._evaluated
 
     def _save_best(self, mean: float, learner_step: int) -> None:
@@ -175,4 +196,4 @@ class EvaluatorNode(ReportingNode):
 
     def collect(self) -> Report:
         evaluation, self._evaluation = self._evaluation, None
-        return Report(evaluation=evaluation)
+        return Report(counts=self._calls.counts, evaluation=evaluation)

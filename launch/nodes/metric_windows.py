@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...environments.tasks import Task
-from .episode_watch import EPISODE_LENGTH, EPISODE_RETURN, WatchedEpisode
+from .episode_watch import EPISODE_LENGTH, EPISODE_RETURN, PREFIX, WatchedEpisode
 
 WINDOW = 100
 """Episodes over which metrics are aggregated."""
@@ -88,6 +88,27 @@ def aggregated(name: str, values: Iterable[float]) -> Mapping[str, float]:
     """Returns mean, minimum and maximum of some values, by the names of the metrics."""
     values = list(values)
     return {name: statistics.fmean(values), f"{name}_min": min(values), f"{name}_max": max(values)}
+
+
+def evaluation_metrics(episodes: Sequence[WatchedEpisode], quota: int) -> dict[str, float]:
+    """Returns mean, minimum and maximum of the metrics of an evaluation's episodes, as `evaluator/episode/...`.
+
+    Args:
+      episodes: all episodes that ended since the reset, in order.
+      quota: the number of episodes of each environment, the first ones, that belong to the evaluation.
+    """
+    played: dict[int, int] = {}
+    values: dict[str, list[float]] = {}
+    for episode in episodes:
+        played[episode.env] = played.get(episode.env, 0) + 1
+        if played[episode.env] <= quota:
+            for name in episode.values:
+                if name.startswith(PREFIX):
+                    values.setdefault(name, []).append(episode.values[name])
+    metrics: dict[str, float] = {}
+    for name, of_episodes in values.items():
+        metrics.update(aggregated(f"evaluator/{name}", of_episodes))
+    return metrics
 
 
 def _key(task: Task) -> str:

@@ -40,6 +40,7 @@ class RemoteActorNode(EnvironmentNode):
         if not self.reporter.wait_for(self._inference.name):
             return
         self._client: Any = self._inference.client(_CALL_SECONDS)
+        self.take_task()
         self._stepper = Stepper(environment)
         self._packed = self._timesteps.pack(self._stepper.timestep)
 

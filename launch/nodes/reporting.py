@@ -41,6 +41,8 @@ class Report(NamedTuple):
     """What the node requests: `("task", task)` sets the environments' task, `("stop", reason)` ends the run."""
     health: NodeHealth | None = None
     """How the node does; None if it was measured in one of the last reports."""
+    episode_values: list[Any] = []
+    """Metrics of the training episodes that ended since the last report, the fields of `EpisodeValues`."""
 
 
 class RunState(NamedTuple):

@@ -59,6 +59,16 @@ _EVALUATIONS = (
         "(Procgen) and evaluations sample actions",
     ),
 )
+_HOOKS = (
+    Metric("episode/NAME", "the episode metric or callbacks' metric NAME, mean of the last 100 training episodes"),
+    Metric("episode/NAME_min", "its lowest value in these episodes"),
+    Metric("episode/NAME_max", "its highest value in these episodes"),
+    Metric("evaluator/episode/NAME", "the episode metric NAME in the evaluation; also with `_min` and `_max`"),
+    Metric("evaluator/callbacks/NAME", "what callbacks returned as NAME for the evaluation"),
+    Metric("callbacks/NAME", "what callbacks returned as NAME for the row"),
+    Metric("callbacks/seconds", "time spent in callbacks by all nodes, over the whole run", "s"),
+    Metric("curriculum/stage", "number of the curriculum's stage, from 1 on"),
+)
 _REPLAY = (
     Metric("replay/fill_N", "items in shard N, of the most that it can hold", "fraction"),
     Metric("replay/items_N", "items in shard N", "items"),
@@ -74,17 +84,24 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Learners": _LEARNERS,
         "Learner steps": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),
         "Evaluations": _EVALUATIONS,
+        "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,
         "Central inference": _INFERENCE,
     }
 )
-"""All metrics, by section of the reference page.  `_N` at the end of a name stands for a shard's or node's number."""
+"""All metrics, by section of the reference page.  `NAME` stands for a name of the user's own, and `_N` at the end of a
+name for a shard's or node's number."""
+
+_OPEN = ("episode/", "callbacks/", "evaluator/episode/", "evaluator/callbacks/")
+"""Beginnings of the names of metrics that a user names."""
 
 _NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metrics)
 
 
 def is_known(name: str) -> bool:
     """Returns whether a metric is in the registry."""
+    if name.startswith(_OPEN):
+        return True
     return re.sub(r"_\d+$", "_N", name) in _NAMES
 
 

@@ -6,12 +6,14 @@ file reaches about 40 MB after a day, 70 MB after a month and 100 MB after a yea
 than twice that.
 """
 
+import functools
 import json
 import math
 import os
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,20 +52,27 @@ class MetricsWriter:
         self._failing = False
         self._last: dict[str, float] = {}
 
-    def write(self, row: dict[str, Any], kind: str = "", always: bool = False) -> None:
+    def write(
+        self,
+        row: dict[str, Any],
+        kind: str = "",
+        always: bool = False,
+        histograms: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    ) -> None:
         """Writes a row, unless the last one of its kind was written too recently.
 
         Args:
           row: values by name.
           kind: kind of the row; the interval applies to each kind separately.
           always: whether to ignore the interval.
+          histograms: values by name whose distributions are shown in TensorBoard.
         """
         now = self._clock()
         if not always and kind in self._last and now - self._last[kind] < row_interval(self._rows.size):
             return
         self._last[kind] = now
         error = None
-        for write in (self._rows.write, self._tensorboard.write):
+        for write in (self._rows.write, functools.partial(self._tensorboard.write, histograms=histograms)):
             try:
                 write(row)
             except (OSError, tf.errors.OpError) as caught:
@@ -137,8 +146,8 @@ class TensorBoardWriter:
         self._directory = str(directory)
         self._writer: Any = None
 
-    def write(self, row: dict[str, Any]) -> None:
-        """Writes the values of a row.
+    def write(self, row: dict[str, Any], histograms: Mapping[str, Sequence[float]] = MappingProxyType({})) -> None:
+        """Writes the values of a row, and the distributions of other values by name.
 
         Raises:
           OpError: the values were not written, or only some of them.
@@ -151,6 +160,8 @@ class TensorBoardWriter:
                     if name not in ("time", "environment_steps"):
                         # TensorFlow rejects Python numbers beyond float32, such as the return of huge rewards.
                         tf.summary.scalar(name, np.float64(value))
+                for name, values in histograms.items():
+                    tf.summary.histogram(name, np.asarray(values))
             self._writer.flush()
         except tf.errors.OpError:
             self._writer = None
