@@ -85,7 +85,7 @@ def described(hint: Any) -> str:
     if origin is Literal:
         return _alternatives(arguments)
     if is_union(hint):
-        return " or ".join(dict.fromkeys(described(part) for part in arguments))
+        return _alternatives(list(dict.fromkeys(name for part in arguments for name in _alternatives_of(part))))
     if origin in (tuple, list, collections.abc.Sequence):
         return _list_described(origin, arguments)
     if hint is dict or origin in (dict, collections.abc.Mapping) or dataclasses.is_dataclass(hint):
@@ -118,6 +118,13 @@ def field_types(settings: Any) -> dict[str, Any]:
 def is_union(hint: Any) -> bool:
     """Returns whether an annotation is a union, such as `int | None`."""
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _alternatives_of(hint: Any) -> list[str]:
+    """Returns the names of the values that an annotation lists, or else its description."""
+    if hint is bool:
+        return ["true", "false"]
+    return list(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else [described(hint)]
 
 
 def _alternatives(values: Sequence[Any]) -> str:

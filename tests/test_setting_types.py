@@ -28,6 +28,9 @@ Rate = Annotated[float, Interval(gt=0, le=1)]
         (tuple[float, float], "a list of 2 numbers, such as [0.5, 1.0]"),
         (Literal["a", "b", "c"], "a, b or c"),
         (int | str, "a whole number or text"),
+        (Literal["easy", "hard"] | None, "easy, hard or null"),
+        (bool | None, "true, false or null"),
+        (PositiveInt | str | None, "a whole number of at least 1, text or null"),
         (dict[str, Any], "settings by name, such as {size: 5}"),
     ],
 )

@@ -40,7 +40,7 @@ def test_options_are_converted_to_their_types():
         ({3: 4}, "environment 'Maze' has no option '3'; its options are mode, speed, walls, width"),
         ({"width": 10}, "environment 'Maze': width must be a whole number from 1 to 9, not 10"),
         ({"walls": 1}, "environment 'Maze': walls must be true or false, not 1"),
-        ({"mode": "extreme"}, "environment 'Maze': mode must be easy or hard or null, not 'extreme'"),
+        ({"mode": "extreme"}, "environment 'Maze': mode must be easy, hard or null, not 'extreme'"),
         ({"mode": "hard", "walls": False}, "environment 'Maze': a hard maze needs walls"),
     ],
 )

@@ -120,3 +120,21 @@ def test_names_of_options_have_dashes_and_a_suggestion_needs_one_candidate():
     known = {"a.rate": "--a.rate", "b.rate": "--b.rate"}
     assert "did you mean" not in str(unknown_setting("option", "--zzz", "zzz", known))
     assert str(unknown_setting("option", "--x.rate", "x.rate", {"a.rate": "--a.rate"})).endswith("'--a.rate'?")
+
+
+@pytest.mark.parametrize(
+    "key, name",
+    [
+        ("agent.min_replay_size", "agent.replay.min_size"),
+        ("agent.replay_size", "agent.replay.size"),
+        ("agent.replay.minsize", "agent.replay.min_size"),
+        ("agnt.batch_sise", "agent.batch_size"),
+        # All names of the agent's settings begin alike.
+        ("agent.lr", None),
+        ("max_step", "max_steps"),
+    ],
+)
+def test_settings_in_groups_are_suggested_by_their_words(key, name):
+    names = ("agent.huber", "agent.batch_size", "agent.replay.size", "agent.replay.min_size", "max_steps")
+    message = str(unknown_setting("key", key, key, {known: known for known in names}))
+    assert message.endswith("see callboard train --help" if name is None else f"did you mean {name!r}?")
