@@ -11,6 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LEVELS = {path.stem: 0 for path in ROOT.glob("*.py") if path.stem not in ("__init__", "setup")}
 LEVELS |= {"networks": 1, "environments": 1, "replay": 1, "agents": 2, "launch": 3, "__main__": 4}
+LAUNCH_LEVELS = {"run_directory": 0, "nodes": 1, "launchers": 2, "tuning": 3, "comparison": 3, "cli": 4}
+"""Levels of the packages in `launch/`; its own modules are between them, and only cycles are forbidden for those."""
 NOT_OF_THE_LIBRARY = ("benchmarks", "examples", "tests", "docs")
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "shared", "core", "stuff", "main"}
 
@@ -78,6 +80,15 @@ def test_imports_point_downward(path):
         assert parts[0] != "callboard" or len(parts) == 1 or parts[1] not in NOT_OF_THE_LIBRARY, name
         if parts[0] == "callboard" and len(parts) > 1 and parts[1] in LEVELS and parts[1] != package:
             assert LEVELS[parts[1]] < max(LEVELS[package], 1), f"{path.name} of {package} imports {name}"
+
+
+@pytest.mark.parametrize("package", LAUNCH_LEVELS)
+def test_imports_between_the_packages_of_launch_point_downward(package):
+    above = {other for other, level in LAUNCH_LEVELS.items() if level >= LAUNCH_LEVELS[package]} - {package}
+    for path in sorted((ROOT / "launch" / package).rglob("*.py")):
+        for name in imported_names(path):
+            imported = name.removeprefix("callboard.launch.").partition(".")[0]
+            assert not name.startswith("callboard.launch.") or imported not in above, f"{path.name} imports {name}"
 
 
 def test_no_modules_import_each_other():

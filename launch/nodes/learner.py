@@ -24,7 +24,6 @@ from ...errors import CallboardError
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
-from ..run_directory.written_bytes import marked_while_files_grow
 from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
 from .network_file import write_network_table
@@ -33,6 +32,7 @@ from .proxy_bypass import bypass_proxies
 from .reporting import Report, ReportingNode
 from .stopping_rules import LEARNER_IS_DONE
 from .weight_publisher import WeightPublisher
+from .written_bytes import marked_while_files_grow
 
 _METRICS_SECONDS = 0.5
 _HOLD_SECONDS = 0.1

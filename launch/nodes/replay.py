@@ -11,9 +11,9 @@ from ...errors import CallboardError
 from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
 from ..experiment import Run
 from ..run_directory.file_errors import file_error
-from ..run_directory.written_bytes import marked_while_files_grow
 from .node import NodeContext, NodeHandle
 from .reporting import Report, ReportingNode
+from .written_bytes import marked_while_files_grow
 
 _INFO_SECONDS = 2
 _SAVE_SECONDS = 300.0

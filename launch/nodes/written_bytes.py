@@ -5,7 +5,7 @@ import pathlib
 import threading
 from collections.abc import Iterator
 
-from ..nodes.progress import Progress
+from .progress import Progress
 
 _SECONDS = 1.0
 

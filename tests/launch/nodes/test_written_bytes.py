@@ -4,7 +4,7 @@ import time
 
 from callboard.deadlines import wait_until
 from callboard.launch.nodes.progress import Progress
-from callboard.launch.run_directory.written_bytes import bytes_in, marked_while_files_grow
+from callboard.launch.nodes.written_bytes import bytes_in, marked_while_files_grow
 
 
 def test_progress_is_marked_while_files_grow_and_only_then(tmp_path):
