@@ -70,12 +70,12 @@ def train_seeds(
     experiment.check_numbers()
     environments.check(experiment.env, experiment.env_options)
     directory.check([cell])
-    outcome = run_series(directory, [cell], say)
+    outcome = run_series(directory, [cell], notify)
     print_end(outcome, directory, f"callboard train --resume --run-dir {directory.path}")
     return outcome.exit_code
 
 
-def say(text: str) -> None:
+def notify(text: str) -> None:
     """Prints a line at once, before the output of the next run."""
     print(text, flush=True)
 
@@ -87,10 +87,10 @@ def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) ->
         try:
             print_comparison(compare_runs([str(directory.run(name)) for name in begun], ComparisonSettings()))
         except CallboardError as error:
-            say(str(error))
-    say(outcome.summary())
+            notify(str(error))
+    notify(outcome.summary())
     if outcome.stopped_by is not None:
-        say(f"stopped; continue: {again}")
+        notify(f"stopped; continue: {again}")
 
 
 def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]) -> tuple[SeriesDirectory, Cell]:

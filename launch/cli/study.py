@@ -11,7 +11,7 @@ from ..run_directory.remote_storage import is_url
 from .command_parser import CommandParser
 from .compare import print_comparison
 from .experiment_options import check_option_names
-from .seed_series import parse_seeds, say
+from .seed_series import notify, parse_seeds
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     if known.list:
         for cell in cells:
             for seed in cell.seeds:
-                say(cell.run_name(seed))
+                notify(cell.run_name(seed))
         return 0
     from ..comparison.curve_plots import check_plot
 
@@ -44,12 +44,12 @@ def main(arguments: Sequence[str]) -> int:
             raise CallboardError(f"there are no runs of a study in {directory.path}; start them without --report")
         outcome = SeriesOutcome(directory.read_progress(), None)
     else:
-        outcome = run_series(directory, cells, say)
+        outcome = run_series(directory, cells, notify)
     words = [word for word in arguments if word != "--report"]
     _report(study, cells, directory, pathlib.Path(known.study).stem, shlex.join(["callboard", "study", *words]))
-    say(outcome.summary())
+    notify(outcome.summary())
     if outcome.stopped_by is not None:
-        say("stopped; the same command continues")
+        notify("stopped; the same command continues")
     return outcome.exit_code
 
 
@@ -71,4 +71,4 @@ def _report(study: Study, cells: Sequence[StudyCell], directory: SeriesDirectory
 
     comparison = compare_study(study, cells, directory)
     print_comparison(comparison)
-    say(f"report: {write_report(study, cells, comparison, directory, name, command)}")
+    notify(f"report: {write_report(study, cells, comparison, directory, name, command)}")

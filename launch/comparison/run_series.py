@@ -164,13 +164,13 @@ def recipe_of(settings: Settings) -> dict[str, Any]:
     return {**recipe, **{key: plain(value) for key, value in settings.of_run.items() if key not in _OF_EACH_RUN}}
 
 
-def run_series(directory: SeriesDirectory, cells: Sequence[Cell], say: Callable[[str], None]) -> SeriesOutcome:
+def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callable[[str], None]) -> SeriesOutcome:
     """Runs the runs that are not finished, one after the other; a run that fails does not stop the others.
 
     Args:
       directory: directory of the series, already checked.
       cells: its cells.
-      say: receives a line before each run, and about each that fails.
+      notify: receives a line before each run, and about each that fails.
 
     Raises:
       CallboardError: the directory cannot be written, or another process runs there.
@@ -185,16 +185,16 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], say: Callable[
         for number, (name, (cell, seed)) in enumerate(planned.items(), 1):
             end = ends[name]
             if end is not None and end.is_finished:
-                say(f"run {number} of {len(planned)}, {name}, is already finished")
+                notify(f"run {number} of {len(planned)}, {name}, is already finished")
                 continue
             ends[name] = None
-            say(f"run {number} of {len(planned)}: {name}")
+            notify(f"run {number} of {len(planned)}: {name}")
             begun = time.monotonic()
             exit_code, stopped_by = _run_process(_arguments(directory, cell, seed))
             if stopped_by is None:
                 ends[name] = RunEnd(exit_code, round(time.monotonic() - begun, 1))
                 if exit_code:
-                    say(f"{name} failed with exit code {exit_code}; see {directory.run(name)}/logs")
+                    notify(f"{name} failed with exit code {exit_code}; see {directory.run(name)}/logs")
             directory.write_progress({**before, **ends})
             if stopped_by is not None:
                 break
