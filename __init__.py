@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from .launch.acting_policy import ActingPolicy
     from .launch.experiment import Experiment
     from .launch.policy_loading import load_policy
+    from .launch.result import Result
     from .launch.run import run
+    from .launch.session import Session
 
 __version__ = "0.2.0"
 
-__all__ = ["ActingPolicy", "CallboardError", "Experiment", "load_policy", "run"]
+__all__ = ["ActingPolicy", "CallboardError", "Experiment", "Result", "Session", "load_policy", "run"]
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.
@@ -20,6 +22,8 @@ _MODULES = {
     "ActingPolicy": ".launch.acting_policy",
     "CallboardError": ".errors",
     "Experiment": ".launch.experiment",
+    "Result": ".launch.result",
+    "Session": ".launch.session",
     "load_policy": ".launch.policy_loading",
     "run": ".launch.run",
 }

@@ -1,6 +1,7 @@
 """The batched environment interface that actors and evaluators use."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ class BatchedEnvironment(abc.ABC):
     @abc.abstractmethod
     def batch_size(self) -> int:
         """The number of environments, `B`."""
+
+    @property
+    def environments(self) -> Sequence[Any]:
+        """The library's own environments, in order; only this batch if they are not separate objects."""
+        return (self,)
 
     @abc.abstractmethod
     def reset(self) -> Timestep:
@@ -114,6 +120,10 @@ class EnvironmentWrapper(BatchedEnvironment):
     @property
     def batch_size(self) -> int:
         return self._environment.batch_size
+
+    @property
+    def environments(self) -> Sequence[Any]:
+        return self._environment.environments
 
     def reset(self) -> Timestep:
         return self._environment.reset()

@@ -52,6 +52,10 @@ class DmEnvBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._environments)
 
+    @property
+    def environments(self) -> Sequence[Any]:
+        return self._environments
+
     def reset(self) -> Timestep:
         observations = [self._begin(index).observation for index in range(self.batch_size)]
         self._over = [False] * self.batch_size

@@ -72,6 +72,10 @@ class GymnasiumBatch(BatchedEnvironment):
     def batch_size(self) -> int:
         return len(self._environments)
 
+    @property
+    def environments(self) -> Sequence[Any]:
+        return self._environments
+
     def reset(self) -> Timestep:
         observations = [self._begin(index) for index in range(self.batch_size)]
         self._over = [False] * self.batch_size
@@ -203,6 +207,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     @property
     def batch_size(self) -> int:
         return self._environment.num_envs
+
+    @property
+    def environments(self) -> Sequence[Any]:
+        # Those of other vector environments are not objects of this process.
+        return self._environment.envs if isinstance(self._environment, SyncVectorEnv) else (self._environment,)
 
     def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None

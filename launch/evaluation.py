@@ -95,12 +95,31 @@ def evaluate_run(
     def compiled_for(count: int) -> CompiledPolicy:
         return CompiledPolicy(policy, layout, np.arange(count), experiment.seed)
 
-    envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
-    environment = make_environments(experiment, "evaluator", 0, envs)
-    watch = EvaluationWatch(episodes, math.inf, lambda: False, notify)
-    played = evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
-    environment.close()
+    played = play_episodes(experiment, compiled_for, episodes, notify)
     if not video_episodes:
         return Evaluation(weights, played, None, [])
     path = run_directory.videos / f"{checkpoint}.mp4"
     return Evaluation(weights, played, path, record_video(experiment, compiled_for(1), path, video_episodes, notify))
+
+
+def play_episodes(
+    experiment: Experiment,
+    compiled_for: Callable[[int], CompiledPolicy],
+    episodes: int,
+    notify: Callable[[str], None],
+) -> list[Episode]:
+    """Plays whole episodes, the same number in each of up to `evaluation_envs` environments.
+
+    Args:
+      experiment: defines the environments.
+      compiled_for: returns the policy for a number of environments.
+      episodes: number of episodes.
+      notify: receives a line for the user if an episode takes long.
+    """
+    envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
+    environment = make_environments(experiment, "evaluator", 0, envs)
+    watch = EvaluationWatch(episodes, math.inf, lambda: False, notify)
+    try:
+        return evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
+    finally:
+        environment.close()

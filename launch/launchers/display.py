@@ -53,6 +53,16 @@ class LineMonitor:
         pass
 
 
+class MessageMonitor:
+    """Prints a run's messages, and nothing else."""
+
+    def status(self, status: dict[str, Any]) -> None:
+        pass
+
+    def notify(self, text: str) -> None:
+        _print_line(text)
+
+
 class LiveMonitor:
     """Shows the progress to the step limit and the newest metrics, updated in place."""
 

@@ -33,13 +33,13 @@ from ..program import nodes_of
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .addresses import FixedAddress
+from .launcher import REPORT_STEPS
 from .log_files import logged_to
 from .progress_watchdog import Overdue
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 from .supervisor import SIGNAL_SECONDS
 from .turn_watch import TurnWatch
 
-_REPORT_STEPS = 1000
 _PAUSE_SECONDS = 0.005
 """Interval at which a run that its session has paused checks whether it may continue."""
 _UNWIND_SECONDS = 10.0
@@ -218,7 +218,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
     (replay,) = [role for role in roles if isinstance(role, ReplayNode)]
     learning = _LearningLimit(learner, replay)
-    done, limit, next_report = 0, coordinator.steps_left, _REPORT_STEPS
+    done, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
     turns = itertools.cycle(actors)
     while not stop.is_set():
         if done < limit and not learner.paused:
@@ -237,7 +237,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
         if coordinator.out_of_time or learner.has_made_all_steps:
             limit = min(limit, done)
         if done >= min(next_report, limit) or learner.paused:
-            next_report += _REPORT_STEPS if done >= next_report else 0
+            next_report += REPORT_STEPS if done >= next_report else 0
             for role in (replay, learner, *inference, *actors):
                 yield role.context.name
                 role.report()
@@ -253,7 +253,10 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             coordinator.write_metrics()
             coordinator.step()
             limit = done + coordinator.steps_left
-            if coordinator.paused:
+            if coordinator.control != learner.reporter.state.control:
+                # Changed in this turn: the nodes must know it before the next step.
+                limit = done
+            elif coordinator.paused:
                 stop.wait(_PAUSE_SECONDS)
 
 

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     import launchpad as lp
 
 
+REPORT_STEPS = 1000
+"""Environment steps between two reports of nodes that take turns in one thread."""
+
+
 class LocalPart(NamedTuple):
     """The part of a run that is on this machine, and that can be checked here before the run starts."""
 
@@ -61,6 +65,8 @@ class Launcher(abc.ABC):
     """Beginning of the names of all options on the command line, such as `ray_`."""
     in_this_process: ClassVar[bool] = False
     """Whether all nodes run in the process that starts the run, as threads or in turn."""
+    one_thread: ClassVar[bool] = False
+    """Whether all nodes take turns in one thread, with a report after every `REPORT_STEPS` environment steps."""
     on_this_machine: ClassVar[bool] = True
     """Whether all nodes run on the machine that starts the run."""
     stores_at_urls: ClassVar[bool] = False

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import CallboardError
 from ..experiment import Run
 from ..import_path import library_path
 from ..run_directory.run_files import begun
@@ -51,11 +50,6 @@ class LaunchpadLauncher(Launcher):
 
         from .remote_monitor import MonitorServer
 
-        if threading.current_thread() is not threading.main_thread():
-            raise CallboardError(
-                "Launchpad handles signals, which is possible in the main thread only; start the run there, or use "
-                "another launcher"
-            )
         failure: BaseException | None = None
 
         def give_up(error: BaseException) -> None:
@@ -109,7 +103,7 @@ def _resources(program: lp.Program) -> dict[str, Any]:
 def launchpad_signals() -> Iterator[list[int]]:
     """Lets Launchpad handle signals within the context; yields a list of those that arrive.
 
-    Launchpad installs its handlers once in a process and never removes them.
+    Launchpad installs its handlers once in a process, and only in the main thread, and never removes them.
     """
     from absl import flags
     from launchpad.launch import worker_manager
@@ -118,7 +112,10 @@ def launchpad_signals() -> Iterator[list[int]]:
         flags.FLAGS.mark_as_parsed()
     notice = flags.FLAGS["lp_termination_notice_secs"]
     notice_before, notice.value = notice.value, _NOTICE_SECONDS
-    worker_manager._SIGNAL_HANDLERS, worker_manager._HAS_MAIN_MANAGER = None, False
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    # With a table of handlers, Launchpad does not install its own, which is possible in the main thread only.
+    worker_manager._SIGNAL_HANDLERS = None if in_main_thread else {number: set() for number in signal.Signals}
+    worker_manager._HAS_MAIN_MANAGER = False
     arrived: list[int] = []
 
     def note(number: int) -> None:
@@ -131,6 +128,7 @@ def launchpad_signals() -> Iterator[list[int]]:
         with stop_signals(note):
             yield arrived
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if in_main_thread:
+            for number, handler in before.items():
+                signal.signal(number, handler)
         notice.value = notice_before

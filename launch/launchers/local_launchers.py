@@ -31,6 +31,7 @@ class InlineLauncher(Launcher):
 
     name = "inline"
     in_this_process = True
+    one_thread = True
     eager: bool = False
 
     def check(self, experiment: Experiment) -> None:

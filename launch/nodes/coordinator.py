@@ -17,7 +17,7 @@ from .counters import CounterFile
 from .node import Node, NodeContext
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
-from .run_control import Command, ControlFile, Reply, RunControl, Target
+from .run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
 from .run_hooks import RunHooks
 from .step_budget import LeaseRequest, StepBudget
 from .step_rates import StepRates
@@ -52,6 +52,7 @@ class Coordinator(Node):
         "request_stop",
         "send_command",
         "replies",
+        "remove_command",
     )
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
@@ -164,7 +165,7 @@ class Coordinator(Node):
                 max(self._report_seconds, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
                 dict(self._short_of_data),
-                self._control_state(),
+                list(self._control_state()),
                 [list(command) for command in self._control.commands_for(name)],
             )
 
@@ -215,6 +216,12 @@ class Coordinator(Node):
         with self._lock:
             return self._stop_reason is None and self._control.paused
 
+    @property
+    def control(self) -> ControlState:
+        """What nodes receive with their next reports."""
+        with self._lock:
+            return self._control_state()
+
     def checkpoint_state(self) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
         """Returns what the coordinator contributes to a checkpoint: the counts by source, and changes of the run."""
         with self._lock:
@@ -243,6 +250,11 @@ class Coordinator(Node):
         with self._lock:
             self._control.add_command(Command(command_id, method, arguments), nodes)
 
+    def remove_command(self, command_id: str) -> None:
+        """Forgets a command whose results have been received."""
+        with self._lock:
+            self._control.remove_command(command_id)
+
     def replies(self, command_id: str) -> dict[str, list[Any]]:
         """Returns the fields of each `run_control.Reply` to a command so far, by node."""
         with self._lock:
@@ -256,9 +268,9 @@ class Coordinator(Node):
                 **self._evaluation,
                 "max_steps": self._experiment.max_steps,
                 "stop_return": self._experiment.stop_return,
+                "stopping": self._stop_reason is not None,
                 "paused": self._stop_reason is None and self._control.paused,
                 "rows": self._rows,
-                "stopping": self._stop_reason is not None,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
                 "node_restarts": self._overview.restarts,
                 "nodes": sorted(self._nodes),
@@ -324,14 +336,14 @@ class Coordinator(Node):
         self._rules.set_paused(self._control.paused)
         self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
 
-    def _control_state(self) -> list[Any]:
-        """Returns the fields of the `ControlState`; its limit is that of the steps of the learner's incarnation."""
+    def _control_state(self) -> ControlState:
+        """Returns what nodes have to know; the limit is that of the steps of the learner's current incarnation."""
         state = self._control.state
         if state.learner_limit is None:
-            return list(state)
+            return state
         # The last learner steps of a run are not subject to a pause.
         limit = None if self._stop_reason is not None else max(0, state.learner_limit - self._earlier_learner_steps)
-        return list(state._replace(learner_limit=limit))
+        return state._replace(learner_limit=limit)
 
     def _take_request(self, kind: str, value: Any) -> None:
         if kind == "task":

@@ -1,11 +1,13 @@
 """The base class of nodes that step environments: actors, with or without a policy of their own."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...agents.acting import Episode, Stepper
 from ...environments import BatchedEnvironment
 from ...environments.episode_metrics import parse_episode_metrics
+from ...errors import CallboardError
 from ..experiment import Run
 from .acting_setup import make_environments
 from .callback_calls import CallbackCalls, callback_run
@@ -123,6 +125,18 @@ class EnvironmentNode(ReportingNode):
     def renew_lease(self, limit: int) -> None:
         if self._lease is not None:
             self._lease.renew(limit)
+
+    def command(self, method: str) -> Callable[..., Any]:
+        return self._for_each_environment if method == "for_each_environment" else super().command(method)
+
+    def _for_each_environment(self, function: Callable[[Any], Any]) -> list[Any]:
+        """Returns the results of a function by environment of the batch."""
+        batch = self._environment
+        if batch is None:
+            raise CallboardError("the environments do not exist yet")
+        self.context.progress.works_slowly("calling a function on its environments")
+        results = [function(environment) for environment in batch.environments]
+        return results if len(results) == batch.batch_size else results * batch.batch_size
 
     def add_episodes(self, episodes: Sequence[Episode]) -> None:
         """Keeps finished episodes for the next report."""

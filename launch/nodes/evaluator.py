@@ -179,7 +179,7 @@ class EvaluatorNode(ReportingNode):
     def _save_best(self, mean: float, learner_step: int) -> None:
         """Saves the current weights as the best; if the write fails, the next better weights are saved instead."""
         try:
-            self._best_policy.save(self._policy.policy.variables, mean, learner_step)
+            self._best_policy.save(self._policy.policy, mean, learner_step)
         except OSError as error:
             if self._best_written:
                 self.context.notify(f"the best policy could not be written: {file_error(error)}; training continues")

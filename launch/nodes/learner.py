@@ -21,6 +21,7 @@ from ...agents.registry import agent_name
 from ...agents.weights import Snapshot
 from ...data import Priorities, Update, Version
 from ...errors import CallboardError
+from ...manifest import MANIFEST, damage
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
@@ -147,6 +148,7 @@ class LearnerNode(ReportingNode):
                 self.context.notify(networks_line)
         self._modules = {"learner": learner, "networks": networks}
         self._learner = learner
+        self._policy = policy
         self._policy_variables = policy.variables
         if latest is not None:
             self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
@@ -298,7 +300,7 @@ class LearnerNode(ReportingNode):
             sources, control = self._checkpoints.counter_sources(), self._checkpoints.control()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
-            return self._checkpoints.save(self._steps, self._modules, self._policy_variables, sources, control)
+            return self._checkpoints.save(self._steps, self._modules, self._policy, sources, control)
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
@@ -369,7 +371,7 @@ class LearnerNode(ReportingNode):
         commands: dict[str, Callable[..., Any]] = {
             "save": self._save,
             "restore": self._restore,
-            "get_weights": lambda: weights_by_name(self._policy_variables),
+            "get_weights": lambda: weights_by_name(self._policy),
             "set_weights": self._set_weights,
         }
         return commands.get(method) or super().command(method)
@@ -383,6 +385,9 @@ class LearnerNode(ReportingNode):
     def _restore(self, path: str) -> int:
         """Continues from a checkpoint; returns its learner step."""
         self._check_alone()
+        problem = "is missing" if not pathlib.Path(path, MANIFEST).exists() else damage(pathlib.Path(path))
+        if problem:
+            raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
         self._steps = self._checkpoints.restore(pathlib.Path(path), self._modules, self._policy_variables)
         self._losses = LossCheck()
         self._publish_first(self._policy_variables)
@@ -390,7 +395,7 @@ class LearnerNode(ReportingNode):
 
     def _set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         self._check_alone()
-        assign_weights(self._policy_variables, weights)
+        assign_weights(self._policy, weights)
         self._publish_first(self._policy_variables)
 
     def _check_alone(self) -> None:

@@ -4,10 +4,9 @@ import contextlib
 import logging
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import tensorflow as tf
-
+from ...agents.agent import Policy
 from ...atomic_files import file_draft, link_or_copy, set_aside
 from ...errors import CallboardError
 from .checkpoints import read_policy, save_policy
@@ -52,8 +51,8 @@ class BestPolicy:
         path = self.path()
         return -math.inf if path is None else float(read_policy(path).further["mean_return"])
 
-    def save(self, variables: Sequence[tf.Variable], mean_return: float, learner_step: int) -> None:
-        """Saves weights as the best policy.
+    def save(self, policy: Policy, mean_return: float, learner_step: int) -> None:
+        """Saves a policy as the best.
 
         Raises:
           OSError: the file could not be written; the best policy is unchanged.
@@ -61,4 +60,4 @@ class BestPolicy:
         with contextlib.suppress(FileNotFoundError), file_draft(self._before) as draft:
             draft.unlink()
             link_or_copy(self._path, draft)
-        save_policy(self._path, variables, mean_return=mean_return, learner_step=learner_step)
+        save_policy(self._path, policy, mean_return=mean_return, learner_step=learner_step)

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ...agents.agent import Policy
 from ...agents.finite_checks import NotFiniteError, check_saved_weights, check_weights
+from ...agents.weight_names import weight_names
 from ...atomic_files import (
     directory_draft,
     file_draft,
@@ -98,7 +100,7 @@ class Checkpoints:
         self,
         step: int,
         modules: Mapping[str, tf.Module],
-        policy_variables: Sequence[tf.Variable],
+        policy: Policy,
         counter_sources: Mapping[str, Mapping[str, int]],
         control: Mapping[str, Any] | None = None,
     ) -> pathlib.Path:
@@ -107,7 +109,7 @@ class Checkpoints:
         Args:
           step: number of learner steps done.
           modules: everything that the learner needs to continue, by name.
-          policy_variables: the weights to act with, see `load_weights`.
+          policy: the policy to act with.
           counter_sources: the counters, by source.
           control: what has been changed in the run, see `run_control`; may be empty.
 
@@ -121,7 +123,7 @@ class Checkpoints:
             with directory_draft(final) as draft:
                 tf.train.Checkpoint(**modules).write(str(draft / "learner"))
                 check_saved_weights(str(draft / "learner"))
-                _write_weights(draft / "policy.npz", policy_variables)
+                _write_weights(draft / "policy.npz", policy)
                 (draft / "counters.json").write_text(json.dumps(counter_sources))
                 if control:
                     (draft / "control.json").write_text(json.dumps(control))
@@ -242,14 +244,14 @@ class SavedPolicy(NamedTuple):
     """The additional values that were passed to `save_policy`."""
 
 
-def save_policy(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
+def save_policy(path: pathlib.Path, policy: Policy, **also: Any) -> None:
     """Writes a policy's weights, in order, to an `.npz` file, atomically.
 
     Raises:
       NotFiniteError: a weight is NaN or infinite; the file is unchanged.
     """
     with file_draft(path) as draft:
-        _write_weights(draft, variables, **also)
+        _write_weights(draft, policy, **also)
 
 
 def read_policy(path: pathlib.Path) -> SavedPolicy:
@@ -293,25 +295,19 @@ def load_weights(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
         variable.assign(value)
 
 
-def weights_by_name(variables: Sequence[tf.Variable]) -> dict[str, np.ndarray]:
-    """Returns the values of variables by their names; a name that occurs again gets a number, as in `kernel:0 (2)`."""
-    weights: dict[str, np.ndarray] = {}
-    for variable in variables:
-        name, number = variable.name, 1
-        while name in weights:
-            number += 1
-            name = f"{variable.name} ({number})"
-        weights[name] = variable.numpy()
-    return weights
+def weights_by_name(policy: Policy) -> dict[str, np.ndarray]:
+    """Returns the values of a policy's variables, in order, by the names of `weight_names`."""
+    variables = policy.variables
+    return dict(zip(weight_names(policy, variables), (variable.numpy() for variable in variables), strict=True))
 
 
-def assign_weights(variables: Sequence[tf.Variable], weights: Mapping[str, np.ndarray]) -> None:
-    """Assigns weights to variables by the names of `weights_by_name`; variables that are not named keep their values.
+def assign_weights(policy: Policy, weights: Mapping[str, np.ndarray]) -> None:
+    """Assigns weights to a policy's variables by name; variables that are not named keep their values.
 
     Raises:
       CallboardError: a name is unknown, a shape differs, or a value is not finite; nothing was assigned.
     """
-    named = dict(zip(weights_by_name(variables), variables, strict=True))
+    named = dict(zip(weight_names(policy, policy.variables), policy.variables, strict=True))
     for name, value in weights.items():
         if name not in named:
             raise unknown("weight", name, named)
@@ -327,8 +323,8 @@ def assign_weights(variables: Sequence[tf.Variable], weights: Mapping[str, np.nd
         named[name].assign(value)
 
 
-def _write_weights(path: pathlib.Path, variables: Sequence[tf.Variable], **also: Any) -> None:
-    names, values = [variable.name for variable in variables], [variable.numpy() for variable in variables]
-    check_weights(names, values)
-    weights = {f"weight_{index:04d}": value for index, value in enumerate(values)}
-    np.savez(path, names=np.array(names), **weights, **also)
+def _write_weights(path: pathlib.Path, policy: Policy, **also: Any) -> None:
+    by_name = weights_by_name(policy)
+    check_weights(by_name, by_name.values())
+    weights = {f"weight_{index:04d}": value for index, value in enumerate(by_name.values())}
+    np.savez(path, names=np.array(list(by_name)), **weights, **also)

@@ -97,7 +97,7 @@ def write_run(case, run_dir):
     for variable in policy.variables:
         if variable.shape.rank > 1:
             variable.assign(rng.normal(size=variable.shape))
-    save_policy(run.best_policy, policy.variables, mean_return=0.0, learner_step=0)
+    save_policy(run.best_policy, policy, mean_return=0.0, learner_step=0)
 
 
 def record(run_dir, checkpoint):

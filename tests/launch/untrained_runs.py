@@ -38,10 +38,10 @@ def write_run(path, agent="impala", options=DEFAULTS, steps=(), best=True, scale
             if variable.shape.rank > 1:
                 variable.assign(rng.normal(scale=scale, size=variable.shape))
     if best:
-        save_policy(run.best_policy, policy.variables, mean_return=0.0, learner_step=0)
+        save_policy(run.best_policy, policy, mean_return=0.0, learner_step=0)
     for step in steps:
         checkpoint = run.checkpoints / f"{step:012d}"
         checkpoint.mkdir()
-        save_policy(checkpoint / "policy.npz", policy.variables)
+        save_policy(checkpoint / "policy.npz", policy)
         write_manifest(checkpoint)
     return experiment, run

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
-import tensorflow as tf
 
+from ....agents.agent import Policy
 from ....agents.weights import WeightClient, pack_weights
 from ....deadlines import Deadline
 from ....errors import CallboardError
@@ -84,12 +84,12 @@ class Parts:
         Raises:
           CallboardError: there are no weights yet.
         """
-        variables = _policy_variables(self.run)
-        weights = WeightClient(self.weights.client(CALL_SECONDS), variables)
+        policy = _policy(self.run)
+        weights = WeightClient(self.weights.client(CALL_SECONDS), policy.variables)
         weights.fetch()
         if not weights.apply():
             raise CallboardError("there are no weights to save; wait until the learner has published some")
-        save_policy(pathlib.Path(path), variables)
+        save_policy(pathlib.Path(path), policy)
 
 
 def start_parts(experiment: Experiment, resume: bool = False, restore: str | pathlib.Path | None = None) -> Parts:
@@ -112,7 +112,7 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     run = Run(experiment, layout, find_run_directory(experiment, resume))
     saved = None
     if restore is not None:
-        variables = _policy_variables(run)
+        variables = _policy(run).variables
         load_weights(pathlib.Path(restore), variables)
         saved = (0, 0), pack_weights(variable.numpy() for variable in variables)
     with begun(run):
@@ -220,6 +220,6 @@ def _run(
     host.end()
 
 
-def _policy_variables(run: Run) -> Sequence[tf.Variable]:
+def _policy(run: Run) -> Policy:
     agent = run.experiment.agent
-    return agent.make_policy(agent.make_networks(run.layout), "train").variables
+    return agent.make_policy(agent.make_networks(run.layout), "train")

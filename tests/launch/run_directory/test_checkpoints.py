@@ -24,9 +24,9 @@ def variables(value):
 
 
 def save(checkpoints, step):
-    weights = variables(step)
+    networks = module(variables(step))
     return checkpoints.save(
-        step, {"learner": tf.Module(), "networks": module(weights)}, weights, {"actor/0#a": {"steps": step}}
+        step, {"learner": tf.Module(), "networks": networks}, networks, {"actor/0#a": {"steps": step}}
     )
 
 
@@ -179,7 +179,7 @@ def test_starts_are_counted_on_where_their_number_is_lost(run, content):
 
 
 def test_a_damaged_file_of_weights_is_named(run):
-    BestPolicy(run).save(variables(1.0), 1.0, 1)
+    BestPolicy(run).save(module(variables(1.0)), 1.0, 1)
     for damaging in (truncate, empty):
         damaging(run.best_policy)
         with pytest.raises(CallboardError, match="best.npz is damaged; replace it by a copy"):

@@ -1,0 +1,56 @@
+"""Names of weights that are the same in every process and every run of an agent."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+# Attributes in which Keras and our modules keep lists of layers.
+_LISTS = {"_self_tracked_trackables", "_layers"}
+
+
+def weight_names(module: Any, variables: Sequence[tf.Variable]) -> list[str]:
+    """Returns a unique name for each variable, such as `torso/dense_0/kernel`.
+
+    It consists of the attributes that lead from the module to the variable, without the first if that is `network`, and
+    of the names of layers in lists, numbered if there are several.  `tf.Variable.name` is not suitable: it depends on
+    what a process has created before.
+
+    Args:
+      module: a `tf.Module` that contains the variables.
+      variables: the variables.
+    """
+    found = module._flatten(predicate=lambda value: isinstance(value, tf.Variable), with_path=True)
+    paths = {id(variable): path for path, variable in found}
+    parts = [_parts(paths.get(id(variable), ()), variable) for variable in variables]
+    layers: dict[tuple[str, str], list[str]] = {}
+    for owner, layer, _ in parts:
+        same = layers.setdefault((owner, _unnumbered(layer)), [])
+        if layer not in same:
+            same.append(layer)
+    names: dict[str, None] = {}
+    for owner, layer, own in parts:
+        same = layers[owner, _unnumbered(layer)]
+        number = f"_{same.index(layer)}" if len(same) > 1 else ""
+        first = name = "/".join(filter(None, [owner, _unnumbered(layer) + number, own]))
+        count = 1
+        while name in names:
+            count += 1
+            name = f"{first}_{count}"
+        names[name] = None
+    return list(names)
+
+
+def _parts(path: Sequence[Any], variable: tf.Variable) -> tuple[str, str, str]:
+    """Returns the attributes that lead to the variable's owner, the layer if it is in a list, and the variable."""
+    *scopes, own = variable.name.partition(":")[0].split("/")
+    modules = [part.strip("_") for part in path[:-1] if isinstance(part, str) and part not in _LISTS]
+    if modules[:1] == ["network"]:
+        del modules[0]
+    in_list = scopes and any(isinstance(part, int) for part in path)
+    return "/".join(modules), scopes[-1] if in_list else "", own
+
+
+def _unnumbered(layer: str) -> str:
+    return re.sub(r"_\d+$", "", layer)

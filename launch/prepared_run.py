@@ -1,0 +1,126 @@
+"""Preparation of a run: its checks, its directory, and its program graph."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import launchpad as lp
+
+from ..agents.acting import trace_layout
+from ..agents.registry import agent_class, agent_name
+from ..data import Layout
+from ..errors import CallboardError
+from ..replay import check_settings, latest_checkpoint
+from .experiment import Experiment, Run
+from .launchers.launcher import Launcher
+from .launchers.run_outcome import Monitor, Outcome, error_text
+from .launchers.run_summary import SummaryMonitor
+from .nodes.devices import device_names, hide_gpus, prepare_devices
+from .nodes.proxy_bypass import bypass_proxies
+from .program import make_program
+from .run_directory.checkpoints import Checkpoints, load_weights
+from .run_directory.layout import RunDirectory
+from .settings import format_experiment
+
+
+class PreparedRun:
+    """A run that can be launched, once.
+
+    Args:
+      run: the run.
+      launcher: launches it.
+      add_nodes: called with the program graph and the run; adds nodes of the user's own.
+    """
+
+    def __init__(self, run: Run, launcher: Launcher, add_nodes: Callable[[lp.Program, Run], object] | None):
+        self.run = run
+        self.launcher = launcher
+        self.program = make_program(run)
+        if add_nodes is not None:
+            add_nodes(self.program, run)
+
+    def launch(self, monitor: Monitor) -> Outcome:
+        """Runs the program to its end; `monitor` receives status and messages."""
+        summary = SummaryMonitor(self.run, monitor, self.launcher.name)
+        try:
+            outcome = self.launcher.run(self.program, self.run, summary)
+        except OSError as error:
+            # The launcher itself may lack ports, file descriptors, processes or disk space.
+            outcome = Outcome()
+            outcome.failed("launcher", error_text(error))
+        return summary.complete(outcome)
+
+
+@contextlib.contextmanager
+def prepared_run(
+    experiment: Experiment,
+    launcher: Launcher,
+    resume: bool,
+    add_nodes: Callable[[lp.Program, Run], object] | None,
+    controlled: bool,
+) -> Iterator[PreparedRun]:
+    """Checks an experiment, and holds its run directory within the context.
+
+    Args:
+      experiment: what to run.
+      launcher: the launcher.
+      resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
+      add_nodes: see `PreparedRun`.
+      controlled: see `Run`.
+
+    Raises:
+      CallboardError: the run cannot be started, because of the problem that the message names.
+    """
+    bypass_proxies()
+    check_can_be_resumed(experiment)
+    experiment = launcher.fit(experiment)
+    launcher.check(experiment)
+    part = launcher.local_part(experiment)
+    layout = experiment.check(part.learners)
+    if launcher.in_this_process:
+        prepare_devices(device_names(experiment.learner_devices))
+    with launcher.open_directory(experiment, resume) as directory:
+        if part.checkpoints and directory.experiment.exists():
+            if not launcher.in_this_process:
+                hide_gpus()  # They belong to the learners.
+            _check_run_fits(experiment, layout, directory, part.replay_shards)
+        yield PreparedRun(Run(experiment, layout, directory, controlled), launcher, add_nodes)
+
+
+def check_can_be_resumed(experiment: Experiment) -> None:
+    """Rejects an experiment that cannot be written to `experiment.yaml` and read again."""
+    format_experiment(experiment)
+    name = agent_name(experiment.agent)
+    if not name.startswith("__main__:"):
+        try:
+            if agent_class(name) is type(experiment.agent):
+                return
+        except CallboardError:
+            pass
+        raise CallboardError(f"the agent {name!r} cannot be imported by that name; define its class at a module's top")
+
+
+def _check_run_fits(
+    experiment: Experiment, layout: Layout, directory: RunDirectory, shards_here: Sequence[int]
+) -> None:
+    """Rejects networks or a replay whose shapes differ from those in the last checkpoint.
+
+    Hosts with separate disks each have only their own shards, `shards_here`.
+    """
+    agent = experiment.agent
+    networks = agent.make_networks(layout)
+    latest = Checkpoints(directory).latest()
+    if latest is not None:
+        load_weights(latest / "policy.npz", agent.make_policy(networks, "train").variables)
+    if not experiment.checkpoint_replay:
+        return
+    kept = [shard for shard in directory.replay_shards() if latest_checkpoint(directory.replay(shard))]
+    found = directory.replay_shards()
+    shards = len(found)
+    if kept and shards != layout.shards and found != list(shards_here):
+        raise CallboardError(
+            f"the replay of the run was saved in {shards} shard(s); continue with replay_shards {shards}, or remove "
+            f"{directory.path / 'replay'} to start with an empty replay"
+        )
+    tables = agent.make_replay(trace_layout(agent, layout, networks)).tables()
+    for shard in kept:
+        check_settings(directory.replay(shard), tables)
