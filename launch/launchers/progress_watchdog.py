@@ -3,7 +3,7 @@
 A suspended process sends no heartbeats at all.  A process that runs but makes no progress sends the same heartbeat
 repeatedly.  Both are reported after a few seconds and are overdue after the node's timeout.  A node that waits for
 another one is reported but never overdue; the node that it waits for is.  Nodes in the middle of shared work wait for
-each other, and are overdue if that holds for all of them.
+each other, and are overdue if that holds for all of them, on all hosts.
 """
 
 import collections
@@ -78,11 +78,21 @@ class ProgressWatchdog:
     Args:
       notify: takes a line to show to the user.
       clock: returns monotonic time in seconds.
+      blocked_everywhere: takes the seconds for which all nodes of each restart group have been in shared work here, by
+        group, and returns the same for all hosts.
     """
 
-    def __init__(self, notify: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        notify: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        blocked_everywhere: Callable[[dict[str, float]], Mapping[str, float]] = lambda seconds: seconds,
+    ):
         self._notify = notify
         self._clock = clock
+        self._blocked_everywhere = blocked_everywhere
+        self._blocked: Mapping[str, float] = {}
+        """For how long the nodes of each restart group have been blocked on all hosts, in seconds."""
         self._nodes: dict[str, _Watched] = {}
         self._any_heard = False
         self._looked = clock()
@@ -94,7 +104,7 @@ class ProgressWatchdog:
         Args:
           node: its name.
           timeout: time that work in which it does not wait for others may take, in seconds.
-          group: its restart group, if this watchdog watches all nodes of the group.
+          group: its restart group.
         """
         now = self._clock()
         self._nodes[node] = _Watched(timeout, group, heard=now, progressed=now)
@@ -121,6 +131,8 @@ class ProgressWatchdog:
         if now - self._looked < _LOOK_SECONDS:
             return []
         self._forgive_suspension(now)
+        groups = {watched.group for watched in self._nodes.values()} - {""}
+        self._blocked = self._blocked_everywhere({group: self._seconds_blocked(group, now) for group in groups})
         overdue = []
         lines: dict[str, list[str]] = collections.defaultdict(list)
         for name, watched in self._nodes.items():
@@ -196,16 +208,15 @@ class ProgressWatchdog:
             return _Stall(activity, seconds, _WORK_SECONDS, watched.timeout)
         if kind == "slow":
             return _Stall(activity, seconds, _SLOW_SECONDS, slow)
-        blocked = kind == "shared" and self._group_is_blocked(watched.group, now, slow)
+        blocked = kind == "shared" and min(seconds, self._blocked.get(watched.group, 0.0)) > slow
         return _Stall(activity, seconds, _WAIT_SECONDS, slow if blocked else math.inf, waits=True)
 
-    def _group_is_blocked(self, group: str, now: float, seconds: float) -> bool:
-        """Returns whether all nodes of a restart group have been in shared work for this long."""
-        members = [watched for watched in self._nodes.values() if group and watched.group == group]
-        return bool(members) and all(
-            member.heartbeat is not None and member.heartbeat.kind == "shared" and now - member.progressed > seconds
-            for member in members
-        )
+    def _seconds_blocked(self, group: str, now: float) -> float:
+        """Returns for how long all nodes of a restart group have been in shared work here without progress."""
+        members = [watched for watched in self._nodes.values() if watched.group == group]
+        if all(member.heartbeat is not None and member.heartbeat.kind == "shared" for member in members):
+            return min(now - member.progressed for member in members)
+        return 0.0
 
     def _progresses(self, node: str, watched: _Watched, now: float) -> None:
         if watched.named:

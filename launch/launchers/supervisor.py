@@ -11,6 +11,7 @@ from ...deadlines import Deadline
 from ..nodes.node import NodePolicy
 from ..nodes.progress import HEARTBEAT
 from ..stop_signals import stop_signals
+from .other_hosts import Alone, OtherHosts
 from .progress_watchdog import ProgressWatchdog
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
@@ -61,50 +62,6 @@ class Worker(Protocol):
 
     def kill(self) -> None:
         """Ends the node at once; as after every end, an `exit` event follows."""
-
-
-class OtherHosts(Protocol):
-    """Coordination with the supervisors of other hosts, where a run spans several hosts."""
-
-    def may_stop(self, order: int) -> bool:
-        """Returns whether the nodes with this stop order may be stopped."""
-
-    def have_stopped(self, order: int) -> None:
-        """Reports that all nodes of this supervisor up to this stop order have ended."""
-
-    def must_restart(self, group: str) -> bool:
-        """Returns whether the nodes of a restart group must end, because a node of it died on another host."""
-
-    def group_ended(self, group: str) -> None:
-        """Reports that all nodes of a restart group have ended on this host, in order to start again."""
-
-    def may_start(self, group: str) -> bool:
-        """Returns whether a restart group has ended on every host, so that it may start again."""
-
-    def ends(self, outcome: Outcome) -> None:
-        """Reports how the run ends on this host; called again if a failure is found afterwards."""
-
-
-class Alone:
-    """No other hosts."""
-
-    def may_stop(self, order: int) -> bool:
-        return True
-
-    def have_stopped(self, order: int) -> None:
-        pass
-
-    def must_restart(self, group: str) -> bool:
-        return False
-
-    def group_ended(self, group: str) -> None:
-        pass
-
-    def may_start(self, group: str) -> bool:
-        return True
-
-    def ends(self, outcome: Outcome) -> None:
-        pass
 
 
 class Supervised:
@@ -167,10 +124,9 @@ class Supervisor:
         self._nodes = {node.name: node for node in nodes}
         self._events = events
         self._monitor = GuardedMonitor(monitor, lambda error: events.put(Event("", "monitor", error)))
-        self._alone = others is None
         self._others = others or Alone()
         self._clock = clock
-        self._watchdog = ProgressWatchdog(self._monitor.notify, clock)
+        self._watchdog = ProgressWatchdog(self._monitor.notify, clock, self._others.seconds_blocked)
         self._outcome = Outcome()
         self._signals = 0
         self._last_signal = -math.inf
@@ -282,7 +238,7 @@ class Supervisor:
         if self._outcome.ended:
             return
         try:
-            self._watchdog.began(node.name, node.policy.timeout, node.policy.restart_group if self._alone else "")
+            self._watchdog.began(node.name, node.policy.timeout, node.policy.restart_group)
             node.start()
         except Exception as error:
             self._fail(node.name, error_text(error))

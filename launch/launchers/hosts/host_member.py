@@ -58,6 +58,7 @@ class HostMember:
         self._end_of_run = end_of_run
         self._clock = clock
         self._epochs = {group: 0 for group in groups}
+        self._blocked: dict[str, float] = {}
         self._lowest_order = 0
         self._outcome: dict[str, Any] | None = None
         self._command = Command(WAIT)
@@ -137,6 +138,10 @@ class HostMember:
         self._epochs[group] = max(self._epoch_of(group)[0], self._epochs[group] + 1)
         self._wake.set()
 
+    def seconds_blocked(self, here: dict[str, float]) -> Mapping[str, float]:
+        self._blocked = here
+        return self._command.blocked
+
     def ends(self, outcome: Outcome) -> None:
         if self._host == self._cluster.first or (outcome.failed_node is not None and not self._leaves):
             self._outcome = dataclasses.asdict(outcome)
@@ -180,7 +185,13 @@ class HostMember:
           CallboardError: the first host runs another version.
         """
         heartbeat = Heartbeat(
-            self._host, self._incarnation, self._settings, dict(self._epochs), self._lowest_order, self._outcome
+            self._host,
+            self._incarnation,
+            self._settings,
+            dict(self._epochs),
+            self._lowest_order,
+            self._outcome,
+            self._blocked,
         )
         try:
             answer = self._first_host.heartbeat(PROTOCOL, *heartbeat)

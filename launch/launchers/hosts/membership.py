@@ -25,6 +25,10 @@ run, or a later one once they have ended.  The epoch of a group is the highest t
 the next one when a node of the group dies.  One also begins when a host returns, since nodes elsewhere are connected to
 those of its former incarnation.  Nodes of earlier epochs are ended; those of the new one start once all hosts that are
 running report it.
+
+**Blocked groups.**  The nodes of a group may wait for each other in a common step.  Each host reports for how long all
+of its nodes of the group have been in one, and the answer holds the shortest of these times.  Once it exceeds their
+timeout, each host treats its nodes as dead.
 """
 
 import dataclasses
@@ -38,7 +42,7 @@ from ....deadlines import Clock, Deadline
 from ..supervisor import Event
 from .cluster_file import Cluster
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the protocol between hosts; increment it with every change of `Heartbeat` or `Command`."""
 ALL_ENDED = 1000
 """A stop order that is higher than that of any node."""
@@ -67,6 +71,8 @@ class Heartbeat(NamedTuple):
     """The lowest stop order of which the host still has nodes; `ALL_ENDED` if all have ended."""
     outcome: dict[str, Any] | None
     """The fields of the `Outcome` that the first host has decided, or of a failure on another host."""
+    blocked: dict[str, float]
+    """For each restart group with nodes on this host, seconds for which all of them have been in a common step."""
 
 
 class Command(NamedTuple):
@@ -78,6 +84,8 @@ class Command(NamedTuple):
     """With `WAIT` and `LEAVE`: why."""
     epochs: Mapping[str, tuple[int, bool]] = {}
     """With `RUN`: the epoch of each restart group of the host, and whether its nodes may start."""
+    blocked: Mapping[str, float] = {}
+    """With `RUN`: for each restart group of the host, seconds for which all its nodes have been in a common step."""
     order: int = -1
     """With `STOP`: the highest stop order of which nodes may be stopped."""
     outcome: dict[str, Any] | None = None
@@ -91,6 +99,7 @@ class _Row:
     incarnation: str
     silence: Deadline
     epochs: dict[str, int]
+    blocked: dict[str, float] = dataclasses.field(default_factory=dict)
     lowest_order: int = 0
     is_silent: bool = False
 
@@ -165,7 +174,8 @@ class HostTable:
         if self._outcome is not None:
             order = min((row.lowest_order for row in self._rows.values() if row.is_present), default=ALL_ENDED)
             return Command(STOP, order=order, outcome=self._outcome)
-        return Command(RUN, epochs={group: (self._epochs[group], self._may_start(group)) for group in row.epochs})
+        epochs = {group: (self._epochs[group], self._may_start(group)) for group in row.epochs}
+        return Command(RUN, epochs=epochs, blocked={group: self._seconds_blocked(group) for group in row.epochs})
 
     def _admit(self, heartbeat: Heartbeat, returns: bool) -> _Row:
         """Put a host, or another incarnation of it, into the table."""
@@ -195,6 +205,7 @@ class HostTable:
         for group, epoch in heartbeat.epochs.items():
             row.epochs[group] = max(row.epochs[group], epoch)
             self._epochs[group] = max(self._epochs[group], epoch)
+        row.blocked = heartbeat.blocked
         outcome = heartbeat.outcome
         if outcome is None:
             return
@@ -207,6 +218,11 @@ class HostTable:
     def _may_start(self, group: str) -> bool:
         epoch = self._epochs[group]
         return all(row.epochs.get(group, epoch) >= epoch for row in self._rows.values() if row.is_present)
+
+    def _seconds_blocked(self, group: str) -> float:
+        """Return for how long all nodes of a restart group have been in a common step; 0 if a host of it is silent."""
+        rows = [row for row in self._rows.values() if group in row.epochs]
+        return min(row.blocked.get(group, 0.0) if row.is_present else 0.0 for row in rows)
 
     def _look_for_silent_hosts(self) -> None:
         """Report hosts that have become silent, and from time to time those that have never joined."""

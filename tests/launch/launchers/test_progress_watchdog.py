@@ -219,6 +219,31 @@ def test_nodes_that_block_each_other_in_shared_work_are_overdue(watch):
     assert watch.overdue[0].why == "in learner step with the other learners for 600 s"
 
 
+def test_shared_work_is_overdue_once_the_nodes_on_all_hosts_are_blocked(watch):
+    elsewhere, reported = 0.0, []
+
+    def blocked_everywhere(here):
+        reported.append(here)
+        return {group: min(seconds, elsewhere) for group, seconds in here.items()}
+
+    watch.watchdog = ProgressWatchdog(watch.said.append, lambda: watch.now, blocked_everywhere)
+    watch.start("learner/0", group="learner")
+    watch.start("actor/0")
+    watch.nodes["learner/0"].works_with_others("in learner step with the other learners")
+    watch.let_pass(700, working=["actor/0"])
+    assert watch.overdue == []
+    assert 695 <= reported[-1]["learner"] <= 700 and reported[-1].keys() == {"learner"}
+    elsewhere = 601.0
+    watch.let_pass(2, working=["actor/0"])
+    assert {found.node for found in watch.overdue} == {"learner/0"}
+    # A host on which a node has made progress since is not blocked, whatever the others report.
+    watch.overdue.clear()
+    watch.nodes["learner/0"].works_with_others("in learner step with the other learners")
+    elsewhere = 1e9
+    watch.let_pass(590, working=["actor/0"])
+    assert watch.overdue == [] and reported[-1]["learner"] <= 591
+
+
 def test_shared_work_waits_for_a_node_that_waits_for_data(watch):
     for name in ("learner/0", "learner/1"):
         watch.start(name, group="learner")

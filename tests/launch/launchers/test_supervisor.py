@@ -205,6 +205,9 @@ class Others:
     def may_start(self, group):
         return self.script.now >= self.ready
 
+    def seconds_blocked(self, here):
+        return here
+
     def may_stop(self, order):
         return True
 

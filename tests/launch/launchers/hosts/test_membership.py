@@ -65,6 +65,29 @@ def test_hosts_that_have_not_joined_are_named_from_time_to_time(run):
     assert received(run.events, "message") == ["at 10.9.0.2, has not joined yet; is the command running there?"] * 2
 
 
+def test_a_restart_group_is_blocked_for_as_long_as_it_is_on_all_hosts(run):
+    a, b, c = run.hosts("a", "b", "c")
+
+    def seconds_blocked(**here):
+        for host, name in ((a, "a"), (b, "b"), (c, "c")):
+            if name in here:
+                host.member.seconds_blocked({"learner": here[name]})
+        run.heartbeats(*(host for host, name in ((a, "a"), (b, "b"), (c, "c")) if name in here), times=2)
+        return a.member.seconds_blocked({"learner": here["a"]})["learner"]
+
+    assert seconds_blocked(a=700.0, b=650.0, c=0.0) == 0.0
+    assert seconds_blocked(a=700.0, b=650.0, c=610.0) == 610.0
+    # A host whose nodes of the group have ended, to start again, reports none.
+    b.member.seconds_blocked({})
+    run.heartbeats(b, a)
+    assert a.member.seconds_blocked({"learner": 701.0})["learner"] == 0.0
+    assert seconds_blocked(a=800.0, b=750.0, c=710.0) == 710.0
+    # What a silent host does is unknown: it may wait for data.
+    for _ in range(25):
+        seconds_blocked(a=820.0, b=770.0)
+    assert seconds_blocked(a=820.0, b=770.0) == 0.0
+
+
 def test_nodes_end_in_their_order_on_all_hosts(run):
     a, b = run.hosts("a", "b")
     assert not a.member.may_stop(0) and not b.member.may_stop(0)
