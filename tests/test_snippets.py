@@ -24,6 +24,7 @@ STOPS = (
     "tuning.search_definition.Tuning.check",
     "cli.evaluate.read_run",
     "cli.export.read_run",
+    "cli.top.AttachedRun",
     "cli.cluster.check_reach",
     "comparison.run_results.read_results",
     "cli.doctor.examine",

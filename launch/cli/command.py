@@ -24,6 +24,7 @@ _SUBCOMMANDS: Mapping[str, Sequence[tuple[str, str]]] = {
     "tune": [("AGENT --search KEY=RANGE ...", "search settings with many runs at a time, on Ray Tune")],
     "compare": [("RUN... [--plot FILE]", "compare runs: curves, final scores, steps to a goal")],
     "evaluate": [("RUN [--episodes N]", "play with the policy of a run")],
+    "top": [("RUN", "show the nodes of a run that is running: processor, memory, waiting, stacks")],
     "export": [("RUN DIR", "write the policy of a run as a SavedModel")],
     "cluster": [("check FILE --host NAME", "show which hosts of a cluster file reach each other")],
     "graph": [("AGENT --env NAME [options]", "show the program graph of a run without starting it")],

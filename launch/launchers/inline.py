@@ -22,6 +22,7 @@ import launchpad as lp
 
 from ...errors import CallboardError
 from ..experiment import Run
+from ..local_socket import served_at
 from ..nodes.coordinator import Coordinator
 from ..nodes.environment_node import EnvironmentNode
 from ..nodes.evaluator import EvaluatorNode
@@ -92,14 +93,21 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             # No Python code runs in that thread any more; only the end of the process ends it.
             print(f"{overdue.node} failed: {error}", file=sys.stderr, flush=True)
             shutil.rmtree(run.directory.temporary, ignore_errors=True)
-            run.directory.lock().unlink(missing_ok=True)
+            for left in (run.directory.lock(), run.directory.socket, run.directory.coordinator):
+                left.unlink(missing_ok=True)
             os._exit(1)
 
     current = ""
     in_main_thread = threading.current_thread() is threading.main_thread()
     timeouts = {node.name: node.policy.timeout for _, node in nodes_of(program)}
-    with begun(run), logged_to(run.directory.log("run"), run.experiment.log_level), stop_signals(interrupt):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(begun(run))
+        stack.enter_context(logged_to(run.directory.log("run"), run.experiment.log_level))
+        stack.enter_context(stop_signals(interrupt))
         roles = make_local_nodes(program, stop, send)
+        (coordinator,) = [role for role in roles.values() if isinstance(role, Coordinator)]
+        methods: dict[str, Callable[..., Any]] = {"overview": coordinator.overview, "stacks": coordinator.stacks}
+        stack.enter_context(served_at(run.directory.socket, methods))
         watch = TurnWatch(
             lambda: (current, roles[current].context.progress, timeouts[current]) if current else None,
             monitor.notify,

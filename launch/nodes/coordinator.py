@@ -3,6 +3,8 @@
 import collections
 import logging
 import math
+import os
+import socket
 import statistics
 import threading
 import time
@@ -12,9 +14,11 @@ from typing import Any, ClassVar
 from ...environments import has_unseen_levels
 from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten
+from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
 from .node import Node, NodeContext
+from .node_health import NodeProbe, thread_stacks
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
@@ -46,6 +50,8 @@ class Coordinator(Node):
         "begin_incarnation",
         "checkpoint_state",
         "status",
+        "overview",
+        "stacks",
         "run_until",
         "set_task",
         "change_settings",
@@ -60,6 +66,7 @@ class Coordinator(Node):
         self._experiment = run.experiment
         self._clock = clock
         self._lock = threading.Lock()
+        self._address_file = run.directory.coordinator
         self._checkpoints = Checkpoints(run.directory)
         self._counter_file = CounterFile(run.directory)
         self._counters = self._counter_file.load()
@@ -74,6 +81,8 @@ class Coordinator(Node):
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
         self._overview = NodeOverview(clock)
+        self._overview.update(context.name, context.incarnation_id, None)
+        self._probe = NodeProbe(context.progress, dict, lambda: None)
         self._values: dict[str, float] = {}
         self._short_of_data: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
@@ -132,7 +141,7 @@ class Coordinator(Node):
             newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
                 self._nodes.update(name, incarnation_id)
-                self._overview.update(name, incarnation_id, health)
+                self._overview.update(name, incarnation_id, health, self._values.get("learner/step"))
                 if name == "learner/0":
                     total = self._counters.total("learner_steps")
                     self._earlier_learner_steps = total - counts.get("learner_steps", 0)
@@ -276,12 +285,29 @@ class Coordinator(Node):
                 "nodes": sorted(self._nodes),
             }
 
+    def overview(self) -> dict[str, Any]:
+        """Returns the status, a row for every node (`NodeOverview.table`), and host and process of the coordinator."""
+        status = self.status()
+        with self._lock:
+            table = self._overview.table()
+        return {**status, "table": table, "coordinator": [socket.gethostname(), os.getpid()]}
+
+    def stacks(self, node: str) -> str:
+        """Returns the stacks of all threads of this process; that of a node in a thread comes first."""
+        return thread_stacks(node)
+
     def setup(self) -> None:
+        if self.context.port is not None or self.context.cooperative:
+            announce(self._address_file, self.context.port)
         self._hooks.call("on_run_start")
 
     def step(self) -> None:
         self.context.progress.works("serving")
         now = self._clock()
+        health = self._probe.measure()
+        if health is not None:
+            with self._lock:
+                self._overview.update(self.context.name, self.context.incarnation_id, health)
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS
             self.context.send("status", self.status())
@@ -303,6 +329,7 @@ class Coordinator(Node):
 
     def finish(self) -> None:
         self._hooks.call("on_run_end")
+        self._address_file.unlink(missing_ok=True)
         self.context.send("status", self.status())
         with self._lock:
             # The last nodes to end may report new values without new steps.

@@ -23,15 +23,29 @@ class NodeOverview:
         self._clock = clock
         self._nodes: dict[str, tuple[str, float, NodeHealth | None]] = {}
         self._restarts: collections.Counter[str] = collections.Counter()
+        self._lags: dict[str, int] = {}
 
-    def update(self, name: str, incarnation_id: str, health: Sequence[Any] | None) -> None:
-        """Takes a report of a node: the fields of its `NodeHealth`, or None if they have not been measured anew."""
+    def update(
+        self, name: str, incarnation_id: str, health: Sequence[Any] | None, learner_step: float | None = None
+    ) -> None:
+        """Takes a report of a node.
+
+        Args:
+          name: name of the node.
+          incarnation_id: id of its incarnation.
+          health: the fields of its `NodeHealth`, or None if they have not been measured anew.
+          learner_step: step of the learner's newest weights, for the lag of those that the node acts with.
+        """
         known = self._nodes.get(name)
         if known is not None and known[0] != incarnation_id:
             self._restarts[name] += 1
             known = None
         newest = NodeHealth(*health) if health is not None else known[2] if known is not None else None
         self._nodes[name] = incarnation_id, self._clock(), newest
+        if health is not None and newest is not None and None not in (newest.weights, learner_step):
+            self._lags[name] = max(0, int(learner_step or 0) - (newest.weights or 0))
+        elif newest is None:
+            self._lags.pop(name, None)
 
     @property
     def restarts(self) -> dict[str, int]:
@@ -68,11 +82,11 @@ class NodeOverview:
             metrics["actor/waiting_for_inference"] = actor.get("inference", 0.0)
         return metrics
 
-    def table(self, learner_step: float | None) -> list[dict[str, Any]]:
-        """Returns a row for every node, ordered by name: the fields of `NodeHealth`, and more.
+    def table(self) -> list[dict[str, Any]]:
+        """Returns a row for every node, ordered by name.
 
-        Args:
-          learner_step: step of the learner's newest weights, for the lag of those that nodes act with.
+        A row holds `node`, `restarts`, `silent` (seconds since the last report) and, once they are known, the fields of
+        `NodeHealth` and `lag`, the learner steps by which the node's weights are behind.
         """
         now = self._clock()
         rows = []
@@ -81,8 +95,8 @@ class NodeOverview:
             row: dict[str, Any] = {"node": name, "silent": now - heard, "restarts": self._restarts[name]}
             if health is not None:
                 row |= health._asdict()
-                if health.weights is not None and learner_step is not None:
-                    row["lag"] = max(0, int(learner_step) - health.weights)
+                if name in self._lags:
+                    row["lag"] = self._lags[name]
             rows.append(row)
         return rows
 

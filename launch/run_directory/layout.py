@@ -64,6 +64,16 @@ class RunDirectory:
         return self.path / "control.json"
 
     @property
+    def coordinator(self) -> pathlib.Path:
+        """Where the coordinator listens; exists only while the run is running."""
+        return self.path / "coordinator.json"
+
+    @property
+    def socket(self) -> pathlib.Path:
+        """The socket of a run whose nodes share a thread; exists only while the run is running."""
+        return self.path / "socket"
+
+    @property
     def network(self) -> pathlib.Path:
         """The table of the networks' layers."""
         return self.path / "network.txt"

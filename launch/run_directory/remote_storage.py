@@ -307,7 +307,7 @@ class Mirror:
         named = {
             "learner": ["checkpoints/incarnation", "network.txt"] if self._number == "0" else [],
             "evaluator": _BEST_POLICIES,
-            "coordinator": ["metrics.jsonl", "counters.json", "control.json"],
+            "coordinator": ["coordinator.json", "metrics.jsonl", "counters.json", "control.json"],
         }
         path = self._directory.path
         owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]

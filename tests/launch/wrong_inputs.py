@@ -329,6 +329,10 @@ def wrong_commands(draw):
         ["evaluate", "run", "--episodes", "0"],
         ["evaluate", "run", "--checkpoint", "first"],
         ["evaluate", "run", "--vidoe"],
+        ["top"],
+        ["top", "no_run"],
+        ["top", "no_run", "--seconds", "0"],
+        ["top", "no_run", "--stack"],
         ["export", "run"],
         ["export"],
         ["list"],
@@ -373,7 +377,7 @@ def wrong_commands(draw):
     if kind == "fixed":
         return Case(draw(st.sampled_from(fixed)))
     if kind == "unknown":
-        commands = ("train", "tune", "evaluate", "export", "cluster", "graph", "list", "doctor", "-h", "--help")
+        commands = ("train", "top", "tune", "evaluate", "export", "cluster", "graph", "list", "doctor", "-h", "--help")
         return Case([draw(texts.filter(lambda text: text not in commands))])
     tune = ["tune", "impala", "--env", "CartPole-v1", "--search", "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"]
     if kind == "tune":

@@ -147,3 +147,20 @@ def test_a_stopped_learner_is_replaced_on_ray(train):
     assert run.wait(timeout=120) == 130, run.text()
     assert is_monotone(run)
     assert run.leftovers() == []
+
+
+def test_top_shows_where_a_node_hangs(start, train, tmp_path):
+    run = train("--env", "broken_environments:HangsInStep", "--max-steps", 100_000_000, *SETTINGS)
+    run.wait_until((tmp_path / "hung").exists)
+    run.wait_until(lambda: run.run_dir.joinpath("coordinator.json").exists())
+    for node in ("actor/0", "actor/1"):
+        asked = start("top", run.run_dir, "--stack", node)
+        assert asked.wait() == 0, asked.text()
+    assert "time.sleep(1)" in asked.text() and "in step" in asked.text()
+    listed = start("top", run.run_dir, "--once")
+    assert listed.wait() == 0 and "in environment step" in listed.text()
+    run.interrupt()
+    assert run.wait(timeout=120) == 130, run.text()
+    ended = start("top", run.run_dir)
+    assert ended.wait() == 2 and "is not running" in ended.text()
+    assert run.leftovers() == []

@@ -1,0 +1,110 @@
+"""`callboard top`: shows the nodes of a run that is running, on this machine or another one."""
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ...errors import CallboardError
+from ..attached_run import AttachedRun, NotAnswering
+from ..launchers.bottleneck import find_bottleneck
+from .command_parser import CommandParser
+
+_SILENT_SECONDS = 10.0
+_WIDTH = 160
+"""Width of the table where the output is no terminal."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = CommandParser(
+        "callboard top",
+        description="Shows processor time, memory, waiting, weight lag and restarts of all nodes of a running run.",
+    )
+    parser.add_argument("run", help="the run directory, a path or a URL, or host:port of the coordinator")
+    parser.add_argument("--once", action="store_true", help="print one table and end")
+    parser.add_argument("--stack", metavar="NODE", help="print the Python stacks of a node such as actor/0, and end")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds between updates (2)")
+    parser.add_argument("--json", action="store_true", help="print JSON, once")
+    known = parser.parse_args(arguments)
+    if not 0.1 <= known.seconds <= 3600:
+        raise CallboardError(f"--seconds must be from 0.1 to 3600, not {known.seconds:g}")
+    run = AttachedRun(known.run)
+    if known.stack is not None:
+        _print(run.stacks(known.stack))
+        return 0
+    overview = run.overview()
+    console = Console(highlight=False, markup=False, emoji=False)
+    if known.json:
+        _print(json.dumps(overview))
+    elif known.once or not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_WIDTH)
+        console.print(overview_table(overview))
+    else:
+        with contextlib.suppress(KeyboardInterrupt):
+            _follow(run, overview, console, known.seconds)
+    return 0
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(text, flush=True)
+
+
+def _follow(run: AttachedRun, overview: Mapping[str, Any], console: Console, seconds: float) -> None:
+    with Live(overview_table(overview), console=console, auto_refresh=False, screen=False) as live:
+        while True:
+            live.refresh()
+            time.sleep(seconds)
+            try:
+                live.update(overview_table(run.overview()))
+            except NotAnswering:
+                break
+    console.print(f"the run in {run.run} has ended, or cannot be reached any more", soft_wrap=True)
+
+
+def overview_table(overview: Mapping[str, Any]) -> Group:
+    """Returns the status of a run and the table of its nodes.
+
+    Args:
+      overview: see `AttachedRun.overview`.
+    """
+    parts = [
+        f"{overview['environment_steps']:,} of {overview['max_steps']:,} environment steps",
+        f"{overview['actor/steps_per_second']:,.0f} steps/s",
+        f"{overview['learner_steps']:,} learner steps",
+        f"{overview['learner/steps_per_second']:,.1f} learner steps/s",
+    ]
+    bottleneck = find_bottleneck(overview.get("waiting", {}), overview["learner_steps"])
+    lines = [Text("  ".join(parts))] + ([Text(bottleneck.description)] if bottleneck is not None else [])
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("node", "host", "process", "CPU", "memory", "waiting", "lag", "restarts", "doing"):
+        table.add_column(column, justify="right" if column in ("CPU", "memory", "lag", "restarts") else "left")
+    for row in overview["table"]:
+        table.add_row(*_cells(row))
+    return Group(*lines, Text(), table)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    if "process" not in row:
+        return [row["node"], "", "", "", "", "", "", str(row["restarts"]), "starting"]
+    waiting = sorted(row["waiting"].items(), key=lambda item: -item[1])
+    doing = row["activity"]
+    if row["silent"] > _SILENT_SECONDS:
+        doing = f"silent for {row['silent']:.0f} s, then {doing}"
+    return [
+        row["node"],
+        row["host"],
+        str(row["process"]),
+        f"{row['cpu']:.0%}",
+        f"{row['memory'] / 2**20:,.0f} MiB",
+        ", ".join(f"{fraction:.0%} for {name}" for name, fraction in waiting[:2]) or "-",
+        str(row.get("lag", "-")),
+        str(row["restarts"]),
+        doing,
+    ]

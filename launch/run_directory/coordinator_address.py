@@ -1,0 +1,73 @@
+"""Where the coordinator of a run listens, in a file of the run directory that exists while the run goes."""
+
+import json
+import logging
+import os
+import pathlib
+import socket
+from typing import NamedTuple
+
+from ...atomic_files import write_file
+
+
+class CoordinatorAddress(NamedTuple):
+    """How `callboard top` reaches the coordinator."""
+
+    host: str
+    """Name of its machine."""
+    ip: str
+    """Address of its machine, for other machines."""
+    process: int
+    port: int | None
+    """Port of its Courier server; None if there is only the socket file (`--launcher inline`)."""
+
+    @classmethod
+    def here(cls, port: int | None) -> "CoordinatorAddress":
+        """Returns the address of a coordinator in this process."""
+        return cls(socket.gethostname(), _own_ip(), os.getpid(), port)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the coordinator runs on this machine."""
+        return self.host == socket.gethostname()
+
+    def for_client(self) -> str:
+        """Returns `host:port` as seen from this machine."""
+        return f"{'localhost' if self.is_here else self.ip}:{self.port}"
+
+
+def announce(path: pathlib.Path, port: int | None) -> None:
+    """Writes the address of a coordinator in this process; a disk that is full is only logged."""
+    try:
+        write_address(path, CoordinatorAddress.here(port))
+    except OSError as error:
+        logging.warning("%s was not written: %s", path.name, error)
+
+
+def write_address(path: pathlib.Path, address: CoordinatorAddress) -> None:
+    """Replaces the file.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    write_file(path, json.dumps(address._asdict()))
+
+
+def read_address(path: pathlib.Path) -> CoordinatorAddress | None:
+    """Returns the address in a file; None if there is none, or no valid one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        host, ip, process, port = (found[name] for name in CoordinatorAddress._fields)
+        return CoordinatorAddress(str(host), str(ip), int(process), None if port is None else int(port))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _own_ip() -> str:
+    """Returns the address with which this machine reaches others; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

@@ -1,0 +1,62 @@
+"""The table of `callboard top`, and its options."""
+
+import pytest
+from rich.console import Console
+
+from callboard.errors import CallboardError
+from callboard.launch.cli.top import main, overview_table
+
+STATUS = {
+    "environment_steps": 1000,
+    "max_steps": 4000,
+    "learner_steps": 10,
+    "actor/steps_per_second": 1234.0,
+    "learner/steps_per_second": 5.5,
+    "waiting": {"actor": {"replay": 0.5}, "learner": {}},
+}
+HEALTH = {"host": "cpu-0", "process": 17, "cpu": 1.5, "memory": 300 * 2**20, "activity": "in learner step"}
+
+
+def printed(table):
+    console = Console(width=160, highlight=False)
+    with console.capture() as capture:
+        console.print(overview_table({**STATUS, "table": table}))
+    return [" ".join(line.split()) for line in capture.get().splitlines()]
+
+
+def test_the_table_shows_what_each_node_does():
+    waiting = {"data": 0.25, "newer weights": 0.5, "replay/0 to start": 0.01}
+    lines = printed(
+        [
+            {"node": "actor/0", "restarts": 2, "silent": 0.1},
+            {"node": "actor/1", "restarts": 0, "silent": 42.0, "lag": 3, "waiting": {}, **HEALTH},
+            {"node": "learner/0", "restarts": 0, "silent": 0.1, "waiting": waiting, **HEALTH},
+        ]
+    )
+    assert lines == [
+        "1,000 of 4,000 environment steps 1,234 steps/s 10 learner steps 5.5 learner steps/s",
+        "actors wait 50% of the time: the learner is the bottleneck",
+        "",
+        "node host process CPU memory waiting lag restarts doing",
+        "actor/0 2 starting",
+        "actor/1 cpu-0 17 150% 300 MiB - 3 0 silent for 42 s, then in learner step",
+        "learner/0 cpu-0 17 150% 300 MiB 50% for newer weights, 25% for data - 0 in learner step",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "callboard top needs run"),
+        (["run", "--seconds", "x"], "--seconds must be a number"),
+        (["run", "--seconds", "0"], "--seconds must be from 0.1 to 3600, not 0"),
+        (["run", "--seconds", "nan"], "--seconds must be from 0.1 to 3600"),
+        (["run", "--onec"], "did you mean '--once'?"),
+        (["run", "--stack"], "--stack needs a value"),
+        (["no/such/run"], "there is no run in no/such/run: it has no experiment.yaml"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(arguments, message):
+    with pytest.raises(CallboardError) as caught:
+        main(arguments)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
