@@ -8,6 +8,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest
+from .frozen_weights import trained
 
 
 class LossOutput(NamedTuple):
@@ -37,6 +38,7 @@ class GradientStep:
     """Applies one gradient of each loss; all gradients are taken at the same weights.
 
     The step does not depend on the number of replicas: gradients are summed over the replicas and then clipped.
+    Frozen variables (see `frozen_weights`) are left out; an objective of which all are frozen is only computed.
 
     Args:
       objectives: the losses.
@@ -44,7 +46,7 @@ class GradientStep:
     """
 
     def __init__(self, objectives: Sequence[Objective], strategy: tf.distribute.Strategy):
-        self._objectives = [objective._replace(variables=list(objective.variables)) for objective in objectives]
+        self._objectives = [objective._replace(variables=trained(objective.variables)) for objective in objectives]
         self._strategy = strategy
         for objective in self._objectives:
             objective.optimizer.build(objective.variables)
@@ -87,6 +89,9 @@ class GradientStep:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norms = {}
         for objective, gradient in zip(self._objectives, gradients, strict=True):
+            if not objective.variables:
+                norms[_norm_name(objective.name)] = tf.zeros((), losses[objective.name].dtype)
+                continue
             norms[_norm_name(objective.name)] = norm = tf.linalg.global_norm(gradient)
             if objective.max_gradient_norm is not None:
                 gradient, _ = tf.clip_by_global_norm(gradient, objective.max_gradient_norm, use_norm=norm)

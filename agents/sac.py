@@ -18,7 +18,7 @@ from ..networks.actor_critic import ActorCritic, actor_critic_networks
 from ..networks.distributions import SquashedGaussian
 from ..networks.factory import check_torso
 from ..networks.network import Inputs
-from ..networks.target_update import move_weights
+from ..networks.target_update import copy_weights, move_weights
 from ..replay import TransitionReplay
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
@@ -134,6 +134,8 @@ class Sac(SacSettings, Agent):
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
+        # The critic may have other weights than at first, those of another run.
+        copy_weights(learned.critic, learned.target_critic)
         steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
 
         def update_target(steps: tf.Tensor) -> None:

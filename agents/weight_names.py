@@ -42,6 +42,12 @@ def weight_names(module: Any, variables: Sequence[tf.Variable]) -> list[str]:
     return list(names)
 
 
+def named_weights(module: tf.Module) -> dict[str, tf.Variable]:
+    """Returns all variables of a module by name."""
+    variables = module.variables
+    return dict(zip(weight_names(module, variables), variables, strict=True))
+
+
 def _parts(path: Sequence[Any], variable: tf.Variable) -> tuple[str, str, str]:
     """Returns the attributes that lead to the variable's owner, the layer if it is in a list, and the variable."""
     *scopes, own = variable.name.partition(":")[0].split("/")

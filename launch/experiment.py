@@ -21,12 +21,14 @@ from .curriculum import Stage, check_stages, depends_on_episodes
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
 from .stop_conditions import check_conditions
+from .warm_start_settings import check_parts
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
 Seconds = Annotated[float, Interval(gt=0, le=10**8)]
 StepCount = Annotated[int, Interval(ge=1, le=2**62)]
 NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
 EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
+CheckpointCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
@@ -80,7 +82,15 @@ class Experiment:
       curriculum: stages of the environments' tasks, see docs/guides/curriculum.md; a list of `{task: ..., steps: ...}`
         or `{task: ..., when: METRIC >= NUMBER}`.
       evaluation_task: the task of the environments in evaluations; None for their own.
+      init_from: another run whose weights a new run begins with: `RUN`, `RUN@latest`, `RUN@best` or `RUN@STEP`, where
+        RUN is a run directory, a path or a URL, and STEP a learner step; see docs/guides/warm_start.md.
+      init_parts: only these parts of the network, such as `torso/*`; one pattern or several, in a list or separated by
+        commas.  All parts by default.
+      freeze: parts of the network that are not trained, given as for `init_parts`.
       checkpoint_every: seconds between two checkpoints of the learner.
+      checkpoint_every_steps: learner steps between two checkpoints, instead of `checkpoint_every` seconds; None for
+        seconds.
+      keep_checkpoints: number of the newest checkpoints that are kept.  Of 1, none is left if it is damaged.
       checkpoint_replay: whether replay is saved too, for restarted shards and for `--resume`; not for agents that only
         learn from new data (PPO).
       replay_checkpoint_every: seconds between two checkpoints of replay; another one follows at the end of the run.
@@ -121,7 +131,12 @@ class Experiment:
     callbacks: str | tuple[str | dict[str, Any] | Callbacks, ...] | Callbacks = ()
     curriculum: tuple[Stage, ...] = ()
     evaluation_task: Any = None
+    init_from: str | None = None
+    init_parts: str | tuple[str, ...] = ()
+    freeze: str | tuple[str, ...] = ()
     checkpoint_every: Seconds = 30.0
+    checkpoint_every_steps: StepCount | None = None
+    keep_checkpoints: CheckpointCount = 2
     checkpoint_replay: bool = False
     replay_checkpoint_every: Seconds = 300.0
     node_timeout: Seconds = 300.0
@@ -151,6 +166,7 @@ class Experiment:
                 raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
         self._check_hooks()
         self._check_conditions(None)
+        check_parts(self.init_from, self.init_parts, self.freeze)
 
     def check(self, learners_here: int | None = None) -> Layout:
         """Rejects an experiment that cannot work, before anything starts.

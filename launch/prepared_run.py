@@ -20,6 +20,7 @@ from .program import make_program
 from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import RunDirectory
 from .settings import format_experiment
+from .warm_start import check_warm_start, with_absolute_source
 
 
 class PreparedRun:
@@ -72,16 +73,20 @@ def prepared_run(
     """
     bypass_proxies()
     check_can_be_resumed(experiment)
-    experiment = launcher.fit(experiment)
+    experiment = with_absolute_source(launcher.fit(experiment))
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     layout = experiment.check(part.learners)
     if launcher.in_this_process:
         prepare_devices(device_names(experiment.learner_devices))
+    if part.checkpoints and (experiment.init_from or experiment.freeze):
+        if not launcher.in_this_process:
+            hide_gpus()  # They belong to the learners.
+        check_warm_start(experiment, layout, new=not resume)
     with launcher.open_directory(experiment, resume) as directory:
         if part.checkpoints and directory.experiment.exists():
             if not launcher.in_this_process:
-                hide_gpus()  # They belong to the learners.
+                hide_gpus()
             _check_run_fits(experiment, layout, directory, part.replay_shards)
         yield PreparedRun(Run(experiment, layout, directory, controlled), launcher, add_nodes)
 

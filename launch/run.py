@@ -12,6 +12,7 @@ from .launchers.run_outcome import Monitor, Outcome
 from .prepared_run import check_can_be_resumed
 from .run_directory.new_or_resumed import find_run_directory
 from .session import Session
+from .warm_start import check_warm_start, with_absolute_source
 
 
 def run(
@@ -50,4 +51,7 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
       CallboardError: the experiment or the run directory is refused.
     """
     check_can_be_resumed(experiment)
-    return Run(experiment, experiment.check(), find_run_directory(experiment, resume))
+    experiment = with_absolute_source(experiment)
+    layout = experiment.check()
+    check_warm_start(experiment, layout, new=not resume)
+    return Run(experiment, layout, find_run_directory(experiment, resume))

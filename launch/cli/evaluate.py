@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     def notify(text: str) -> None:
         print(text, file=sys.stderr)
 
-    with local_copy(known.run) as directory:
+    with local_copy(known.run, known.checkpoint) as directory:
         video_episodes = known.video_episodes if known.video else 0
         result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, video_episodes, notify)
     policy, video = (

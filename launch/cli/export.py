@@ -16,7 +16,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment = read_run(known.run)
     from ..export import export_run
 
-    with local_copy(known.run) as directory:
+    with local_copy(known.run, known.checkpoint) as directory:
         exported = export_run(experiment, directory, known.directory, known.checkpoint)
     print(f"{known.run}/{exported.policy.relative_to(directory.path)} is now the SavedModel {known.directory}")
     for name in ("inputs", "outputs"):

@@ -1,6 +1,7 @@
 """`callboard tune`: searches settings with many runs, and writes the best ones as a recipe."""
 
 import argparse
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -18,6 +19,7 @@ from ..settings import experiment_settings, parse_experiment, read_recipe
 from ..tuning.records import TuneDirectory, best_trial, trials_table
 from ..tuning.search_definition import Tuning, read_tuning, write_best
 from ..tuning.search_space import describe
+from ..warm_start_settings import absolute_source
 from .command_parser import CommandParser
 from .experiment_options import check_option_names, parse_arguments
 
@@ -93,6 +95,7 @@ def _new(
     check_option_names(options, [option for action in _parser()._actions for option in action.option_strings])
     recipe = read_recipe(known.recipe) if known.recipe else {}
     base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
+    base = dataclasses.replace(base, init_from=absolute_source(base.init_from))
     tuning = Tuning(settings=_settings_of(base), **{"search": [], **given})
     path = known.run_dir
     if path is None:
@@ -107,6 +110,12 @@ def _new(
     if (directory.path / "experiment.yaml").exists():
         raise CallboardError(f"there is already a run in {path}; name another directory")
     tuning.check()
+    if base.init_from or base.freeze:
+        from ..warm_start import check_warm_start
+
+        for values in tuning.samples_of_all():
+            experiment = tuning.experiment(values, {})
+            check_warm_start(experiment, experiment.acting_layout())
     return directory, tuning
 
 

@@ -15,7 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from ...agents.acting import trace_layout
+from ...agents.agent import Policy
 from ...agents.finite_checks import LossCheck, NotFiniteError
+from ...agents.frozen_weights import FrozenWeights
 from ...agents.live_settings import LiveSettings
 from ...agents.registry import agent_name
 from ...agents.weights import Snapshot
@@ -25,6 +27,8 @@ from ...manifest import MANIFEST, damage
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
+from ..warm_start import initialize
+from ..warm_start_settings import as_patterns
 from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
 from .network_file import write_network_table
@@ -74,7 +78,7 @@ class LearnerNode(ReportingNode):
         self._experiment = run.experiment
         self._layout = run.layout
         self._directory = run.directory
-        self._checkpoints = Checkpoints(run.directory, context.notify)
+        self._checkpoints = Checkpoints(run.directory, context.notify, run.experiment.keep_checkpoints)
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
@@ -86,6 +90,7 @@ class LearnerNode(ReportingNode):
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._next_checkpoint = 0.0
+        self._saved_steps = 0
         self._unwritten = False
         self._learns_until = math.inf
         self._final_version: Version | None = None
@@ -138,7 +143,9 @@ class LearnerNode(ReportingNode):
             # Publish weights before the learner is built: actors wait for them.
             policy = agent.make_policy(networks, "train")
             latest = self._checkpoints.latest()
+            self._frozen = FrozenWeights(networks, as_patterns(self._experiment.freeze))
             if latest is None:
+                self._warm_start(networks, policy)
                 self._publish_first(policy.variables)
             self._live = LiveSettings(agent)
             learner = self._live.agent.make_learner(networks, strategy, self._layout)
@@ -161,8 +168,9 @@ class LearnerNode(ReportingNode):
                 steps = tf.Variable(self._steps, trainable=False, dtype=tf.int64)
             share_first_learners_state(strategy, self._rank, {**self._modules, "steps": steps})
             self._steps = int(steps.numpy())
+        self._frozen.remember(policy.variables)
         layout = trace_layout(agent, self._layout, networks)
-        self._next_checkpoint = time.monotonic() + self._experiment.checkpoint_every
+        self._plan_next_checkpoint()
         self.begin_reports()
         if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
             return
@@ -211,7 +219,7 @@ class LearnerNode(ReportingNode):
         """Publishes the final weights, for which the evaluator waits."""
         if self._final_version is not None or self._rank > 0:
             return
-        if self.has_made_all_steps and self._last_update is not None:
+        if self.has_made_all_steps and (self._saved_steps != self._steps or self._unwritten):
             # Before the coordinator hears of it, and ends the run: a learner that restarts then has nothing left to do.
             self._try_to_save()
         with self._finite():
@@ -233,6 +241,7 @@ class LearnerNode(ReportingNode):
             progress.works("in learner step")
         try:
             update = self._learner.step(self._reader)
+            self._frozen.keep()
         except ReaderStopped:
             return False
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
@@ -259,7 +268,7 @@ class LearnerNode(ReportingNode):
             with self._finite():
                 self.take_metrics(update.metrics)
         self._last_update = update
-        if now >= self._next_checkpoint and self._rank == 0:
+        if self._rank == 0 and self._checkpoint_is_due(now):
             self._try_to_save()
         return True
 
@@ -315,20 +324,29 @@ class LearnerNode(ReportingNode):
 
     def _try_to_save(self) -> None:
         """Writes a checkpoint; if that fails, training continues and the write is retried later."""
-        every = self._experiment.checkpoint_every
+        self._plan_next_checkpoint()
         try:
             self.save_checkpoint()
             if self._unwritten:
                 self.context.notify("checkpoints are written again")
             self._unwritten = False
         except NotWritten as error:
-            every = min(every, _RETRY_SECONDS)
+            every = min(self._experiment.checkpoint_every, _RETRY_SECONDS)
+            self._next_checkpoint = time.monotonic() + every
             if not self._unwritten:
                 self.context.notify(
                     f"no checkpoint could be written: {error}; training continues, retrying every {every:.0f} s"
                 )
             self._unwritten = True
-        self._next_checkpoint = time.monotonic() + every
+
+    def _plan_next_checkpoint(self) -> None:
+        by_steps = self._experiment.checkpoint_every_steps is not None
+        self._next_checkpoint = math.inf if by_steps else time.monotonic() + self._experiment.checkpoint_every
+        self._saved_steps = self._steps
+
+    def _checkpoint_is_due(self, now: float) -> bool:
+        every = self._experiment.checkpoint_every_steps
+        return now >= self._next_checkpoint or (every is not None and self._steps // every > self._saved_steps // every)
 
     def _has_learned_all(self) -> bool:
         """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""
@@ -359,6 +377,13 @@ class LearnerNode(ReportingNode):
         """
         self.context.stop.wait()
         os._exit(0)
+
+    def _warm_start(self, networks: tf.Module, policy: Policy) -> None:
+        """Assigns the weights to begin with, if they come from another run; the other learners get the first one's."""
+        if self._experiment.init_from is None or self._rank > 0:
+            return
+        self.context.progress.works_slowly("reading the weights to begin with")
+        self.context.notify(initialize(self._experiment, networks, policy))
 
     def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
         if self._rank > 0:

@@ -32,7 +32,7 @@ from ...atomic_files import (
 from ...errors import CallboardError, unknown
 from ...manifest import MANIFEST, damage, write_manifest
 from .file_errors import file_error
-from .layout import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name
+from .layout import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name, newest_of_steps
 
 _KEEP = 2
 _logger = logging.getLogger(__name__)
@@ -48,11 +48,13 @@ class Checkpoints:
     Args:
       run_directory: the run directory.
       notify: receives a line about every damaged checkpoint.
+      keep: number of the newest checkpoints that `save` leaves.
     """
 
-    def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning):
+    def __init__(self, run_directory: RunDirectory, notify: Callable[[str], None] = _logger.warning, keep: int = _KEEP):
         self.directory = run_directory.checkpoints
         self._notify = notify
+        self._keep = keep
         self._whole: set[tuple[str, int]] = set()
         """Names and inodes of the checkpoints found intact."""
 
@@ -130,8 +132,11 @@ class Checkpoints:
                 write_manifest(draft)
         except (OSError, tf.errors.OpError) as error:
             raise NotWritten(file_error(error)) from error
-        for old in self._all()[:-_KEEP]:
-            remove_directory(old)
+        everything = self._all()
+        kept = newest_of_steps(everything, step_of, self._keep)
+        for old in everything:
+            if old not in kept:
+                remove_directory(old)
         remove_drafts(self.directory)
         return final
 

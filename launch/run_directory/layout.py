@@ -3,9 +3,12 @@
 import dataclasses
 import pathlib
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ...atomic_files import remove_drafts, write_file
 
+Entry = TypeVar("Entry")
 CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 """Names of checkpoints: the learner step, and a number if the step was saved several times."""
 
@@ -13,6 +16,18 @@ CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 def is_checkpoint_name(name: str) -> bool:
     """Returns whether a directory of this name in `checkpoints` is a checkpoint, not a draft or a damaged one."""
     return CHECKPOINT_NAME.fullmatch(name) is not None
+
+
+def newest_of_steps(entries: Sequence[Entry], step_of: Callable[[Entry], object], keep: int) -> Sequence[Entry]:
+    """Returns the newest checkpoints to keep: of every step the newest, unless that would leave fewer than there are.
+
+    Args:
+      entries: all checkpoints, the newest last.
+      step_of: returns the step of one.
+      keep: how many to keep.
+    """
+    newest = list({step_of(entry): entry for entry in entries}.values())
+    return newest[-keep:] if len(newest) >= keep else entries[-keep:]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 from ...atomic_files import file_draft
 from ...errors import CallboardError
 from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
-from .layout import RunDirectory, is_checkpoint_name
+from .layout import RunDirectory, is_checkpoint_name, newest_of_steps
 
 _STORE_SECONDS = 5.0
 # Upper bound on the fraction of time spent on storing: large files are stored less often.
@@ -77,7 +77,8 @@ class Storage:
         directory: pathlib.Path,
         only: Sequence[str] | None = None,
         notify: Callable[[str], None] = _logger.warning,
-    ) -> None:
+        step: int | None = None,
+    ) -> bool:
         """Downloads the newest complete directory in a folder whose contents match its manifest, if there is one.
 
         Damaged directories are renamed to `damaged-...`, and the previous one is used.
@@ -87,16 +88,21 @@ class Storage:
           directory: the local run directory.
           only: names of the files to download; the local manifest then lists only those.  None downloads all.
           notify: receives a line about every damaged directory.
+          step: the step that the directory is of; None for any.
+
+        Returns:
+          Whether there was one.
         """
         tried: set[str] = set()
         for _ in range(_TRIES_FOR_NEWEST):
             candidates = [name for name in self._whole(folder) if name not in tried]
+            candidates = [name for name in candidates if step in (None, _step_of(name))]
             if not candidates:
                 break
             name = f"{folder}/{candidates[-1]}"
             wrong = self._fetch_whole(name, directory, only)
             if not wrong:
-                return
+                return True
             shutil.rmtree(directory / name, ignore_errors=True)
             if self.exists(f"{name}/{_DONE}"):
                 tried.add(candidates[-1])
@@ -105,6 +111,12 @@ class Storage:
         for damaged in self._files.glob(self._at(f"{folder}/damaged-*")):
             # Local checks must see that there was a checkpoint, although it is damaged.
             (directory / folder / damaged.rsplit("/", 1)[1]).mkdir(parents=True, exist_ok=True)
+        return False
+
+    def steps(self) -> list[int]:
+        """Returns the learner steps of all complete checkpoints, the newest last."""
+        found = (_step_of(name) for name in self._whole("checkpoints"))
+        return [step for step in dict.fromkeys(found) if step is not None]
 
     def _fetch_whole(self, name: str, directory: pathlib.Path, only: Sequence[str] | None) -> str:
         """Downloads a directory, or some of its files; returns what is wrong with it, empty if nothing."""
@@ -142,8 +154,8 @@ class Storage:
         """Uploads a local file; readers see the old file or the new one, never a part."""
         self._store_as(name, directory / name)
 
-    def store_whole(self, name: str, directory: pathlib.Path) -> None:
-        """Uploads a directory such as `checkpoints/000000000100`, and removes old ones in the same folder."""
+    def store_whole(self, name: str, directory: pathlib.Path, keep: int = _KEEP) -> None:
+        """Uploads a directory such as `checkpoints/000000000100`, and keeps the newest `keep` in its folder."""
         folder = name.rpartition("/")[0]
         # Hard links, because the node may remove its old checkpoints during the upload.
         with tempfile.TemporaryDirectory(dir=directory) as links:
@@ -154,15 +166,16 @@ class Storage:
                 self._store_as(f"{name}/{path.relative_to(kept)}", path)
             (kept / _DONE).touch()
             self._store_as(f"{name}/{_DONE}", kept / _DONE)
-        self._remove_old(folder, name.rpartition("/")[2])
+        self._remove_old(folder, name.rpartition("/")[2], keep)
 
-    def _remove_old(self, folder: str, newest: str) -> None:
+    def _remove_old(self, folder: str, newest: str, keep: int) -> None:
         """Removes all but the newest complete directories, and incomplete ones of writers that have died."""
         whole = self._whole(folder)
+        kept = newest_of_steps(whole, _step_of, keep)
         for entry in self._files.ls(self._at(folder), detail=True):
             old = entry["name"].rstrip("/").rpartition("/")[2]
             half = entry["type"] == "directory" and old not in whole and old < newest
-            if half or old in whole[:-_KEEP]:
+            if half or (old in whole and old not in kept):
                 self.remove(f"{folder}/{old}/{_DONE}")
                 self._files.rm(self._at(f"{folder}/{old}"), recursive=True)
 
@@ -217,16 +230,23 @@ class Mirror:
       node: name of the node, for example `learner/0`.
       directory: the local run directory.
       notify: receives a line when storing begins to fail.
+      keep: number of the learner's checkpoints that are kept.
     """
 
     def __init__(
-        self, storage: Storage, node: str, directory: RunDirectory, notify: Callable[[str], None] = lambda text: None
+        self,
+        storage: Storage,
+        node: str,
+        directory: RunDirectory,
+        notify: Callable[[str], None] = lambda text: None,
+        keep: int = _KEEP,
     ):
         self._storage = storage
         self._directory = directory
         self._label, _, self._number = node.partition("/")
         self._log = str(directory.log(node).relative_to(directory.path))
         self._notify = notify
+        self._keep = keep if self._label == "learner" else _KEEP
         self._failing = False
         self._stored: dict[str, Any] = {}
         self._wake = threading.Event()
@@ -288,13 +308,13 @@ class Mirror:
     def _store_new(self) -> None:
         """Uploads everything it can, and then raises the first error, if there was one."""
         first_error: Exception | None = None
-        for name in [*self._owned_wholes()[-1:], *self._owned_files()]:
+        for name in [*self._owned_wholes()[-self._kept_apart :], *self._owned_files()]:
             state = self._state(name)
             if state is None or self._stored.get(name) == state:
                 continue
             try:
                 if (self._directory.path / name).is_dir():
-                    self._storage.store_whole(name, self._directory.path)
+                    self._storage.store_whole(name, self._directory.path, self._keep)
                 else:
                     self._storage.store(name, self._directory.path)
                 self._stored[name] = state
@@ -302,6 +322,11 @@ class Mirror:
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
+
+    @property
+    def _kept_apart(self) -> int:
+        """How many of the newest directories are uploaded, although a newer one may exist: only checkpoints to keep."""
+        return self._keep if self._keep > _KEEP else 1
 
     def _owned_files(self) -> list[str]:
         named = {
@@ -340,10 +365,18 @@ class Mirror:
 
 
 @contextlib.contextmanager
-def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
+def local_copy(run: str | pathlib.Path, checkpoint: str = "latest", whole: bool = False) -> Iterator[RunDirectory]:
     """Yields a run directory to read from; for a URL, a temporary local copy of the run's experiment and policies.
 
     Videos made in such a copy are uploaded at the end.
+
+    Args:
+      run: the run directory, a path or a URL.
+      checkpoint: the checkpoint to copy: `best`, `latest` or a learner step.
+      whole: whether to copy the learner's state too, not only the policy.
+
+    Raises:
+      CallboardError: the run at the URL has no checkpoint of that step.
     """
     if not is_url(run):
         yield RunDirectory(pathlib.Path(run))
@@ -351,18 +384,40 @@ def local_copy(run: str | pathlib.Path) -> Iterator[RunDirectory]:
     storage = Storage(str(run))
     with tempfile.TemporaryDirectory(prefix="callboard-") as path:
         directory = RunDirectory(pathlib.Path(path), url=storage.url)
-        fetch_run(storage, directory)
+        fetch_run(storage, directory, checkpoint, whole)
         yield directory
         for video in directory.videos.glob("*"):
             storage.store(str(video.relative_to(directory.path)), directory.path)
 
 
-def fetch_run(storage: Storage, directory: RunDirectory) -> None:
-    """Downloads the experiment, the policies and the settings of replay, to evaluate a run or to check a resume."""
+def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "latest", whole: bool = False) -> None:
+    """Downloads the experiment, the policies and the settings of replay, to evaluate a run or to check a resume.
+
+    Args:
+      storage: the run.
+      directory: the local directory.
+      checkpoint: see `local_copy`, as for the next one.
+      whole: as above.
+
+    Raises:
+      CallboardError: there is no checkpoint of that step.
+    """
     for name in ("experiment.yaml", "environment.json"):
         storage.fetch(name, directory.path)
     for name in _BEST_POLICIES:
         storage.fetch(name, directory.path)
-    storage.fetch_newest("checkpoints", directory.path, only=["policy.npz"])
+    step = int(checkpoint) if checkpoint.isdecimal() else None
+    only = None if whole else ["policy.npz"]
+    if not storage.fetch_newest("checkpoints", directory.path, only=only, step=step) and step is not None:
+        best = ["best"] if any((directory.path / name).exists() for name in _BEST_POLICIES) else []
+        steps = [str(kept) for kept in storage.steps()]
+        choices = [*best, *(["latest"] if steps else []), *steps]
+        hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
+        raise CallboardError(f"{storage.url} has no checkpoint {checkpoint}; {hint}")
     for shard in storage.shards():
         storage.fetch_newest(f"replay/{shard}/checkpoints", directory.path, only=["settings.json"])
+
+
+def _step_of(name: str) -> int | None:
+    """Returns the step of a directory such as `000000000100.001`; None for other names."""
+    return int(name.partition(".")[0]) if is_checkpoint_name(name) else None

@@ -199,7 +199,8 @@ class RayNode:
         shutil.rmtree(path, ignore_errors=True)
         directory = RunDirectory(path, url=url)
         directory.create()
-        mirror = Mirror(Storage(url), name, directory, lambda text: self._send("message", text))
+        keep = incarnation.run.experiment.keep_checkpoints
+        mirror = Mirror(Storage(url), name, directory, lambda text: self._send("message", text), keep)
         mirror.fetch()
         mirror.start()
         incarnation.node.move_to(directory)

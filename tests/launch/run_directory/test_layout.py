@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from callboard.launch.run_directory.layout import RunDirectory, is_checkpoint_name
+from callboard.launch.run_directory.layout import RunDirectory, is_checkpoint_name, newest_of_steps
 
 
 @pytest.fixture
@@ -63,3 +63,13 @@ def test_the_mark_of_an_ended_run_is_kept_until_it_is_resumed(directory):
     directory.resume()
     directory.resume()
     assert directory.end_of_run() == ""
+
+
+def test_the_newest_checkpoint_of_every_step_is_kept():
+    def kept(names, keep):
+        return newest_of_steps(names, lambda name: name[0], keep)
+
+    assert kept(["1", "2", "2.1", "3", "3.1"], 2) == ["2.1", "3.1"]
+    assert kept(["3", "3.1", "3.2"], 2) == ["3.1", "3.2"]
+    assert kept(["3", "3.1"], 1) == ["3.1"]
+    assert kept(["1"], 2) == ["1"]

@@ -164,6 +164,27 @@ def test_a_run_is_copied_to_be_evaluated(tmp_path, bucket, storage):
     assert (bucket / "videos" / "best.mp4").read_text() == "frames"
 
 
+def test_the_checkpoint_of_a_step_is_copied(tmp_path, bucket, storage):
+    directory = directory_of(tmp_path, "learner/0")
+    mirror = Mirror(storage, "learner/0", directory, keep=3)
+    for step in (100, 200, 300, 400):
+        write_checkpoint(directory, step)
+    assert mirror.close()
+    assert storage.steps() == [200, 300, 400]
+    (directory.checkpoints / f"{200:012d}").rename(directory.checkpoints / f"{500:012d}")
+    assert mirror.close()
+    assert storage.steps() == [300, 400, 500]
+    with local_copy(storage.url, "400") as copy:
+        (checkpoint,) = copy.checkpoints.glob("0*")
+        assert checkpoint.name == f"{400:012d}"
+        assert not (checkpoint / "counters.json").exists()
+    with local_copy(storage.url, "400", whole=True) as copy:
+        assert (copy.checkpoints / f"{400:012d}" / "counters.json").exists()
+    with pytest.raises(CallboardError, match="run has no checkpoint 100; choose from latest, 300, 400, 500"):
+        with local_copy(storage.url, "100"):
+            pass
+
+
 def test_a_run_that_is_not_there_is_an_empty_copy(tmp_path, storage):
     directory = RunDirectory(tmp_path / "copy")
     fetch_run(storage, directory)
