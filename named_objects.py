@@ -10,7 +10,7 @@ from .errors import CallboardError, suggestion
 
 
 def import_object(kind: str, path: str) -> Any:
-    """Imports the object that a setting names as `package.module:name`.
+    """Imports the object that a setting names as `package.module:name`, or `package.module:Class.name`.
 
     Args:
       kind: what the object is meant to be, such as `agent`, for messages.
@@ -21,7 +21,9 @@ def import_object(kind: str, path: str) -> Any:
     """
     module_name, _, name = path.partition(":")
     module = import_module(kind, path, module_name)
-    found = getattr(module, name, None)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
     if found is None:
         public = [known for known in vars(module) if not known.startswith("_")]
         hint = suggestion(name, public, f"define it in {module_name}, or name another object")

@@ -85,7 +85,9 @@ def described(hint: Any) -> str:
     if origin is Literal:
         return _alternatives(arguments)
     if is_union(hint):
-        return _alternatives(list(dict.fromkeys(name for part in arguments for name in _alternatives_of(part))))
+        # Classes and functions can be given in Python only.
+        plain = [part for part in arguments if typing.get_origin(part) is not collections.abc.Callable]
+        return _alternatives(list(dict.fromkeys(name for part in plain for name in _alternatives_of(part))))
     if origin in (tuple, list, collections.abc.Sequence):
         return _list_described(origin, arguments)
     if hint is dict or origin in (dict, collections.abc.Mapping) or dataclasses.is_dataclass(hint):
@@ -197,6 +199,10 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
         return _convert_mapping(value, arguments, key)
     if dataclasses.is_dataclass(hint):
         return _convert_dataclass(value, hint, key)
+    if origin is collections.abc.Callable:
+        if callable(value):
+            return value
+        raise Unfit
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         members = dict(hint.__members__)
         if isinstance(value, str) and value in members:
@@ -284,4 +290,8 @@ def _convert_dataclass(value: Any, hint: Any, key: str) -> Any:
     for name in value:
         if name not in hints:
             raise unknown("key", f"{key}.{name}", [f"{key}.{known}" for known in hints])
+    for field in dataclasses.fields(hint):
+        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if needed and field.init and field.name not in value:
+            raise CallboardError(f"{key}.{field.name} is missing from {shown(dict(value))}")
     return hint(**{name: converted(f"{key}.{name}", item, hints[name]) for name, item in value.items()})

@@ -1,17 +1,25 @@
-"""Creation of environments by name."""
+"""Creation of environments from names, classes and functions, and lists of them."""
 
+import contextlib
+import dataclasses
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
+import gymnasium
+import numpy as np
 import tree
 
 from ..data import Nest
 from ..errors import CallboardError
-from ..specs import EnvironmentSpec
+from ..named_objects import import_module
+from ..specs import EnvironmentSpec, describe
 from .batched import BatchedEnvironment, check_seeds
+from .gymnasium_registry import refuse_old_atari
+from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
+from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 
 # Maps the beginning of a name to a module and the suffix of its functions `make_...` and `check_...`.  These take only
 # the rest of a `scheme:rest` name, but the whole of a `namespace/...` name.  Modules are given as text, so that a
@@ -24,7 +32,6 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "minatar/": (".minatar", "minatar"),
     }
 )
-_FACTORY = (".python_factory", "factory")
 _GYMNASIUM = (".gymnasium_registry", "gymnasium")
 
 # Options that are for training only and do not apply to evaluation.
@@ -33,21 +40,33 @@ _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def make(
-    name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any] | None = None
-) -> BatchedEnvironment:
-    """Makes a batch of the environment `name`.
+Environment = Factory | Sequence[Any]
+"""What an environment is made from: a name, a class or function, or a list for `mixtures.read_mixture`."""
 
-    With the same name, batch size, seeds and options, the same actions give the same trajectories.
+
+def make(
+    env: Environment,
+    batch_size: int,
+    seeds: Sequence[int],
+    options: Mapping[str, Any] | None = None,
+    slots: Sequence[int] | None = None,
+    actor: int | None = None,
+) -> BatchedEnvironment:
+    """Makes a batch of the environment `env`.
+
+    With the same name, batch size, seeds, options and slots, the same actions give the same trajectories.
 
     Args:
-      name: a Gymnasium id (`CartPole-v1`), a user's function (`package.module:factory`), a game of Atari
-        (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), or `gymnasium:`
-        followed by an id, to make it with Gymnasium itself.
+      env: a Gymnasium id (`CartPole-v1`), a user's class or function, by its name (`package.module:factory`) or itself,
+        a game of Atari (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), or
+        `gymnasium:` followed by an id, to make it with Gymnasium itself; or a list of these or of
+        `WeightedEnvironment`s, which share the slots.
       batch_size: the number of environments, at least 1.
       seeds: one seed per environment, each at least 0.
       options: options of the environment; see `make_gymnasium`, `make_factory`, `AtariOptions`, `MinAtarOptions` and
         `ProcgenOptions`.
+      slots: the slot of each environment, increasing; by default from 0 on.
+      actor: index of the actor that steps the environments, if one does.
 
     Raises:
       CallboardError: if the name or an option is unknown, a package is not installed, a space is not supported, or an
@@ -55,44 +74,61 @@ def make(
       ValueError: if there is not exactly one seed per environment.
     """
     check_seeds(batch_size, seeds)
+    slots = range(batch_size) if slots is None else slots
+    if _is_mixture(env):
+        return _make_mixture(read_mixture(env), seeds, dict(options or {}), slots, actor)
+    name, own_options = named_factory(env)
+    merged = {**own_options, **(options or {})}
     maker, rest = _resolve(name, "make")
-    environment = maker(rest, batch_size, seeds, dict(options or {}))
+    if maker is make_factory:
+        environment = make_factory(rest, batch_size, seeds, merged, slots, actor)
+    else:
+        environment = maker(rest, batch_size, seeds, merged)
     try:
-        _check_observation(name, environment.spec.observation)
+        _check_observation(factory_name(name), environment.spec.observation)
     except CallboardError:
         environment.close()
         raise
     return environment
 
 
-def check(name: str, options: Mapping[str, Any] | None = None) -> None:
-    """Checks a name and options, as far as possible without making an environment.
+def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
+    """Checks an environment and options, as far as possible without making it.
 
     Raises:
       CallboardError: as in `make`.
     """
-    checker, rest = _resolve(name, "check")
-    checker(rest, dict(options or {}))
+    for name, own_options in _single_environments(env, options):
+        checker, rest = _resolve(name, "check")
+        checker(rest, own_options)
 
 
-def spec(name: str, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:
-    """Returns the spec of the environment `name`, by making one and closing it.
+def spec(env: Environment, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:
+    """Returns the spec of an environment, by making one and closing it; of a list, one of each.
 
     Raises:
-      CallboardError: as in `make`.
+      CallboardError: as in `make`; or two environments of a list have different spaces.
     """
-    environment = make(name, 1, [0], options)
-    try:
-        return environment.spec
-    finally:
+    found: list[tuple[str, EnvironmentSpec]] = []
+    for name, own_options in _single_environments(env, options):
+        environment = make(name, 1, [0], own_options)
         environment.close()
+        found.append((factory_name(name), environment.spec))
+        (first, spec), (last, other) = found[0], found[-1]
+        if other != spec:
+            texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (spec, other)]
+            how = f"{texts[0]}, and {texts[1]}" if texts[0] != texts[1] else "the bounds or dtypes differ"
+            raise CallboardError(
+                f"environments {first!r} and {last!r} have different spaces, and cannot be in one run: {how}"
+            )
+    return found[0][1]
 
 
-def check_hooks(name: str, options: Mapping[str, Any], infos: bool, tasks: Sequence[Any]) -> None:
+def check_hooks(env: Environment, options: Mapping[str, Any], infos: bool, tasks: Sequence[Any]) -> None:
     """Checks that an environment has infos and takes tasks, by making it, if either is wanted.
 
     Args:
-      name: name of the environment.
+      env: the environment; of a list, each is checked.
       options: options of the environment.
       infos: whether its infos are wanted.
       tasks: the tasks that it will be set to; None is its own.
@@ -102,30 +138,86 @@ def check_hooks(name: str, options: Mapping[str, Any], infos: bool, tasks: Seque
     """
     if not infos and all(task is None for task in tasks):
         return
-    environment = make(name, 1, [0], options)
-    try:
-        if infos:
-            environment.keep_infos()
-        for task in tasks:
-            if task is not None:
-                environment.set_task(task)
-                environment.reset()
-    finally:
-        environment.close()
+    for name, own_options in _single_environments(env, options):
+        environment = make(name, 1, [0], own_options)
+        try:
+            if infos:
+                environment.keep_infos()
+            for task in tasks:
+                if task is not None:
+                    environment.set_task(task)
+                    environment.reset()
+        finally:
+            environment.close()
 
 
-def evaluation_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Returns `options` without those that are for training only.
+def for_evaluation(env: Environment, options: Mapping[str, Any] | None = None) -> tuple[Environment, dict[str, Any]]:
+    """Returns an environment and its options without options that are for training only.
 
     Evaluation thus uses whole episodes, true scores, and all levels even if training is restricted to some.
     """
+    if not _is_mixture(env):
+        name, own_options = named_factory(env)
+        return name, _evaluation_options(name, {**own_options, **(options or {})})
+    mixture = read_mixture(env)
+    singles = zip(mixture, _single_environments(env, options), strict=True)
+    return [
+        dataclasses.replace(entry, options=_evaluation_options(name, merged)) for entry, (name, merged) in singles
+    ], {}
+
+
+def has_unseen_levels(env: Environment, options: Mapping[str, Any] | None = None) -> bool:
+    """Returns whether `for_evaluation` gives environments with levels that are not among those of training."""
+    singles = _single_environments(env, options)
+    return any(_beginning(name) == "procgen:" and merged.get("num_levels") for name, merged in singles)
+
+
+def environment_names(env: Environment) -> list[Factory]:
+    """Returns the name of an environment, or of each in a list; what has none stands for itself."""
+    return [name for name, _ in _single_environments(env, None)]
+
+
+def environment_text(env: Environment) -> str:
+    """Returns the names of an environment or a list of them as text."""
+    return ", ".join(map(factory_name, environment_names(env)))
+
+
+def _is_mixture(env: Environment) -> TypeGuard[Sequence[Any]]:
+    return isinstance(env, list | tuple)
+
+
+def _single_environments(env: Environment, options: Mapping[str, Any] | None) -> list[tuple[Factory, dict[str, Any]]]:
+    """Returns the name and the options of an environment, or of each in a list."""
+    if _is_mixture(env):
+        return [(entry.name, {**(options or {}), **entry.options}) for entry in read_mixture(env)]
+    name, own_options = named_factory(env)
+    return [(name, {**own_options, **(options or {})})]
+
+
+def _make_mixture(
+    mixture: Sequence[WeightedEnvironment],
+    seeds: Sequence[int],
+    options: Mapping[str, Any],
+    slots: Sequence[int],
+    actor: int | None,
+) -> BatchedEnvironment:
+    chosen = environment_of_slots([entry.weight for entry in mixture], max(slots) + 1)[np.asarray(slots)]
+    with contextlib.ExitStack() as opened:
+        parts = []
+        for index, entry in enumerate(mixture):
+            rows = np.flatnonzero(chosen == index)
+            if rows.size:
+                own_seeds, own_slots = [seeds[row] for row in rows], [slots[row] for row in rows]
+                merged = {**options, **entry.options}
+                parts.append(Part(make(entry.name, len(rows), own_seeds, merged, own_slots, actor), rows))
+                opened.callback(parts[-1].environment.close)
+        opened.pop_all()
+    return parts[0].environment if len(parts) == 1 else MixedBatch(parts)
+
+
+def _evaluation_options(name: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     left_out = _TRAINING_OPTIONS.get(_beginning(name), ())
-    return {key: value for key, value in (options or {}).items() if key not in left_out}
-
-
-def has_unseen_levels(name: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Returns whether `evaluation_options` gives environments with levels that those of `options` do not have."""
-    return _beginning(name) == "procgen:" and bool((options or {}).get("num_levels"))
+    return {key: value for key, value in options.items() if key not in left_out}
 
 
 def _check_observation(name: str, observation: Nest) -> None:
@@ -141,26 +233,41 @@ def _check_observation(name: str, observation: Nest) -> None:
             )
 
 
-def _resolve(name: str, what: Literal["make", "check"]) -> tuple[Callable[..., Any], str]:
+def _resolve(name: Factory, what: Literal["make", "check"]) -> tuple[Callable[..., Any], Any]:
+    factory = make_factory if what == "make" else check_factory
     if not isinstance(name, str):
-        raise CallboardError(
-            f"an environment is named by text, such as 'CartPole-v1', not by a {type(name).__name__}: put the function "
-            "that makes it in a module and name it as 'package.module:function'"
-        )
+        return factory, name
+    if name.startswith("["):
+        raise CallboardError(f"env {name!r} is not a list of environments: write '[{{name: A}}, {{name: B}}]'")
     beginning = _beginning(name)
     (module, ending), rest = _GYMNASIUM, name
     if beginning in _MAKERS:
         module, ending = _MAKERS[beginning]
         rest = name[len(beginning) :] if beginning.endswith(":") else name
-    # `module:Id-v0` is Gymnasium's syntax to import a module that registers ids; `Id-v0` is not an identifier.
-    elif ":" in name and name.partition(":")[2].isidentifier():
-        module, ending = _FACTORY
+    elif ":" in name:
+        object_path = name.partition(":")[2]
+        if "<" in object_path:
+            raise CallboardError(
+                f"environment {name!r} cannot be imported: it was given to an experiment as an object without a name; "
+                "continue its run from the program that made it"
+            )
+        # `module:Id-v0` is Gymnasium's syntax to import a module that registers ids; `Id-v0` is not an identifier.
+        if all(part.isidentifier() for part in object_path.split(".")) and not _registers(name):
+            return factory, name
+    else:
+        refuse_old_atari(name)
     return getattr(importlib.import_module(module, __package__), f"{what}_{ending}"), rest
 
 
-def _beginning(name: str) -> str:
+def _registers(name: str) -> bool:
+    """Returns whether `module:Id` is an id that the module registers with Gymnasium, not a class or function in it."""
+    module, _, id = name.partition(":")
+    return not hasattr(import_module("environment", name, module), id) and id in gymnasium.registry
+
+
+def _beginning(name: Factory) -> str:
     """Returns the name up to and including the first `:` or `/`; a namespace in lower case, to tolerate typos."""
-    found = re.match(r"\w+:|\w+/", name)
+    found = re.match(r"\w+:|\w+/", name) if isinstance(name, str) else None
     if found is None:
         return ""
     return found[0].lower() if found[0].endswith("/") else found[0]

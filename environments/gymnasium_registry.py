@@ -19,6 +19,8 @@ from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_m
 from .procgen import GAMES as PROCGEN_GAMES
 from .user_errors import keywords, unknown_environment, unknown_option, user_errors
 
+_OLD_ATARI = re.compile(r"(\w+?)(NoFrameskip|Deterministic)?-v([04])")
+_MAY_BE_ATARI = re.compile(r"ALE/.*|\w+-v[04]")
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
 
@@ -136,10 +138,44 @@ def _find(id: str) -> EnvSpec:
     module, _, registered = id.rpartition(":")
     if module:
         import_module("environment", id, module)
+    if registered not in gymnasium.registry and _MAY_BE_ATARI.fullmatch(registered):
+        atari_ids()  # Registers them.
     try:
         return gymnasium.spec(registered)
     except gymnasium.error.Error as error:
         raise _unknown(id) from error
+
+
+def refuse_old_atari(id: str) -> None:
+    """Refuses the ids of Atari games from before `ALE/...-v5`, which name raw frames of the screen.
+
+    Raises:
+      CallboardError: the id is such a name; the message says which name and options are equal to it.
+    """
+    found = _OLD_ATARI.fullmatch(id)
+    known = gymnasium.registry.get(id)
+    if found is None or (known is not None and not str(known.entry_point).startswith("ale_py")):
+        return
+    game, kind, version = found.groups()
+    games = atari_ids()
+    if kind and not games:
+        raise CallboardError(
+            f"environment {id!r} is an old name of an Atari game, and ale-py is not installed: pip install "
+            "'callboard[atari]'"
+        )
+    if f"ALE/{game}-v5" not in games:
+        return
+    known = gymnasium.registry.get(id)
+    # Version 4 has no sticky actions.  Only the preprocessing that was usual for NoFrameskip begins with no-ops.
+    options = (["repeat_action_probability: 0"] if version == "4" else []) + (["noop_max: 0"] * (kind != "NoFrameskip"))
+    given = f" with env_options {{{', '.join(options)}}}" if options else ""
+    as_before = {
+        "NoFrameskip": "its frames with the usual preprocessing",
+        "Deterministic": "the same with the usual preprocessing",
+        None: "the same with the usual preprocessing, and a frame skip that is not random",
+    }[kind]
+    raw = f", or 'gymnasium:{id}' for raw frames" if known is not None else ""
+    raise CallboardError(f"environment {id!r} is an old name: take 'ALE/{game}-v5'{given} for {as_before}{raw}")
 
 
 def _unknown(id: str) -> CallboardError:

@@ -37,6 +37,8 @@ _MODE_GAMES = {
     "memory": ("caveflyer", "dodgeball", "heist", "jumper", "maze", "miner"),
     "exploration": ("caveflyer", "climber", "coinrun", "heist", "jumper", "leaper", "maze", "ninja"),
 }
+_GYM_ID = re.compile(r"^procgen-(\w+)-v0$")
+"""Ids under which Procgen registers its games, with the same defaults: `procgen:procgen-coinrun-v0`."""
 _TIME_LIMITS = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}
 _TIME_LIMIT = 1000
 
@@ -87,7 +89,7 @@ def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapp
     """Makes a batch of a Procgen game, which must be stepped in the same process, since it does not survive a fork.
 
     Args:
-      game: name of the game, such as `coinrun`.
+      game: name of the game, such as `coinrun`, or its id in Gym, `procgen-coinrun-v0`.
       batch_size: the number of games.
       seeds: one seed per game.
       options: fields of `ProcgenOptions`.
@@ -98,6 +100,7 @@ def make_procgen(game: str, batch_size: int, seeds: Sequence[int], options: Mapp
     """
     name = f"procgen:{game}"
     settings = check_procgen(game, options)
+    game = _GYM_ID.sub(r"\1", game)
     check_seeds(batch_size, seeds)
     with needs_package(name, "procgen", "procgen==0.10.7"):
         return ProcgenBatch(game, seeds, settings)
@@ -109,10 +112,10 @@ def check_procgen(game: str, options: Mapping[str, Any]) -> ProcgenOptions:
     Raises:
       CallboardError: if the game or an option is unknown, or the game does not have the mode.
     """
-    name = f"procgen:{game}"
+    name, given = f"procgen:{game}", game
+    game = _GYM_ID.sub(r"\1", game)
     if game not in GAMES:
-        # Procgen's own Gym ids are `procgen:procgen-coinrun-v0`.
-        meant = f"procgen:{re.sub('^procgen-|-v[0-9]+$', '', game)}"
+        meant = f"procgen:{re.sub('^procgen-|-v[0-9]+$', '', given)}"
         error = unknown_environment(meant, GAMES, f"the games are {', '.join(GAMES)}", "procgen:")
         raise CallboardError(str(error).replace(repr(meant), repr(name), 1))
     settings = read_options(name, options, ProcgenOptions)

@@ -1,7 +1,9 @@
-"""Environments made by a Python function, named as `package.module:factory`."""
+"""Environments made by a Python class or function, named as `package.module:factory`."""
 
 import contextlib
+import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,44 +18,68 @@ from .dm_env_adapter import DmEnvBatch
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .user_errors import keywords, unknown_option, user_errors
 
+Factory = str | Callable[..., Any]
+"""`package.module:factory`; or the factory itself, if it has no name by which it can be imported."""
+
 # Arguments that Callboard passes to a factory that takes them.
 _GIVEN = ("seed", "seeds", "batch_size")
+# The same, unless the user has options of these names.
+_OFFERED = ("index", "actor", "env_config")
+_KINDS = (BatchedEnvironment, VectorEnv, gymnasium.Env, dm_env.Environment)
 
 
-def make_factory(name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
-    """Makes a batch of environments with the function `factory` in `package.module`.
+def make_factory(
+    factory: Factory,
+    batch_size: int,
+    seeds: Sequence[int],
+    options: Mapping[str, Any],
+    slots: Sequence[int] | None = None,
+    actor: int | None = None,
+) -> BatchedEnvironment:
+    """Makes a batch of environments with the class or function `factory` in `package.module`.
 
     The factory returns a single `dm_env.Environment` or `gymnasium.Env`, and is then called once per environment, or a
     `gymnasium.vector.VectorEnv` or `BatchedEnvironment` for the whole batch, and is then called once.  If it has
     parameters of these names, it is passed `seed` (the seed of this environment, or the first one for a whole batch),
-    `seeds` (of the whole batch) and `batch_size`.  This is the only way to seed a `dm_env.Environment`.
+    `seeds` (of the whole batch) and `batch_size`.  This is the only way to seed a `dm_env.Environment`.  It is also
+    passed `index` (the environment's slot, or the first one for a whole batch), `actor` (the index of the actor, None
+    for an evaluator) and `env_config` (a dictionary with all options that are not parameters of their own), unless
+    these are options.
 
     Args:
-      name: `package.module:factory`.
+      factory: `package.module:factory`, or the factory.
       batch_size: the number of environments.
       seeds: one seed per environment.
       options: keyword arguments of the factory.
+      slots: the slot of each environment, its index among all those of the run's actors; by default from 0 on.
+      actor: index of the actor that steps the environments, if one does.
 
     Raises:
       CallboardError: if the module or function does not exist, an option is unknown or missing, or the result is not
         an environment or has a batch size other than `batch_size`.
     """
-    create = check_factory(name, options)
+    create, name = check_factory(factory, options), factory_name(factory)
     named, _ = keywords(create)
-    given = [key for key in _GIVEN if key in named]
+    own, config = _split_options(named, options)
 
     def call(index: int) -> Any:
-        values = {"seed": int(seeds[index]), "seeds": [int(seed) for seed in seeds], "batch_size": batch_size}
-        arguments = {**options, **{key: values[key] for key in given}}
-        with user_errors(name, options, lambda: (key for key in named if key not in _GIVEN)):
+        values = {
+            "seed": int(seeds[index]),
+            "seeds": [int(seed) for seed in seeds],
+            "batch_size": batch_size,
+            "index": index if slots is None else int(slots[index]),
+            "actor": actor,
+            "env_config": dict(config),
+        }
+        arguments = {**{key: value for key, value in values.items() if key in named}, **own}
+        with user_errors(name, options, lambda: (key for key in named if key not in (*_GIVEN, *_OFFERED))):
             _check_arguments(name, create, arguments)
             return create(**arguments)
 
     with contextlib.ExitStack() as opened:
         environments = [call(0)]
         made = environments[0]
-        known = isinstance(made, BatchedEnvironment | VectorEnv | gymnasium.Env | dm_env.Environment)
-        if not known or _is_other_batch(made):
+        if not isinstance(made, _KINDS) or _is_other_batch(made):
             raise CallboardError(
                 f"environment {name!r} is of type {type(made).__name__}: the factory must give a dm_env.Environment, "
                 "a gymnasium.Env, a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment, which can wrap "
@@ -79,22 +105,80 @@ def make_factory(name: str, batch_size: int, seeds: Sequence[int], options: Mapp
         return batch
 
 
-def check_factory(name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Imports the factory and checks options without calling it; returns the factory.
+def check_factory(factory: Factory, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Imports the factory, if it is a name, and checks options without calling it; returns the factory.
 
     Raises:
       CallboardError: if the module or function does not exist, or an option is unknown.
     """
-    create = import_object("environment", name)
+    name = factory_name(factory)
+    create = import_object("environment", factory) if isinstance(factory, str) else factory
     if not callable(create):
         raise CallboardError(f"environment {name!r} is not a function but of type {type(create).__name__}")
     named, takes_others = keywords(create)
+    takes_others = takes_others or ("env_config" in named and "env_config" not in options)
     for key in options:
         if key in _GIVEN:
             raise CallboardError(f"environment {name!r}: option {key!r} is given by Callboard, leave it out")
         if key not in named and not takes_others:
-            raise unknown_option(name, key, (taken for taken in named if taken not in _GIVEN))
+            raise unknown_option(name, key, (taken for taken in named if taken not in (*_GIVEN, *_OFFERED)))
     return create
+
+
+def factory_name(factory: Factory) -> str:
+    """Returns the name of a factory for messages, such as `__main__:<lambda>` if it has no name to import it by."""
+    if isinstance(factory, str):
+        return factory
+    named = factory if hasattr(factory, "__qualname__") else type(factory)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def named_factory(environment: Any) -> tuple[Factory, dict[str, Any]]:
+    """Returns the name of an environment that is given as a name, a class or a function, and options that it contains.
+
+    Args:
+      environment: a name, a class or function, or a `functools.partial` of one, whose keywords are options.
+
+    Returns:
+      The name, or the class or function itself if it cannot be imported by name (a lambda, for example); and options.
+
+    Raises:
+      CallboardError: it is something else, such as an environment that is already made.
+    """
+    options: dict[str, Any] = {}
+    while isinstance(environment, functools.partial):
+        if environment.args:
+            raise CallboardError(
+                f"env is a partial of {factory_name(environment.func)!r} with the positional arguments "
+                f"{environment.args!r}: give them by keyword, since they become env_options"
+            )
+        options = {**environment.keywords, **options}
+        environment = environment.func
+    if isinstance(environment, str):
+        return environment, options
+    kind = type(environment).__name__
+    if isinstance(environment, _KINDS):
+        raise CallboardError(
+            f"env is a {kind} that is already made: give its name, its class or a function that makes it, since every "
+            "actor makes environments of its own"
+        )
+    if not callable(environment):
+        raise CallboardError(f"env must be a name, a class or a function that makes environments, not a {kind}")
+    name = factory_name(environment)
+    module, _, path = name.partition(":")
+    try:
+        found = functools.reduce(getattr, path.split("."), sys.modules[module])
+    except (KeyError, AttributeError):
+        return environment, options
+    return (name, options) if found == environment else (environment, options)
+
+
+def _split_options(named: Sequence[str], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the options that are arguments of a factory, and those that go into its argument `env_config`."""
+    if "env_config" not in named or "env_config" in options:
+        return dict(options), {}
+    own = {key: value for key, value in options.items() if key in named}
+    return own, {key: value for key, value in options.items() if key not in named}
 
 
 def _is_other_batch(made: Any) -> bool:

@@ -81,7 +81,7 @@ class Player:
     """
 
     def __init__(self, run: Run, server: Any, coordinator: Any):
-        self._environment = gymnasium.make(run.experiment.env)
+        self._environment = gymnasium.make(str(run.experiment.env))
         self._path = run.directory.path / "played.jsonl"
         self._server = server
         self._coordinator = coordinator

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Interval
@@ -11,7 +12,14 @@ from ..agents.agent import Mode
 from ..agents.registry import agent_name
 from ..callbacks import Callbacks, check_callbacks, overridden, plain_task
 from ..data import Layout
-from ..environments import check_hooks
+from ..environments import (
+    WeightedEnvironment,
+    check_hooks,
+    environment_of_slots,
+    environment_text,
+    named_factory,
+    read_mixture,
+)
 from ..environments import spec as environment_spec
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
@@ -40,8 +48,10 @@ class Experiment:
 
     Attributes:
       agent: the agent and its hyperparameters.
-      env: name of the environment, see `environments.make`.
-      env_options: keyword arguments of the environment.
+      env: name of the environment, or in Python the class or function that makes it, see `environments.make`; or a
+        list of environments with equal spaces, such as `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which
+        share the slots in proportion to their weights.
+      env_options: keyword arguments of the environment, or of all environments in a list.
       seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
         continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes.
@@ -104,7 +114,7 @@ class Experiment:
     """
 
     agent: Agent
-    env: str
+    env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment]
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     seed: Seed = 1
     actors: NodeCount = 2
@@ -143,6 +153,16 @@ class Experiment:
     log_level: LogLevel = "info"
     run_dir: str | pathlib.Path | None = None
 
+    def __post_init__(self) -> None:
+        # Classes and functions become names, by which a resumed run finds them again.
+        env: Any = self.env
+        if isinstance(env, list | tuple):
+            object.__setattr__(self, "env", read_mixture(env))
+        elif not isinstance(env, str):
+            name, options = named_factory(env)
+            object.__setattr__(self, "env", name)
+            object.__setattr__(self, "env_options", {**options, **self.env_options})
+
     def check_numbers(self) -> None:
         """Rejects numbers that are out of range or inconsistent; does not check the agent.
 
@@ -156,6 +176,7 @@ class Experiment:
                 f"set replay_shards to at most {self.actors}"
             )
         self._check_inference()
+        self._check_shares()
         if self.evaluation_episodes % self.evaluation_envs:
             raise CallboardError(
                 f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
@@ -248,6 +269,23 @@ class Experiment:
                 f"each of {self.inference_nodes} inference nodes needs an actor that it acts for: set inference_nodes "
                 f"to at most {self.actors}"
             )
+
+    def _check_shares(self) -> None:
+        """Rejects environments in a list that would get no slot."""
+        if not isinstance(self.env, tuple):
+            return
+        weights = [entry.weight for entry in self.env]
+        counts = {"actors * envs_per_actor": self.actors * self.envs_per_actor}
+        if self.evaluator:
+            counts["evaluation_envs"] = self.evaluation_envs
+        for setting, count in counts.items():
+            missing = set(range(len(weights))) - set(environment_of_slots(weights, count).tolist())
+            if missing:
+                entry = self.env[min(missing)]
+                raise CallboardError(
+                    f"environment {environment_text(entry.name)!r} with weight {entry.weight:g} gets none of the "
+                    f"{count} slots: increase {setting}, or its weight"
+                )
 
     def _check_devices(self, learners_here: int) -> None:
         count = device_count(self.learner_devices)

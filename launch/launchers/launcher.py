@@ -21,6 +21,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from ...environments import environment_names, environment_text
 from ...errors import CallboardError
 from ...setting_types import check_ranges
 from ..experiment import Experiment, Run
@@ -96,11 +97,13 @@ class Launcher(abc.ABC):
         Raises:
           CallboardError: the message says what to change.
         """
-        if not self.in_this_process and str(experiment.env).startswith("__main__:"):
-            raise CallboardError(
-                f"environment {experiment.env!r} is defined in the program that was started, and nodes in other "
-                "processes cannot import it; move it to a module of its own, or use --launcher threads or inline"
-            )
+        for name in environment_names(experiment.env):
+            if not self.in_this_process and (callable(name) or name.startswith("__main__:")):
+                what = "has no name to import it by" if callable(name) else "is defined in the program that was started"
+                raise CallboardError(
+                    f"environment {environment_text(name)!r} {what}, and nodes in other processes cannot import it; "
+                    "define it in a module of its own, or use --launcher threads or inline"
+                )
         if self.in_this_process and experiment.learners > 1:
             raise CallboardError(
                 f"the {self.name} launcher has one process, and each of {experiment.learners} learners needs its own; "

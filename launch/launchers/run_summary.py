@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from ...agents.registry import agent_name
+from ...environments import environment_text
 from ..experiment import Run
 from ..run_directory.best_policy import BestPolicy
 from .registry import DEFAULT_LAUNCHER
@@ -37,8 +38,8 @@ class SummaryMonitor:
             self._begun = True
             experiment = self._run.experiment
             self._monitor.notify(
-                f"{agent_name(experiment.agent)} on {experiment.env} for {experiment.max_steps:,} environment steps, "
-                f"run directory {run_location(self._run)}"
+                f"{agent_name(experiment.agent)} on {environment_text(experiment.env)} for {experiment.max_steps:,} "
+                f"environment steps, run directory {run_location(self._run)}"
             )
         # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})

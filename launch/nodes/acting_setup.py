@@ -7,7 +7,7 @@ import numpy as np
 from ...agents.acting import CompiledPolicy
 from ...agents.agent import Mode
 from ...data import Layout
-from ...environments import BatchedEnvironment, environment_seeds, evaluation_options, make
+from ...environments import BatchedEnvironment, environment_seeds, for_evaluation, make
 from ..experiment import Experiment
 
 
@@ -16,10 +16,11 @@ def make_environments(
 ) -> BatchedEnvironment:
     """Makes the environments of one incarnation of a node, each with its own seed."""
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
-    options = experiment.env_options
+    slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.env_options
     if role == "evaluator":
-        options = evaluation_options(experiment.env, options)
-    return make(experiment.env, count, seeds, options)
+        env, options = for_evaluation(env, options)
+        return make(env, count, seeds, options, slots)
+    return make(env, count, seeds, options, slots, actor=first_slot // experiment.envs_per_actor)
 
 
 def compile_policy(

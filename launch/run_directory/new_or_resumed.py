@@ -5,10 +5,14 @@ import os
 import pathlib
 
 from ...agents.registry import agent_name
+from ...environments import environment_text
 from ...errors import CallboardError
 from ..experiment import Experiment
 from .layout import RunDirectory
 from .run_lock import check_not_running
+
+_MOST_LETTERS = 80
+"""Of the environments' names in the name of a directory."""
 
 
 def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") -> RunDirectory:
@@ -53,7 +57,7 @@ def check_state(directory: RunDirectory, name: str | pathlib.Path, resume: bool)
 
 def default_run_directory(experiment: Experiment, agent_name: str, now: str) -> pathlib.Path:
     """Returns `runs/<agent>-<environment>-<time>`, the default for runs that name no directory."""
-    words = f"{agent_name}-{experiment.env}-{now}"
+    words = f"{agent_name}-{environment_text(experiment.env)[:_MOST_LETTERS]}-{now}"
     return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)
 
 

@@ -72,7 +72,7 @@ def test_a_step_is_four_frames_their_whole_score_and_the_maximum_of_the_last_two
 
 
 def test_timesteps_have_the_dtypes_and_shapes_of_the_interface_and_one_frame_alone():
-    observation, action = environments.spec(BREAKOUT)
+    observation, action, _ = environments.spec(BREAKOUT)
     assert observation == specs.BoundedArray((84, 84, 1), np.uint8, 0, 255)
     assert action == specs.DiscreteArray(4, dtype=np.int32)
     assert environments.spec(BREAKOUT, {"full_action_space": True}).action.num_values == 18
@@ -179,7 +179,7 @@ def test_the_game_continues_after_a_lost_life():
     with_loss, without = (play({**PLAIN, "life_loss": life_loss}, [0], actions) for life_loss in (True, False))
     np.testing.assert_array_equal(observations(with_loss), observations(without))
     assert [timestep.reward for timestep in with_loss] == [timestep.reward for timestep in without]
-    assert environments.evaluation_options(BREAKOUT, {"life_loss": True, "noop_max": 3}) == {"noop_max": 3}
+    assert environments.for_evaluation(BREAKOUT, {"life_loss": True, "noop_max": 3})[1] == {"noop_max": 3}
 
 
 def test_the_limit_of_frames_is_a_truncation():

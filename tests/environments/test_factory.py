@@ -1,8 +1,10 @@
 """Environments by name: the environments made from names, their seeds and options, and mistakes in names."""
 
+import importlib.util
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
@@ -56,7 +58,7 @@ def test_what_an_environment_does_follows_its_own_seed_alone(name):
 
 
 def test_spec_of_an_environment():
-    observation, action = environments.spec("CartPole-v1")
+    observation, action, _ = environments.spec("CartPole-v1")
     assert isinstance(observation, specs.BoundedArray)
     assert observation.shape == (4,) and observation.dtype == np.float32
     assert action == specs.DiscreteArray(2, dtype=np.int32)
@@ -77,9 +79,54 @@ def test_importing_environments_does_not_import_tensorflow():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_an_environment_is_named_by_text():
-    with pytest.raises(CallboardError, match="named by text, such as 'CartPole-v1', not by a function"):
-        environments.make(lambda: None, 1, [0])
+def test_an_environment_is_a_name_a_class_or_a_function():
+    def make_short(size=3):
+        return gymnasium.make("CartPole-v1", max_episode_steps=size)
+
+    batch = environments.make(make_short, 2, [0, 1], {"size": 5})
+    assert batch.spec == environments.spec("CartPole-v1")
+    environments.check(make_short, {"size": 5})
+    with pytest.raises(CallboardError, match="make_short' has no option 'siz'; did you mean 'size'?"):
+        environments.check(make_short, {"siz": 5})
+    with pytest.raises(CallboardError, match="env must be a name, a class or a function .*, not a int"):
+        environments.make(5, 1, [0])
+    with pytest.raises(CallboardError, match=r"env '\[\{name: A' is not a list of environments: write"):
+        environments.check("[{name: A")
+
+
+def test_a_function_without_a_name_cannot_be_found_again_by_it():
+    with pytest.raises(CallboardError, match="'__main__:<lambda>' cannot be imported: .*; continue its run from the"):
+        environments.check("__main__:<lambda>")
+
+
+def test_an_id_without_a_version_is_found_after_its_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "registers_bare.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Bare', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv')\n"
+        "class Within:\n"
+        "    @staticmethod\n"
+        "    def make():\n"
+        "        return gymnasium.make('CartPole-v1')\n"
+    )
+    assert environments.spec("registers_bare:Bare").observation.shape == (4,)
+    assert environments.spec("registers_bare:Within.make").observation.shape == (4,)
+    with pytest.raises(CallboardError, match="module 'registers_bare' has no 'Bar'"):
+        environments.check("registers_bare:Bar")
+
+
+def test_the_old_ids_of_procgen_are_its_games():
+    assert environments.spec("procgen:procgen-coinrun-v0") == environments.spec("procgen:coinrun")
+
+
+def test_raw_frames_of_an_old_id_are_gymnasiums():
+    assert environments.spec("gymnasium:PongNoFrameskip-v4").observation.shape == (210, 160, 3)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("Box2D") is not None, reason="Box2D is installed")
+def test_a_missing_box2d_is_named_with_what_to_install():
+    with pytest.raises(CallboardError, match=r"^environment 'LunarLander-v3' cannot be made: Box2D .*pip install .*$"):
+        environments.check("LunarLander-v3")
 
 
 SHOWS_NOTHING = {

@@ -57,9 +57,34 @@ from refused_names import assert_refused
         ),
         ("procgen:coinrn", {}, "unknown environment 'procgen:coinrn'; did you mean 'procgen:coinrun'?"),
         (
-            "procgen:procgen-coinrun-v0",
+            "procgen:procgen-coinrun-v1",
             {},
-            "unknown environment 'procgen:procgen-coinrun-v0'; did you mean 'procgen:coinrun'?",
+            "unknown environment 'procgen:procgen-coinrun-v1'; did you mean 'procgen:coinrun'?",
+        ),
+        (
+            "PongNoFrameskip-v4",
+            {},
+            "environment 'PongNoFrameskip-v4' is an old name: take 'ALE/Pong-v5' with env_options "
+            "{repeat_action_probability: 0} for its frames with the usual preprocessing, or "
+            "'gymnasium:PongNoFrameskip-v4' for raw frames",
+        ),
+        (
+            "BreakoutNoFrameskip-v0",
+            {},
+            "environment 'BreakoutNoFrameskip-v0' is an old name: take 'ALE/Breakout-v5' for its frames with the usual "
+            "preprocessing, or 'gymnasium:BreakoutNoFrameskip-v0' for raw frames",
+        ),
+        (
+            "PongDeterministic-v4",
+            {},
+            "environment 'PongDeterministic-v4' is an old name: take 'ALE/Pong-v5' with env_options "
+            "{repeat_action_probability: 0, noop_max: 0} for the same with the usual preprocessing",
+        ),
+        (
+            "Pong-v0",
+            {},
+            "environment 'Pong-v0' is an old name: take 'ALE/Pong-v5' with env_options {noop_max: 0} for the same with "
+            "the usual preprocessing, and a frame skip that is not random, or 'gymnasium:Pong-v0' for raw frames",
         ),
         (
             "procgen:qqqq",

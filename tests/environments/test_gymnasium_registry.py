@@ -58,9 +58,9 @@ def test_mujoco_writes_nothing_where_the_user_stands(tmp_path, monkeypatch):
         ),
         ("procgen-coinrun-v0", {}, "unknown environment 'procgen-coinrun-v0'; did you mean 'procgen:coinrun'?"),
         (
-            "BreakoutDeterministic-v4",
+            "BreakotDeterministic-v4",
             {},
-            "unknown environment 'BreakoutDeterministic-v4'; did you mean 'ALE/Breakout-v5'?",
+            "unknown environment 'BreakotDeterministic-v4'; give a Gymnasium id or 'package.module:factory'",
         ),
         ("Reacher-v2", {}, "environment 'Reacher-v2' is not in Gymnasium any more; did you mean 'Reacher-v5'?"),
         (

@@ -23,7 +23,7 @@ def original(monkeypatch):
 
 @pytest.mark.parametrize("game", CHANNELS)
 def test_spec(game):
-    observation, action = environments.spec(f"MinAtar/{game}-v1")
+    observation, action, _ = environments.spec(f"MinAtar/{game}-v1")
     assert observation == specs.BoundedArray((10, 10, CHANNELS[game]), np.bool_, False, True)
     assert action.num_values == {"Breakout": 3, "Freeway": 3, "SpaceInvaders": 4, "Asterix": 5, "Seaquest": 6}[game]
     assert environments.spec(f"MinAtar/{game}-v0").action == specs.DiscreteArray(6, dtype=np.int32)

@@ -175,7 +175,7 @@ def test_actions_that_procgen_does_not_have_are_refused(actions):
 
 def test_an_evaluator_plays_levels_that_were_not_trained_on():
     options = {"num_levels": 200, "start_level": 7, "distribution_mode": "easy"}
-    assert environments.evaluation_options("procgen:fruitbot", options) == {"distribution_mode": "easy"}
+    assert environments.for_evaluation("procgen:fruitbot", options)[1] == {"distribution_mode": "easy"}
     assert environments.has_unseen_levels("procgen:fruitbot", options)
     assert not environments.has_unseen_levels("procgen:fruitbot", {"distribution_mode": "easy"})
     assert not environments.has_unseen_levels("CartPole-v1")

@@ -1,5 +1,7 @@
 """Environments of a user's own function: what it is given, what it may return, and messages about mistakes."""
 
+import functools
+import re
 import sys
 
 import pytest
@@ -7,7 +9,7 @@ from odd_environments import error_of
 from scripted_environments import Seeded
 
 from callboard import environments
-from callboard.environments.python_factory import check_factory, make_factory
+from callboard.environments.python_factory import check_factory, factory_name, make_factory, named_factory
 from callboard.errors import CallboardError
 
 CALLS: list = []
@@ -59,6 +61,76 @@ def test_a_factory_of_single_environments_is_called_for_each_with_its_seed(own_m
 def test_every_interface_has_its_adapter(factory, kind):
     batch = make_factory(f"scripted_environments:{factory}", 2, [0, 1], {})
     assert type(batch) is kind and batch.batch_size == 2
+
+
+def placed(index, actor, env_config, scale=1.0):
+    CALLS.append((index, actor, env_config, scale))
+    return Seeded(0, scale)
+
+
+def test_a_factory_may_take_its_slot_its_actor_and_other_options(own_module):
+    name = f"{own_module}:placed"
+    environments.make(name, 2, [5, 6], {"scale": 3.0, "map": "big"}, slots=(8, 9), actor=4)
+    assert CALLS == [(8, 4, {"map": "big"}, 3.0), (9, 4, {"map": "big"}, 3.0)]
+    CALLS.clear()
+    make_factory(name, 1, [5], {})
+    assert CALLS == [(0, None, {}, 1.0)]
+    # Options of these names are the user's.
+    CALLS.clear()
+    make_factory(name, 1, [5], {"index": 7, "env_config": {"a": 1}})
+    assert CALLS == [(7, None, {"a": 1}, 1.0)]
+    with pytest.raises(CallboardError, match="has no option 'scael'; did you mean 'scale'?"):
+        check_factory(name, {"env_config": {}, "scael": 3})
+
+
+class Nested:
+    @classmethod
+    def made(cls, scale=1.0):
+        return Seeded(0, scale)
+
+
+def test_classes_and_functions_become_names(own_module, monkeypatch):
+    for known in (Nested, Nested.made.__func__, single):
+        monkeypatch.setattr(known, "__module__", own_module)
+    assert named_factory(single) == (f"{own_module}:single", {})
+    assert named_factory(functools.partial(functools.partial(single, scale=1), scale=2, seed=3)) == (
+        f"{own_module}:single",
+        {"scale": 2, "seed": 3},
+    )
+    name, _ = named_factory(Nested.made)
+    assert name == f"{own_module}:Nested.made"
+    assert isinstance(environments.make(name, 1, [0], {"scale": 2.0}), environments.DmEnvBatch)
+    assert named_factory("CartPole-v1") == ("CartPole-v1", {})
+
+
+def test_what_cannot_be_imported_stands_for_itself():
+    def local():
+        return Seeded(0)
+
+    class Callable:
+        def __call__(self):
+            return Seeded(0)
+
+    for factory in (local, lambda: Seeded(0), Callable()):
+        assert named_factory(factory) == (factory, {})
+        assert factory_name(factory).startswith(f"{__name__}:")
+        assert isinstance(environments.make(factory, 1, [0]), environments.DmEnvBatch)
+
+
+@pytest.mark.parametrize(
+    "environment, message",
+    [
+        (Seeded(0), "env is a Seeded that is already made: give its name, its class or a function that makes it"),
+        (
+            functools.partial(Seeded, 3),
+            "positional arguments (3,): give them by keyword, since they become",
+        ),
+        (5, "env must be a name, a class or a function that makes environments, not a int"),
+    ],
+)
+def test_other_objects_are_refused_in_one_line(environment, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        named_factory(environment)
 
 
 def test_environments_are_closed_if_a_later_one_cannot_be_made(own_module):

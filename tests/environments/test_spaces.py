@@ -131,7 +131,7 @@ def test_an_environment_that_writes_into_its_action_does_not_change_the_actors()
 def test_bounds_are_kept_where_they_are_finite():
     box = spaces.Box(np.array([-1, -np.inf]), np.array([np.inf, 3]), dtype=np.float64)
     for _, batch in batches(box, spaces.Box(-np.inf, np.inf, (1,), np.float32)):
-        observed, acted = batch.spec
+        observed, acted, _ = batch.spec
         assert isinstance(observed, specs.BoundedArray)
         assert observed.minimum.tolist() == [-1, -np.inf] and observed.maximum.tolist() == [np.inf, 3]
         assert isinstance(acted, specs.BoundedArray) and not np.isfinite(acted.maximum).any()

@@ -1,13 +1,18 @@
 """The definition of a run: its defaults, ranges and contradictions, and its layout."""
 
 import dataclasses
+import functools
+import re
+import sys
 
+import gymnasium
 import pytest
 
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
+from callboard.launch.settings import read_experiment, write_experiment
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,51 @@ def test_numbers_are_refused_before_the_agent_is_known(settings, message):
     with pytest.raises(CallboardError) as caught:
         experiment.check_numbers()
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def make_cartpole(max_episode_steps=500):
+    return gymnasium.make("CartPole-v1", max_episode_steps=max_episode_steps)
+
+
+def test_classes_and_functions_become_names_by_which_a_resumed_run_finds_them(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "own_environments", sys.modules[__name__])
+    monkeypatch.setattr(make_cartpole, "__module__", "own_environments")
+    experiment = Experiment(Impala(), functools.partial(make_cartpole, max_episode_steps=7), {"vectorized": False})
+    assert experiment.env == "own_environments:make_cartpole"
+    assert experiment.env_options == {"max_episode_steps": 7, "vectorized": False}
+    mixed = Experiment(Impala(), [make_cartpole, {"name": "CartPole-v1", "weight": 2.5}], run_dir=tmp_path)
+    assert [entry.name for entry in mixed.env] == ["own_environments:make_cartpole", "CartPole-v1"]
+    for written in (dataclasses.replace(experiment, run_dir=tmp_path), mixed):
+        write_experiment(written, tmp_path / "experiment.yaml")
+        assert read_experiment(tmp_path) == dataclasses.replace(written, run_dir=tmp_path)
+    assert Experiment(Impala(), lambda: make_cartpole(9)).layout().spec == mixed.layout().spec
+    with pytest.raises(CallboardError, match="is already made: give its name, its class or a function"):
+        Experiment(Impala(), make_cartpole())
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            {"actors": 1},
+            "'B' with weight 0.1 gets none of the 4 slots: increase actors * envs_per_actor, or its weight",
+        ),
+        (
+            {"evaluation_envs": 4},
+            "'B' with weight 0.1 gets none of the 4 slots: increase evaluation_envs, or its weight",
+        ),
+        ({}, ""),
+        ({"evaluation_envs": 4, "evaluator": False}, ""),
+    ],
+)
+def test_every_environment_of_a_list_needs_a_slot(settings, message):
+    env = [{"name": "A"}, {"name": "B", "weight": 0.1}]
+    given = {"actors": 5, "envs_per_actor": 4, "evaluation_envs": 20, **settings}
+    experiment = Experiment(None, env, **given)
+    if not message:
+        return experiment.check_numbers()
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        experiment.check_numbers()
 
 
 def test_the_defaults_can_run():

@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import gymnasium
 import pytest
 import yaml
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
+from callboard.launch.cli.train import main as train_command
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
 from callboard.launch.launchers.ray.launcher import RayLauncher
@@ -63,6 +65,26 @@ def test_a_run_for_launchpad_is_checked_and_writes_nothing_yet(tmp_path):
         make_run(experiment, resume=True)
     with pytest.raises(CallboardError, match="did you mean 'CartPole-v1'"):
         make_run(dataclasses.replace(experiment, env="CartPol-v1"))
+
+
+def test_a_function_without_a_name_runs_in_this_process_and_is_resumed_from_its_program(tmp_path):
+    def make_short(index, actor, limit):
+        assert actor is None or index // 2 == actor
+        return gymnasium.make("CartPole-v1", max_episode_steps=limit)
+
+    experiment = Experiment(
+        from_values(Impala, {"network.hidden_sizes": (4,), "unroll_length": 4, "batch_size": 2}),
+        env=[{"name": make_short, "options": {"limit": 6}}, {"name": "CartPole-v1", "weight": 2}],
+        actors=2,
+        envs_per_actor=2,
+        evaluator=False,
+        max_steps=40,
+        run_dir=tmp_path / "run",
+    )
+    assert run(experiment, "inline").exit_code == 0
+    assert make_run(experiment, resume=True).layout.actors == 2
+    with pytest.raises(CallboardError, match="make_short' cannot be imported: .* continue its run from the program"):
+        train_command(["--resume", "--run-dir", str(tmp_path / "run"), "--launcher", "inline"])
 
 
 def test_an_agent_that_cannot_be_imported_by_its_name_is_refused(tmp_path):

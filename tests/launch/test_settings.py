@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import types
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from callboard.agents.impala import Impala
+from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.settings import parse_experiment, read_experiment, read_recipe, recipe_names, write_experiment
@@ -75,6 +77,33 @@ def test_options_are_merged_into_nested_settings(tmp_path, options, expected):
     write_experiment(parse_experiment(None, recipe, []), tmp_path / "experiment.yaml")
     assert read_experiment(tmp_path, options).env_options == expected
     assert env_options == {"size": 5, "camera": {"width": 8, "height": 8}}
+
+
+def test_environments_are_listed_with_weights_and_options(tmp_path):
+    entries = [{"name": "A", "weight": 2, "options": {"size": 3}}, {"name": "B"}, "C"]
+    expected = (WeightedEnvironment("A", 2.0, {"size": 3}), WeightedEnvironment("B"), WeightedEnvironment("C"))
+    by_recipe = parse_experiment(None, {"agent": {"name": "impala"}, "env": entries, "actors": 7}, [])
+    text = "[{name: A, weight: 2, options: {size: 3}}, {name: B}, C]"
+    by_option = parse_experiment("impala", {}, ["--env", text, "--actors", "7"])
+    assert by_recipe == by_option and by_recipe.env == expected
+    write_experiment(by_recipe, tmp_path / "experiment.yaml")
+    assert read_experiment(tmp_path).env == expected
+    assert parse_experiment("impala", {}, ["--env", "7"]).env == "7"
+
+
+@pytest.mark.parametrize(
+    "env, message",
+    [
+        ([{"name": "A", "wait": 2}], "unknown key 'env.wait'; did you mean 'env.weight'?"),
+        ([{"name": "A", "weight": -2}], "env.weight must be a number above 0, not -2"),
+        ([{"weight": 2}], "env.name is missing from {'weight': 2}"),
+        ([[]], "env must be text or a list, not [[]]"),
+        (5, "env must be text or a list, not 5"),
+    ],
+)
+def test_wrong_lists_of_environments_are_refused_in_one_line(env, message):
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        parse_experiment(None, {"agent": {"name": "impala"}, "env": env}, [])
 
 
 def test_impalas_recipe_for_atari_has_the_papers_optimizer_and_so_have_the_defaults():

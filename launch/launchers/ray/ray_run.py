@@ -27,6 +27,7 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from ....deadlines import Deadline, wait_until
+from ....environments import environment_text
 from ....errors import CallboardError
 from ...experiment import Experiment, Run
 from ...nodes.devices import device_count
@@ -65,7 +66,7 @@ class NodeGroup:
 
     def __init__(self, program: lp.Program, run: Run, bundles: Sequence[Mapping[str, float]], group: Any):
         self.run = run
-        self.name = f"{run.experiment.env}-{uuid.uuid4().hex[:6]}"
+        self.name = f"{environment_text(run.experiment.env)}-{uuid.uuid4().hex[:6]}"
         self.scratch = f"callboard-{uuid.uuid4().hex}"
         self._lock = threading.Lock()
         self._book = AddressBook()
