@@ -23,8 +23,9 @@ from .addresses import reserved_ports
 from .forkserver import ForkedProcess, fork_process, stop_forkserver, wait_for_any
 from .forkserver_watch import ForkserverWatch
 from .node_process import ChildSettings, run_child
+from .other_hosts import OtherHosts
 from .run_outcome import Monitor, Outcome, error_text
-from .supervisor import Event, Exit, OtherHosts, Supervised, Supervisor
+from .supervisor import Event, Exit, Supervised, Supervisor
 
 _LAST_SECONDS = 5.0
 

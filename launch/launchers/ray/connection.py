@@ -63,6 +63,7 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         ) from error
     if found is not None:
         _check_answers(found)
+        _check_files(found)
     with contextlib.ExitStack() as stack:
         settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
         if found is None:
@@ -82,6 +83,14 @@ def session_directory() -> pathlib.Path:
     return pathlib.Path(ray._private.worker.global_worker.node.get_session_dir_path())
 
 
+def files_were_removed() -> bool:
+    """Return whether the cluster's files on this machine were removed, so that Ray can start no process here.
+
+    Ray's processes make the directory again, but not the socket.
+    """
+    return not pathlib.Path(ray._private.worker.global_worker.node.raylet_socket_name).exists()
+
+
 def _check_answers(address: str) -> None:
     """Raises `CallboardError` if nothing listens at the address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
@@ -92,6 +101,18 @@ def _check_answers(address: str) -> None:
             f"no Ray cluster answers at {address} ({getattr(error, 'strerror', None) or error}); start one there with "
             "`ray start --head`, or give another --ray-address"
         ) from error
+
+
+def _check_files(address: str) -> None:
+    """Raises `CallboardError` if the cluster's files on this machine were removed; Ray itself would abort."""
+    flags = [dict(flag.partition("=")[::2] for flag in process.info["cmdline"] or ()) for process in _processes()]
+    names = [own.get("--raylet_socket_name") for own in flags if own.get("--gcs-address") == address]
+    sockets = [pathlib.Path(name) for name in names if name]
+    if sockets and not any(path.exists() for path in sockets):
+        raise CallboardError(
+            f"the Ray cluster at {address} cannot be joined, because {sockets[0].parents[1]} was removed; restart the "
+            "cluster with `ray stop` and `ray start`, and let nothing remove files there"
+        )
 
 
 def _connect(address: str | None, settings: dict[str, Any]) -> None:

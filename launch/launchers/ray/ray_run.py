@@ -38,7 +38,7 @@ from ...run_directory.run_files import begun
 from ...stop_signals import stop_signals
 from ..run_outcome import Monitor, Outcome
 from ..supervisor import Event, Exit, Supervised, Supervisor
-from .connection import END_SECONDS, connected, session_directory
+from .connection import END_SECONDS, connected, files_were_removed, session_directory
 from .workers import AddressBook, BookedAddress, Incarnation, RayNode
 
 _CPUS = {"coordinator": 0.0}
@@ -203,7 +203,7 @@ class RayWorker:
                     if notice.has_passed and not notified:
                         notified = True
                         self._send("message", "waits for room in the cluster")
-                elif latest.has_passed or (notice.has_passed and not session_directory().exists()):
+                elif latest.has_passed or (notice.has_passed and files_were_removed()):
                     raise CallboardError(_no_process()) from None
                 continue
             except ActorDiedError:
@@ -337,10 +337,10 @@ def _placed(bundles: Sequence[dict[str, float]], strategy: str, wait: int, monit
 
 def _no_process() -> str:
     directory = session_directory()
-    if not directory.exists():
+    if files_were_removed():
         return (
-            f"Ray can start no process, because its directory {directory} was removed; let nothing remove files there "
-            "during a run"
+            f"Ray can start no process, because files in its directory {directory} were removed; restart Ray, and let "
+            "nothing remove files there during a run"
         )
     return (
         f"Ray has started no process within {_PROCESS_SECONDS:.0f} s, though the cluster has room; look for the cause "

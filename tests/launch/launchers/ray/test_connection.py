@@ -2,12 +2,15 @@
 
 import re
 import socket
+import subprocess
+import sys
 
 import pytest
 import ray
+from ray._private import services
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.ray.connection import connected
+from callboard.launch.launchers.ray.connection import _check_files, connected
 
 
 @pytest.fixture
@@ -48,3 +51,19 @@ def test_a_given_address_has_precedence_over_the_environment(closed, monkeypatch
 
 def test_a_port_that_does_not_exist_is_refused():
     assert ":99999" in refusal("127.0.0.1:99999")
+
+
+def test_a_cluster_whose_files_were_removed_is_refused(tmp_path):
+    (tmp_path / "sockets").mkdir()
+    with socket.create_server(("", 0)) as server:
+        address = services.canonicalize_bootstrap_address(f"127.0.0.1:{server.getsockname()[1]}")
+        flags = [f"--raylet_socket_name={tmp_path}/sockets/raylet", f"--gcs-address={address}"]
+        # Has the flags of the process that Ray would reach.
+        process = subprocess.Popen([sys.executable, "-c", "input()", *flags], stdin=subprocess.PIPE)
+        try:
+            line = refusal(address)
+            assert line.startswith(f"the Ray cluster at {address} cannot be joined, because {tmp_path} was removed;")
+            (tmp_path / "sockets" / "raylet").touch()
+            _check_files(address)
+        finally:
+            process.communicate(b"\n", timeout=30)
