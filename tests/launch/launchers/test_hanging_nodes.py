@@ -154,9 +154,9 @@ def test_top_shows_where_a_node_hangs(start, train, tmp_path):
     run.wait_until((tmp_path / "hung").exists)
     run.wait_until(lambda: run.run_dir.joinpath("coordinator.json").exists())
     for node in ("actor/0", "actor/1"):
-        asked = start("top", run.run_dir, "--stack", node)
-        assert asked.wait() == 0, asked.text()
-    assert "time.sleep(1)" in asked.text() and "in step" in asked.text()
+        top = start("top", run.run_dir, "--stack", node)
+        assert top.wait() == 0, top.text()
+    assert "time.sleep(1)" in top.text() and "in step" in top.text()
     listed = start("top", run.run_dir, "--once")
     assert listed.wait() == 0 and "in environment step" in listed.text()
     run.interrupt()
