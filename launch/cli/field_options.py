@@ -44,6 +44,8 @@ def field_values(known: argparse.Namespace, fields: Mapping[str, Field]) -> dict
         text = getattr(known, key)
         if text is None:
             continue
+        if text == "":  # It would be read as null.
+            raise CallboardError(f"{option_name(key)} needs a value: {described(field.hint)}")
         try:
             values[key] = text if isinstance(text, list) else converted_text(key, text, field.hint)
         except CallboardError as error:

@@ -12,17 +12,24 @@ from typing import Any
 from rich.console import Console
 
 from ...errors import CallboardError
+from ...nested_settings import declared_fields
+from ..comparison.curve_plots import check_plot
 from ..experiment import Experiment
+from ..option_parsing import apply_options
 from ..run_directory.new_or_resumed import default_run_directory
 from ..run_directory.remote_storage import is_url
 from ..settings import experiment_settings, parse_experiment, read_recipe
 from ..tuning.records import TuneDirectory, best_trial, trials_table
-from ..tuning.search_definition import Tuning, read_tuning, write_best
+from ..tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
+from ..tuning.search_plots import plot_search
 from ..tuning.search_space import describe
 from ..warm_start_settings import absolute_source
 from .command_parser import CommandParser
 from .experiment_options import check_option_names, parse_arguments
+from .field_options import add_fields, field_values
 
+_WITHOUT_EXPERIMENT = ("seed", "max_steps", "evaluate_every")
+"""Settings that a search has even if its trials are not runs of Callboard."""
 _WIDE = 200
 """Width of a line where there is no terminal."""
 
@@ -33,15 +40,36 @@ def main(arguments: Sequence[str]) -> int:
     if known.help:
         Console(highlight=False, soft_wrap=True, markup=False).print(parser.format_help().rstrip())
         return 0
-    given = {name: value for name, value in vars(known).items() if value is not None}
-    for name in ("help", "resume", "recipe", "run_dir", "ray_address", "trust"):
-        given.pop(name, None)
+    given = field_values(known, tuning_options())
+    if known.plot:
+        check_plot(None)
+    if known.plot and not (known.resume or agent or known.recipe or given or options):
+        return _plot_only(known.run_dir)
     if known.resume:
         directory, tuning = _resumed(known, agent, given, options)
     else:
         directory, tuning = _new(known, agent, given, options)
     _check_ray()
-    return _tune(tuning, directory, known.resume, known.ray_address)
+    code = _tune(tuning, directory, known.resume, known.ray_address)
+    if known.plot and any(trial.best is not None for trial in directory.read_trials().values()):
+        _plot(tuning, directory)
+    return code
+
+
+def _plot_only(run_dir: pathlib.Path | None) -> int:
+    if run_dir is None:
+        raise CallboardError("--plot needs the directory of a search: --run-dir runs/..., or a search to start")
+    directory = TuneDirectory(run_dir)
+    if not directory.settings.exists():
+        raise CallboardError(f"there is no search to plot in {run_dir}: it has no {directory.settings.name}")
+    _plot(read_tuning(directory.settings), directory)
+    return 0
+
+
+def _plot(tuning: Tuning, directory: TuneDirectory) -> None:
+    path = directory.path / "search.png"
+    plot_search(tuning, list(directory.read_trials().values()), path)
+    print(f"plot: {os.path.relpath(path)}")
 
 
 def _parser() -> CommandParser:
@@ -53,26 +81,10 @@ def _parser() -> CommandParser:
     )
     add = parser.add_argument
     add("--recipe", help="name of a recipe, or path of a YAML file")
-    add(
-        "--search",
-        action="append",
-        metavar="KEY=DISTRIBUTION",
-        help="uniform(a,b), loguniform(a,b), randint(a,b) or "
-        "choice(a,b,...), such as agent.optimizer.learning_rate=loguniform(1e-4,1e-2); may be given several times",
-    )
-    add("--samples", type=int, help="number of trials (16)")
-    add("--scheduler", help="asha (stops bad trials early; default), pbt (population based training) or none")
-    add("--metric", help="what trials are compared by, a name in metrics.jsonl (evaluator/return)")
-    add("--mode", help="max (default) or min")
-    add("--launcher", help="launcher of each trial: inline (default) or threads")
-    add("--grace-steps", type=int, help="asha stops no trial before these environment steps (max_steps / 8)")
-    add("--reduction-factor", type=int, help="one of this many trials continues from rung to rung (4)")
-    add("--perturb-every", type=int, help="environment steps between pbt's decisions on a trial (max_steps / 8)")
-    add("--concurrent", type=int, help="trials at a time (as many as there are CPUs for; all under pbt)")
-    add("--cpus-per-trial", type=float, help="CPUs for each trial (1)")
-    add("--gpus-per-trial", type=float, help="GPUs for each trial (0)")
+    add_fields(parser, tuning_options())
     add("--run-dir", type=_local_path, help="directory of all trials; a new one under runs/ if not given")
     add("--resume", action="store_true", help="continue the search in --run-dir")
+    add("--plot", action="store_true", help="write a plot of the search, or of the one in --run-dir without a new one")
     add("--trust", action="store_true", help="resume a search whose files others can write: their content can run code")
     add(
         "--ray-address",
@@ -94,14 +106,17 @@ def _new(
 ) -> tuple[TuneDirectory, Tuning]:
     check_option_names(options, [option for action in _parser()._actions for option in action.option_strings])
     recipe = read_recipe(known.recipe) if known.recipe else {}
-    base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
-    base = dataclasses.replace(base, init_from=absolute_source(base.init_from))
-    tuning = Tuning(settings=_settings_of(base), **{"search": [], **given})
-    path = known.run_dir
-    if path is None:
-        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    if given.get("trial") and agent is None and not recipe:
+        tuning = Tuning(settings=_settings_without_experiment(options), **given)
+        new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{now}"
+    else:
+        base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
+        base = dataclasses.replace(base, init_from=absolute_source(base.init_from))
+        tuning = Tuning(settings=_settings_of(base), **given)
         name = tuning.settings["agent"]["name"].rpartition(":")[2].lower()
-        path = default_run_directory(base, f"tune-{name}", now)
+        new_path = default_run_directory(base, f"tune-{name}", now)
+    path = known.run_dir or new_path
     directory = TuneDirectory(path)
     if directory.settings.exists():
         raise CallboardError(
@@ -144,6 +159,14 @@ def _settings_of(experiment: Experiment) -> dict[str, Any]:
     return settings
 
 
+def _settings_without_experiment(options: Sequence[str]) -> dict[str, Any]:
+    """Returns the settings of a search whose trial function needs no experiment: its length and its seed."""
+    fields = {name: field for name, field in declared_fields(Experiment).items() if name in _WITHOUT_EXPERIMENT}
+    values: dict[str, Any] = {name: fields[name].default for name in fields}
+    apply_options(values, ["--evaluate-every=1", *options], fields)
+    return values
+
+
 def _check_ray() -> None:
     try:
         import ray.tune  # noqa: F401
@@ -159,7 +182,7 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
         console.width = _WIDE
     signal_number = None
     trials = directory.read_trials()
-    if len(trials) < tuning.samples or any(trial.state in ("unfinished", "failed") for trial in trials.values()):
+    if len(trials) < tuning.trials or any(trial.state in ("unfinished", "failed") for trial in trials.values()):
         signal_number = run_trials(tuning, directory, resume, ray_address)
         trials = directory.read_trials()
     ordered = [trials[number] for number in sorted(trials)]
@@ -167,7 +190,7 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
         console.print(trials_table(ordered, tuning.metric, tuning.mode))
     states = [trial.state for trial in ordered]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    console.print(f"{len(ordered)} of {tuning.samples} trials: {counts or 'none was started'}")
+    console.print(f"{len(ordered)} of {tuning.trials} trials: {counts or 'none was started'}")
     for trial in ordered:
         if trial.error:
             console.print(f"trial {trial.number:02d} failed: {trial.error}")
@@ -178,7 +201,8 @@ def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: s
         console.print(
             f"best: trial {best.number:02d} with {tuning.metric} {best.best:.4g}: {describe(best.best_values)}"
         )
-        console.print(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}")
+        if tuning.trial is None:
+            console.print(f"callboard train --recipe {shlex.quote(shown)} --launcher {tuning.launcher}")
     if signal_number is not None:
         again = f"; continue: callboard tune --resume --run-dir {shlex.quote(os.path.relpath(directory.path))}"
         # A search that was stopped before it had its machines cannot be resumed.

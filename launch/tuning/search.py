@@ -1,6 +1,5 @@
 """The trials of `callboard tune` on Ray Tune: schedulers, progress lines and records."""
 
-import dataclasses
 import functools
 import logging
 import math
@@ -63,10 +62,10 @@ def run_trials(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_addre
     try:
         with (
             stop_signals(leave),
-            connected(ray_address, math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial)) as joined,
+            connected(ray_address, _cpus_at_a_time(tuning)) as joined,
         ):
             _check_cluster(tuning, joined)
-            directory.create(dataclasses.asdict(tuning))
+            directory.create(tuning.to_file())
             signal_number = _fit(
                 _make_tuner(tuning, directory, resume, tuning.concurrent if joined else tuning.trials_at_a_time)
             )
@@ -87,7 +86,7 @@ def _check_cluster(tuning: Tuning, joined: bool) -> None:
             "--cpus-per-trial"
         )
     machines = [machine["Resources"] for machine in nodes() if machine["Alive"]]
-    needs = {"CPU": tuning.cpus_per_trial, "GPU": tuning.gpus_per_trial}
+    needs = {"CPU": _most_cpus(tuning), "GPU": tuning.gpus_per_trial}
     if not any(all(machine.get(name, 0.0) >= amount for name, amount in needs.items()) for machine in machines):
         have = ", ".join(f"{machine.get('CPU', 0.0):g} and {machine.get('GPU', 0.0):g}" for machine in machines)
         raise CallboardError(
@@ -96,19 +95,51 @@ def _check_cluster(tuning: Tuning, joined: bool) -> None:
         )
 
 
+def _most_cpus(tuning: Tuning) -> float:
+    """Returns the CPUs of the trial that needs most of them."""
+    if not isinstance(tuning.cpus_per_trial, str):
+        return tuning.cpus_per_trial
+    return max(map(tuning.cpus, tuning.samples_of_all()))
+
+
+def _cpus_at_a_time(tuning: Tuning) -> int:
+    """Returns the CPUs of a Ray cluster that is started for the search."""
+    if not isinstance(tuning.cpus_per_trial, str):
+        return math.ceil(tuning.trials_at_a_time * tuning.cpus_per_trial)
+    needs = sorted(map(tuning.cpus, tuning.samples_of_all()), reverse=True)
+    at_a_time = tuning.concurrent or (tuning.trials if tuning.scheduler == "pbt" else 1)
+    return math.ceil(max(sum(needs[:at_a_time]), len(os.sched_getaffinity(0))))
+
+
+def _resources(tuning: Tuning) -> Any:
+    if not isinstance(tuning.cpus_per_trial, str):
+        return {"cpu": tuning.cpus_per_trial, "gpu": tuning.gpus_per_trial}
+
+    def of_trial(config: dict[str, Any]) -> Any:
+        return ray_tune.PlacementGroupFactory([{"CPU": tuning.cpus(config[VALUES]), "GPU": tuning.gpus_per_trial}])
+
+    return of_trial
+
+
 def _make_tuner(tuning: Tuning, directory: TuneDirectory, resume: bool, concurrent: int | None) -> Any:
     trainable = ray_tune.with_resources(
         functools.partial(run_trial, tuning=tuning, directory=str(directory.path), working_directory=os.getcwd()),
-        {"cpu": tuning.cpus_per_trial, "gpu": tuning.gpus_per_trial},
+        _resources(tuning),
     )
     if resume and any(directory.ray.glob("experiment_state-*.json")):
         tuner = ray_tune.Tuner.restore(str(directory.ray), trainable, resume_errored=True)
     else:
         shutil.rmtree(directory.ray, ignore_errors=True)
+        sampled: dict[str, Any] = {}
+        if tuning.sampler == "optuna":
+            from .optuna_sampler import make_sampler
+
+            sampled = {"search_alg": make_sampler(tuning), "num_samples": tuning.trials}
         tuner = ray_tune.Tuner(
             trainable,
-            param_space={VALUES: ray_tune.grid_search(tuning.samples_of_all())},
+            param_space={} if sampled else {VALUES: ray_tune.grid_search(tuning.samples_of_all())},
             tune_config=ray_tune.TuneConfig(
+                **sampled,
                 metric=tuning.metric,
                 mode=tuning.mode,
                 scheduler=_make_scheduler(tuning, directory),
@@ -151,7 +182,7 @@ def _fit(tuner: Any) -> int | None:
 
 
 def _trial_name(trial: Any) -> str:
-    return f"{number_of(trial.trial_id):02d}"
+    return f"{number_of(trial.trial_id, trial.config):02d}"
 
 
 def _make_scheduler(tuning: Tuning, directory: TuneDirectory) -> Any:
@@ -206,7 +237,7 @@ class KeptAsha(ASHAScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_add(tune_controller, trial)
-        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id))
+        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id, trial.config))
         if known is None:
             return
         for steps, value in known.reports:
@@ -239,7 +270,7 @@ class KeptPbt(PopulationBasedTraining):
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_add(tune_controller, trial)
-        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id))
+        known = TuneDirectory(pathlib.Path(self._directory)).read_trials().get(number_of(trial.trial_id, trial.config))
         if known is None:
             return
         state, before = self._trial_state[trial], 0
@@ -271,7 +302,7 @@ class Journal(ray_tune.Callback):
         return Journal, (self._directory.path, self._tuning)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        values, number = trial.config[VALUES], number_of(trial.trial_id)
+        values, number = trial.config[VALUES], number_of(trial.trial_id, trial.config)
         known = self._trials.get(number)
         origin = None if trial.checkpoint is None else origin_of(trial.checkpoint)
         if known is None or origin is None:
@@ -291,7 +322,7 @@ class Journal(ray_tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        known = self._trials[number_of(trial.trial_id)]
+        known = self._trials[number_of(trial.trial_id, trial.config)]
         metric, mode = self._tuning.metric, self._tuning.mode
         if ENDED not in result:
             known.report(result[STEPS], result[metric], mode)
@@ -303,14 +334,14 @@ class Journal(ray_tune.Callback):
         self._write()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        known = self._trials[number_of(trial.trial_id)]
+        known = self._trials[number_of(trial.trial_id, trial.config)]
         known.state = "done" if known.ended else "stopped early"
         best = "" if known.best is None else f", best {self._tuning.metric} {known.best:.4g}"
         self._notify(known.number, f"{known.state} at {known.environment_steps:,} steps{best}")
         self._write()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        number = number_of(trial.trial_id)
+        number = number_of(trial.trial_id, trial.config)
         known = self._trials.setdefault(number, Trial(number, trial.config[VALUES]))
         # Tune's own copy of the text is not available yet: it is read from the storage, which is synchronized later.
         error = pathlib.Path(trial.error_file).read_text()

@@ -1,15 +1,16 @@
 """The search space of `callboard tune`: settings, and the distributions from which their values are sampled.
 
-`--search agent.optimizer.learning_rate=loguniform(1e-4,1e-2)` names a setting and one of four distributions, as in Ray
-Tune:
+`--search agent.optimizer.learning_rate=loguniform(1e-4,1e-2)` names a setting and a distribution, as in Ray Tune:
 
 - `uniform(low, high)` and `loguniform(low, high)`: a number between them, to four significant digits;
 - `randint(low, high)`: an integer from low to high - 1;
-- `choice(a, b, ...)`: one of these values; words need no quotes.
+- `choice(a, b, ...)`: one of these values; words need no quotes;
+- `grid(a, b, ...)`: each of these values, in all combinations with the values of other grids.
 """
 
 import ast
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,6 +68,11 @@ class Choice:
         return list(self.options)
 
 
+@dataclasses.dataclass(frozen=True)
+class Grid(Choice):
+    """Each of several values."""
+
+
 Domain = Range | Choice
 
 
@@ -76,10 +82,19 @@ class SearchSpace:
 
     domains: Mapping[str, Domain]
 
+    @property
+    def has_grid(self) -> bool:
+        return any(isinstance(domain, Grid) for domain in self.domains.values())
+
     def samples(self, count: int, seed: int) -> list[Values]:
-        """Returns the first `count` samples for a seed; deterministic."""
+        """Returns `count` samples for a seed or, with grids, all their combinations `count` times; deterministic."""
         generator = np.random.default_rng(seed)
-        return [{key: domain.sample(generator) for key, domain in self.domains.items()} for _ in range(count)]
+        grids = {key: domain.options for key, domain in self.domains.items() if isinstance(domain, Grid)}
+        return [
+            {key: point[key] if key in point else domain.sample(generator) for key, domain in self.domains.items()}
+            for _ in range(count)
+            for point in (dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values()))
+        ]
 
     def clip(self, values: Values) -> Values:
         """Returns values that were changed, clipped to their ranges."""
@@ -93,6 +108,8 @@ class SearchSpace:
         """
         samples = list(samples)
         for key, domain in self.domains.items():
+            if isinstance(domain, Grid):  # All of its values are in the samples.
+                continue
             samples += [{**samples[0], key: extreme} for extreme in domain.extremes()]
         for values in samples:
             try:
@@ -162,12 +179,14 @@ def _parse_domain(text: str, distribution: str) -> Domain:
             "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
         )
     kind, arguments = found[1], _literals(text, found[2])
-    if kind == "choice":
+    if kind in ("choice", "grid"):
         if not arguments:
             raise CallboardError(f"--search {text!r} has nothing to choose from")
-        return Choice(tuple(arguments))
+        if kind == "grid" and any(value in arguments[:index] for index, value in enumerate(arguments)):
+            raise CallboardError(f"--search {text!r} has a value twice")
+        return Choice(tuple(arguments)) if kind == "choice" else Grid(tuple(arguments))
     if kind not in Range.KINDS:
-        kinds = (*Range.KINDS, "choice")
+        kinds = (*Range.KINDS, "choice", "grid")
         raise CallboardError(f"--search {text!r}: {unknown('distribution', kind, kinds)}")
     whole = kind == "randint"
     numbers = [value for value in arguments if isinstance(value, int if whole else (int, float))]

@@ -8,10 +8,12 @@ import collections
 import dataclasses
 import json
 import logging
+import os
 import pathlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -24,6 +26,7 @@ from ..run_directory.checkpoints import Checkpoints, step_of
 from ..run_directory.layout import RunDirectory
 from .records import TuneDirectory
 from .search_definition import Tuning
+from .search_space import vary_recipe
 
 STEPS = "environment_steps"
 """Key of a report: environment steps when the metric was measured."""
@@ -35,13 +38,15 @@ ENDED = "ended"
 """Key of the last report: why the run is over."""
 VALUES = "values"
 """Key of a trial's Tune configuration: the values of the settings that are searched."""
+NUMBER = "number"
+"""Key of a trial's Tune configuration: its number, where Tune's id does not contain it."""
 _ORIGIN = "trial.json"
 _CHECKPOINT_SECONDS = 1.0
 
 
-def number_of(trial_id: str) -> int:
-    """Returns the number of a trial, from 0, given Tune's id."""
-    return int(trial_id.rpartition("_")[2])
+def number_of(trial_id: str, config: Mapping[str, Any]) -> int:
+    """Returns the number of a trial, from 0, given Tune's id and configuration."""
+    return int(config[NUMBER]) if NUMBER in config else int(trial_id.rpartition("_")[2])
 
 
 def origin_of(checkpoint: Any) -> tuple[int, int]:
@@ -65,10 +70,17 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
     """
     if working_directory not in sys.path:
         sys.path.insert(0, working_directory)
+    if os.path.isdir(working_directory):  # Paths in settings are relative to it.
+        os.chdir(working_directory)
     # Limit the threads to the trial's share of CPUs, before TensorFlow initializes.
-    tf.config.threading.set_intra_op_parallelism_threads(max(1, int(tuning.cpus_per_trial)))
-    number = number_of(ray_tune.get_context().get_trial_id())
+    tf.config.threading.set_intra_op_parallelism_threads(max(1, int(tuning.cpus(config[VALUES]))))
+    number = number_of(ray_tune.get_context().get_trial_id(), config)
     run_directory = TuneDirectory(pathlib.Path(directory)).run(number)
+    function = tuning.trial_function()
+    if function is not None:
+        reporter = Reporter(tuning, number, run_directory.path, ray_tune.get_checkpoint())
+        function({**vary_recipe(tuning.settings, config[VALUES]), "run_dir": str(run_directory.path)}, reporter)
+        return reporter.last_report()
     experiment = tuning.experiment(config[VALUES], {"run_dir": str(run_directory.path)})
     experiment = dataclasses.replace(experiment, checkpoint_every=min(experiment.checkpoint_every, _CHECKPOINT_SECONDS))
     checkpoint = ray_tune.get_checkpoint()
@@ -98,6 +110,63 @@ def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
             shutil.copytree(step, run_directory.checkpoints / step.name)
     # `run` resumes only a directory with this file, which may have been written on another machine or not at all.
     run_directory.experiment.touch()
+
+
+class Reporter:
+    """What a trial function of the user's own reports to.
+
+    Attributes:
+      number: number of the trial, from 0.
+      directory: directory of the trial, which the function may use; it exists.
+      checkpoint: directory of a checkpoint that the trial continues from, of this or, under `pbt`, another trial; None
+        if it begins anew.
+    """
+
+    def __init__(self, tuning: Tuning, number: int, directory: pathlib.Path, checkpoint: Any):
+        self._tuning = tuning
+        self._last: dict[str, Any] = {}
+        self.number = number
+        self.directory = directory
+        self.checkpoint: pathlib.Path | None = None
+        if checkpoint is None:
+            shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        if checkpoint is not None:
+            self.checkpoint = pathlib.Path(checkpoint.to_directory(str(directory / "continued")))
+
+    def report(self, value: float, steps: int, checkpoint: str | os.PathLike[str] | None = None) -> None:
+        """Reports a value of the metric; the trial may end here, if the scheduler stops it.
+
+        Args:
+          value: the metric.
+          steps: steps of the trial so far, as `max_steps` counts them.
+          checkpoint: directory with everything that a trial needs to continue from here; it is copied.  Without one, a
+            trial that is resumed begins anew.
+
+        Raises:
+          CallboardError: there is no checkpoint, and the scheduler needs one.
+        """
+        if checkpoint is None and self._tuning.scheduler == "pbt":
+            raise CallboardError("under pbt, reporter.report needs a checkpoint, from which other trials may continue")
+        self._last = {self._tuning.metric: float(value), AT_STEPS: int(steps)}
+        report = {self._tuning.metric: float(value), STEPS: int(steps)}
+        if checkpoint is None:
+            ray_tune.report(report)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
+            (pathlib.Path(folder) / _ORIGIN).write_text(json.dumps({"trial": self.number, STEPS: int(steps)}))
+            ray_tune.report(report, checkpoint=ray_tune.Checkpoint.from_directory(folder))
+
+    def last_report(self) -> dict[str, Any]:
+        """Returns the report made when the function has returned.
+
+        Raises:
+          CallboardError: it has reported nothing.
+        """
+        if not self._last:
+            raise CallboardError("the trial function returned without reporter.report(value, steps)")
+        return {ENDED: "the trial function returned", TOTAL_STEPS: self._last[AT_STEPS], **self._last}
 
 
 class _Due(NamedTuple):

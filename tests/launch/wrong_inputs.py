@@ -384,12 +384,30 @@ def wrong_commands(draw):
         ["train", "--recipe", ""],
         ["train"],
     ]
-    kind = draw(st.sampled_from(["fixed", "unknown", "tune", "search"]))
+    kind = draw(st.sampled_from(["fixed", "unknown", "tune", "search", "study", "odd study"]))
+    if kind == "study":
+        study = {"agents": ["impala"], "environments": ["CartPole-v1"], "launcher": "inline", "seeds": []}
+        key = draw(st.sampled_from(["agents", "environments", "variants", "grid", "settings", "launcher", "report"]))
+        return Case(["study", "study.yaml"], {"study.yaml": dumped({**study, key: draw(plain)}).encode()})
+    if kind == "odd study":
+        return Case(["study", "study.yaml"], {"study.yaml": draw(st.sampled_from(ODD))})
     if kind == "fixed":
         return Case(draw(st.sampled_from(fixed)))
     if kind == "unknown":
-        commands = ("train", "top", "tune", "evaluate", "export", "cluster", "graph", "list", "doctor", "-h", "--help")
-        return Case([draw(texts.filter(lambda text: text not in commands))])
+        commands = (
+            "train",
+            "top",
+            "tune",
+            "evaluate",
+            "compare",
+            "study",
+            "export",
+            "cluster",
+            "graph",
+            "list",
+            "doctor",
+        )
+        return Case([draw(texts.filter(lambda text: text not in (*commands, "-h", "--help")))])
     tune = ["tune", "impala", "--env", "CartPole-v1", "--search", "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"]
     if kind == "tune":
         name = draw(st.sampled_from(["samples", "grace-steps", "reduction-factor", "concurrent", "cpus-per-trial"]))

@@ -46,6 +46,8 @@ def test_fields_are_options():
 def test_a_value_that_does_not_fit_is_one_line():
     with pytest.raises(CallboardError, match="--count must be a whole number of at least 1 or null, not '0'"):
         parsed("--count", "0")
+    with pytest.raises(CallboardError, match="--count needs a value: a whole number of at least 1 or null"):
+        parsed("--count", "")
 
 
 def test_the_help_shows_descriptions_and_defaults():

@@ -1,12 +1,21 @@
 """`callboard tune`: mistakes are one line and start nothing, and what the help lists."""
 
+import pathlib
 import sys
 
 import pytest
 
 from callboard.launch.cli.command import main
+from callboard.launch.tuning.records import Trial, TuneDirectory
+from callboard.launch.tuning.search_definition import Tuning
 
 RATE = "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
+
+
+@pytest.fixture(autouse=True)
+def functions(monkeypatch):
+    """Makes the functions importable that searches name."""
+    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1] / "environments")
 
 
 @pytest.mark.parametrize(
@@ -45,22 +54,39 @@ RATE = "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
         (["CARTPOLE", "--search"], "--search needs a value"),
         (["CARTPOLE", "--search", RATE, "--sampels", "3"], "unknown option '--sampels'; did you mean '--samples'?"),
         (["CARTPOLE", "--search", RATE, "--max-stps", "3"], "did you mean '--max-steps'?"),
-        (["CARTPOLE", "--search", RATE, "--samples", "few"], "--samples must be a whole number, not 'few'"),
-        (["CARTPOLE", "--search", RATE, "--samples", "0"], "--samples must be at least 1, not 0"),
-        (["CARTPOLE", "--search", RATE, "--scheduler", "hyper"], "--scheduler must be one of asha, pbt, none"),
-        (["CARTPOLE", "--search", RATE, "--mode", "most"], "--mode must be one of max, min"),
+        (
+            ["CARTPOLE", "--search", RATE, "--samples", "few"],
+            "at least 1 or null, not 'few'",
+        ),
+        (
+            ["CARTPOLE", "--search", RATE, "--samples", "0"],
+            "at least 1 or null, not '0'",
+        ),
+        (["CARTPOLE", "--search", RATE, "--scheduler", "hyper"], "--scheduler must be asha, pbt or none, not 'hyper'"),
+        (["CARTPOLE", "--search", RATE, "--mode", "most"], "--mode must be max or min"),
         (["CARTPOLE", "--search", RATE, "--launcher", "processes"], "--launcher must be one of inline, threads"),
         (["CARTPOLE", "--search", RATE, "--metric", "evaluator/retrun"], "did you mean 'evaluator/return'?"),
         (["CARTPOLE", "--search", RATE, "--metric", "score"], "name one of those in metrics.jsonl"),
         (["CARTPOLE", "--search", RATE, "--evaluator", "false", "--stop-return", "null"], "needs the evaluator"),
         (["CARTPOLE", "--search", RATE, "--max-steps", "9000"], "lower --evaluate-every or raise --max-steps"),
         (["CARTPOLE", "--search", RATE, "--grace-steps", "500000"], "--grace-steps must be at most max_steps"),
-        (["CARTPOLE", "--search", RATE, "--reduction-factor", "1"], "--reduction-factor must be at least 2"),
-        (["CARTPOLE", "--search", RATE, "--cpus-per-trial", "0"], "--cpus-per-trial must be more than 0"),
+        (
+            ["CARTPOLE", "--search", RATE, "--reduction-factor", "1"],
+            "must be a whole number of at least 2, not '1'",
+        ),
+        (
+            ["CARTPOLE", "--search", RATE, "--cpus-per-trial", "0"],
+            "must be a number above 0, nodes, or package.",
+        ),
         (["CARTPOLE", "--search", RATE, "--scheduler", "pbt", "--samples", "1"], "needs a population"),
         (["CARTPOLE", "--search", RATE, "--scheduler", "pbt", "--perturb-every", "9"], "at least evaluate_every"),
         (["CARTPOLE", "--search", RATE, "--run-dir", "old"], "there is already a search in old"),
         (["CARTPOLE", "--search", RATE, "--run-dir", "trained"], "there is already a run in trained"),
+        (["CARTPOLE", "--search", RATE, "--trial", "nowhere:f"], "'nowhere:f' cannot be imported"),
+        (["--trial", "search_functions:trial", "--search", "x=grid(1,2)", "--envs", "3"], "unknown option '--envs'"),
+        (["--trial", "search_functions:trial", "--max-steps", "9"], "name what to vary: --search"),
+        (["--plot"], "--plot needs the directory of a search: --run-dir runs/..., or a search to start"),
+        (["--plot", "--run-dir", "trained"], "there is no search to plot in trained: it has no tune.yaml"),
         (["--resume"], "--resume needs the directory of the search"),
         (["--resume", "--run-dir", "nowhere"], "there is no search to resume in nowhere"),
         (["--resume", "--run-dir", "old", "--samples", "3"], "resumed with the settings that it was started with"),
@@ -72,6 +98,8 @@ def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, capsys, tm
     for name in ("old/tune.yaml", "trained/experiment.yaml"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("{}")
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
     before = sorted(tmp_path.rglob("*"))
     if arguments[:1] == ["CARTPOLE"]:
         arguments = ["--recipe", "impala-cartpole", *arguments[1:]]
@@ -95,4 +123,22 @@ def test_without_ray_one_line_says_how_to_get_it(capsys, tmp_path, monkeypatch):
 def test_help_names_what_can_be_searched_and_how(capsys):
     assert main(["tune", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "loguniform(a,b)" in text and "--scheduler" in text and "--resume" in text
+    assert "loguniform(a,b)" in " ".join(text.split()) and "--scheduler" in text and "--resume" in text
+
+
+def test_a_search_that_has_ended_is_plotted(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    directory = TuneDirectory(tmp_path / "search")
+    tuning = Tuning(
+        {"seed": 1, "max_steps": 9, "evaluate_every": 1}, ["x=uniform(0,1)"], trial="search_functions:trial"
+    )
+    directory.create(tuning.to_file())
+    assert main(["tune", "--plot", "--run-dir", "search"]) == 2
+    assert "there is nothing to plot" in capsys.readouterr().err
+    trial = Trial(0, {"x": 0.5})
+    trial.report(5, 3.0, "max")
+    directory.write_trials([trial])
+    assert main(["tune", "--plot", "--run-dir", "search"]) == 0
+    assert capsys.readouterr().out == "plot: search/search.png\n"
+    assert (tmp_path / "search" / "search.png").read_bytes().startswith(b"\x89PNG")

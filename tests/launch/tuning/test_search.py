@@ -104,6 +104,10 @@ def test_what_no_machine_has_room_for_is_refused(monkeypatch):
         search._check_cluster(Tuning(settings={}, search=[], **fields), joined=True)
 
     check(cpus_per_trial=4.0)
+    monkeypatch.setattr(Tuning, "samples_of_all", lambda self: [{"a": 1}, {"a": 2}])
+    monkeypatch.setattr(Tuning, "cpus", lambda self, values: 4.0 * values["a"])
+    with pytest.raises(CallboardError, match="has the 8 CPU and 0 GPU of a trial"):
+        check(cpus_per_trial="nodes")
     check(gpus_per_trial=2.0)
     # Both on one machine.
     with pytest.raises(CallboardError, match="has the 2 CPU and 1 GPU of a trial, but 4 and 0, 1 and 2; lower"):
@@ -329,3 +333,44 @@ def test_trials_that_fail_are_reported_with_their_last_line(search):
     assert "Traceback" not in run.text()
     assert not (run.run_dir / "best.yaml").exists()
     assert run.leftovers() == []
+
+
+def square(*arguments):
+    return ["--trial", "search_functions:trial", "--max-steps", 8, *arguments]
+
+
+@pytest.mark.slow
+def test_a_function_of_ones_own_is_searched_over_a_grid_with_cpus_of_its_own(search, tmp_path):
+    run = search(
+        *square("--search", "x=grid(1,2,3)", "--search", "y=uniform(0,1)", "--scheduler", "none", "--plot"),
+        *("--cpus-per-trial", "search_functions:half"),
+    )
+    assert run.wait(timeout=300) == 0, run.text()
+    assert "3 of 3 trials: 3 done" in run.text() and "best: trial 02" in run.text()
+    assert [trial.reports for trial in trials_of(run).values()] == [
+        [(step, 10.0 * x + step) for step in range(1, 9)] for x in (1, 2, 3)
+    ]
+    assert (run.run_dir / "search.png").exists() and "callboard train" not in run.text()
+    assert yaml.safe_load((run.run_dir / "best.yaml").read_text())["x"] == 3
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+def test_optuna_finds_more_than_chance_and_is_resumed(search, start):
+    pytest.importorskip("optuna")
+    run = search(
+        *square("--search", "x=uniform(0,100)", "--search", "kind=choice([1],[2])", "--scheduler", "none"),
+        *("--sampler", "optuna", "--samples", 24, "--concurrent", 1),
+    )
+    run.wait_until(lambda: run.process.poll() is not None or len(trials_of(run)) >= 14, timeout=400)
+    run.interrupt()
+    assert run.wait(timeout=120) == 130, run.text()
+    before = {number: trial for number, trial in trials_of(run).items() if trial.state == "done"}
+    run = start("tune", "--resume", "--run-dir", "run")
+    assert run.wait(timeout=500) == 0, run.text()
+    trials = trials_of(run)
+    assert list(trials) == list(range(24)) and {trial.state for trial in trials.values()} == {"done"}
+    assert all(trials[number] == trial for number, trial in before.items())
+    values = [trials[number].values["x"] for number in range(24)]
+    assert sum(values[12:]) / 12 > 70 > 60 > sum(values[:10]) / 10
+    assert {tuple(trial.values["kind"]) for trial in trials.values()} == {(1,), (2,)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 
 import pytest
 
@@ -11,6 +12,12 @@ from callboard.launch.settings import read_recipe
 from callboard.launch.tuning.records import Trial, TuneDirectory
 from callboard.launch.tuning.search_definition import Tuning, read_tuning, write_best
 from callboard.launch.yaml_files import format_yaml
+
+
+@pytest.fixture(autouse=True)
+def functions(monkeypatch):
+    """Makes the functions importable that searches name."""
+    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1] / "environments")
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def directory(tmp_path):
     [
         ("[]", "does not hold a search"),
         ("settings: {}\nsampels: 3", "unknown key 'sampels'"),
-        ("settings: {}\nsamples: many", "samples must be a whole number, not 'many'"),
+        ("settings: {}\nsamples: many", "samples must be a whole number of at least 1 or null, not 'many'"),
         ("settings: {}", "tune.yaml: "),
         ("a: *b", "not valid YAML"),
     ],
@@ -75,11 +82,20 @@ def test_a_trial_has_its_values_and_its_own_directory(tuning):
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"scheduler": "hyper"}, "--scheduler must be one of asha, pbt, none, not 'hyper'"),
-        ({"grace_steps": 0}, "--grace-steps must be at least 1, not 0"),
-        ({"concurrent": -1}, "--concurrent must be at least 1, not -1"),
-        ({"gpus_per_trial": -1.0}, "--gpus-per-trial at least 0"),
-        ({"cpus_per_trial": float("inf")}, "--cpus-per-trial must be more than 0"),
+        ({"scheduler": "hyper"}, "--scheduler must be asha, pbt or none, not 'hyper'"),
+        ({"grace_steps": 0}, "--grace-steps must be a whole number of at least 1 or null, not 0"),
+        ({"concurrent": -1}, "--concurrent must be a whole number of at least 1 or null, not -1"),
+        ({"gpus_per_trial": -1.0}, "--gpus-per-trial must be a number of at least 0, not -1.0"),
+        ({"cpus_per_trial": float("inf")}, "--cpus-per-trial must be a number above 0 or text, not inf"),
+        ({"cpus_per_trial": "many"}, "must be a number above 0, nodes, or package.module:function, not 'many'"),
+        ({"cpus_per_trial": "search_functions:nothing"}, "must return a number of CPUs above 0, not None"),
+        ({"cpus_per_trial": "search_functions:cpsu"}, "has no 'cpsu', did you mean 'cpus'?"),
+        ({"trial": "search_functions:tral"}, "unknown trial function 'search_functions:tral'"),
+        ({"trial": "search_functions:NUMBER"}, "--trial search_functions:NUMBER is no function"),
+        ({"trial": "os:system"}, "part of Python's standard library"),
+        ({"sampler": "optuna", "scheduler": "pbt"}, "use --sampler optuna with --scheduler asha or none"),
+        ({"sampler": "optuna", "search": ["actors=grid(1,2)"]}, "--sampler optuna tries no grid"),
+        ({"sampler": "best"}, "--sampler must be random or optuna, not 'best'"),
         ({"metric": "learner/"}, None),
         ({"metric": "coordinator/x"}, "name one of those in metrics.jsonl"),
         ({"launcher": "ray"}, "--launcher must be one of inline, threads, not 'ray'"),
@@ -94,6 +110,54 @@ def test_a_search_that_cannot_work_is_refused(tuning, fields, message):
     with pytest.raises(CallboardError) as caught:
         tuning(**fields).check()
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_grids_multiply_and_samples_repeat_them(tuning):
+    search = ["actors=grid(1,2)", "seed=grid(1,2,3)", "agent.entropy_cost=uniform(0,1)"]
+    assert tuning().trials == 16 and tuning(search=search).trials == 6 and tuning(search=search, samples=2).trials == 12
+    assert tuning(search=search, scheduler="pbt").trials_at_a_time == 6
+
+
+def test_cpus_follow_from_the_settings(tuning):
+    values = {"actors": 3}
+    assert tuning(cpus_per_trial=2.5).cpus(values) == 2.5
+    assert tuning(cpus_per_trial="nodes").cpus(values) == 1.0  # All of them are in one thread.
+    assert tuning(cpus_per_trial="nodes", launcher="threads").cpus(values) == 4.0
+    assert tuning(cpus_per_trial="search_functions:cpus").cpus(values) == 1.5
+    two = tuning(cpus_per_trial="search_functions:cpus", search=["actors=choice(2,4)"])
+    two.check()
+    assert two.trials_at_a_time == max(1, len(os.sched_getaffinity(0)))
+    assert tuning(cpus_per_trial="nodes", launcher="threads", search=["actors=choice(1)"]).cpus({}) == 3.0
+
+
+def test_a_function_of_ones_own_needs_no_experiment_and_may_have_settings_of_its_own(tuning):
+    alone = Tuning(
+        {"seed": 1, "max_steps": 10, "evaluate_every": 1}, ["x=uniform(0,1)"], trial="search_functions:trial"
+    )
+    alone.check()
+    assert not alone.has_experiment and alone.trial_function().__name__ == "trial"
+    with pytest.raises(CallboardError, match="nodes counts actors and learners; name an agent or a recipe"):
+        dataclasses.replace(alone, cpus_per_trial="nodes").check()
+    mixed = tuning(trial="search_functions:trial", search=["trial.width=choice(1,2)", "agent.discount=choice(0.5)"])
+    mixed.check()
+    assert mixed.experiment({"trial.width": 1, "agent.discount": 0.5}, {}).agent.discount == 0.5
+    with pytest.raises(CallboardError, match="unknown key"):
+        tuning(search=["trial.width=choice(1,2)"]).check()
+
+
+def test_a_function_that_is_given_in_python_is_written_by_its_name(tuning, directory):
+    import search_functions
+
+    mine = tuning(trial=search_functions.trial)
+    mine.check()
+    directory.settings.write_text(format_yaml(mine.to_file()))
+    assert read_tuning(directory.settings) == tuning(trial="search_functions:trial")
+
+
+def test_without_optuna_one_line_says_how_to_get_it(tuning, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CallboardError, match=r"--sampler optuna needs Optuna; install callboard\[optuna\]"):
+        tuning(sampler="optuna").check()
 
 
 def test_a_search_is_read_as_it_was_written(tuning, directory):

@@ -67,6 +67,19 @@ def test_what_was_moved_comes_back_into_its_range(text, moved, expected):
     assert space.clip({"agent.x": moved}) == {"agent.x": expected}
 
 
+def test_grids_give_all_combinations_each_with_samples_of_its_own():
+    space = parse_search(["a=grid(1, 2)", "b=uniform(0, 1)", "c=grid(x, y, z)"], {})
+    samples = space.samples(2, seed=1)
+    every = [(a, c) for a in (1, 2) for c in ("x", "y", "z")]
+    assert [(values["a"], values["c"]) for values in samples] == every * 2
+    assert len({values["b"] for values in samples}) == 12 and list(samples[0]) == ["a", "b", "c"]
+    assert space.has_grid and not parse_search(["a=choice(1, 2)"], {}).has_grid
+    assert space.samples(1, seed=1) == samples[:6]
+    tried = []
+    space.check(samples[:6], tried.append)
+    assert len(tried) == 6 + 2  # The ends of the range of b.
+
+
 def test_a_seed_always_gives_the_same_samples_and_more_of_them_begin_alike():
     space = parse_search(["agent.a=loguniform(1e-4,1e-2)", "--agent.b-c=choice(1,2,3)"], {})
     assert list(space.domains) == ["agent.a", "agent.b_c"]
@@ -126,7 +139,9 @@ def test_every_sample_and_every_extreme_is_tried():
         ("agent.x=randint(1.5, 3)", "randint takes two whole numbers"),
         ("agent.x=choice()", "has nothing to choose from"),
         ("agent.x=logunifrom(1, 2)", "unknown distribution 'logunifrom'; did you mean 'loguniform'?"),
-        ("agent.x=grid(1, 2)", "choose from uniform, loguniform, randint, choice"),
+        ("agent.x=zipf(1, 2)", "choose from uniform, loguniform, randint, choice, grid"),
+        ("agent.x=grid()", "has nothing to choose from"),
+        ("agent.x=grid(1, 2, 1)", "has a value twice"),
         ("agent.x=choice(__import__('os').getcwd())", "must be numbers, words, or lists of them"),
         ("agent.x=choice(open('x'))", "must be numbers, words, or lists of them"),
         ("agent.x=choice(1,,2)", "must be numbers, words, or lists of them"),

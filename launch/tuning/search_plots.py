@@ -1,0 +1,83 @@
+"""A plot of a search: the metric over trials and against each setting, with Matplotlib."""
+
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import CallboardError
+from .records import Trial
+from .search_definition import Tuning
+from .search_space import Choice
+
+_COLUMNS = 3
+_SIZE = (4.6, 3.6)
+"""Size of one panel in inches."""
+_COLORS = {"done": "tab:blue", "stopped early": "tab:orange", "unfinished": "tab:gray", "failed": "tab:red"}
+
+
+def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> None:
+    """Writes a plot with the best value of each trial over their numbers, and against each setting that was searched.
+
+    Raises:
+      CallboardError: Matplotlib is missing, no trial has a value, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.lines import Line2D
+    except ImportError as error:
+        raise CallboardError(f"plots need Matplotlib; install callboard[plot] ({error})") from error
+    with_value = [trial for trial in sorted(trials, key=lambda trial: trial.number) if trial.best is not None]
+    if not with_value:
+        raise CallboardError(f"there is nothing to plot: no trial has a value of {tuning.metric} yet")
+    domains = tuning.space().domains
+    count = 1 + len(domains)
+    columns = min(_COLUMNS, count)
+    rows = math.ceil(count / columns)
+    picture = Figure(figsize=(_SIZE[0] * columns, _SIZE[1] * rows), layout="constrained")
+    panels = picture.subplots(rows, columns, squeeze=False, sharey=True).flatten().tolist()
+    for unused in panels[count:]:
+        unused.set_visible(False)
+    _plot_trials(tuning, with_value, panels[0])
+    for (key, domain), axes in zip(domains.items(), panels[1:count], strict=True):
+        axes.set_xlabel(key.removeprefix("agent."))
+        places = [_place(domain, trial.best_values[key]) for trial in with_value]
+        _scatter(axes, places, with_value)
+        if isinstance(domain, Choice):
+            axes.set_xticks(range(len(domain.options)), list(map(str, domain.options)))
+        elif domain.kind == "loguniform":
+            axes.set_xscale("log")
+    for axes in panels[::columns]:
+        axes.set_ylabel(f"best {tuning.metric}")
+    states = dict.fromkeys(trial.state for trial in with_value)
+    handles = [Line2D([], [], marker="o", linestyle="", color=_COLORS[state], label=state) for state in states]
+    panels[0].legend(handles=handles, fontsize="small")
+    try:
+        picture.savefig(path, dpi=120)
+    except OSError as error:
+        raise CallboardError(f"the plot {path} cannot be written: {error.strerror}") from error
+
+
+def best_so_far(trials: Sequence[Trial], mode: str) -> list[float]:
+    """Returns the best value of each trial and all before it; all have a value."""
+    best: list[float] = []
+    for trial in trials:
+        assert trial.best is not None
+        better = max if mode == "max" else min
+        best.append(better(best[-1], trial.best) if best else trial.best)
+    return best
+
+
+def _plot_trials(tuning: Tuning, trials: Sequence[Trial], axes: Any) -> None:
+    numbers = [trial.number for trial in trials]
+    axes.step(numbers, best_so_far(trials, tuning.mode), where="post", color="tab:green", linewidth=1)
+    _scatter(axes, numbers, trials)
+    axes.set_xlabel("trial")
+
+
+def _scatter(axes: Any, places: Sequence[float], trials: Sequence[Trial]) -> None:
+    axes.scatter(places, [trial.best for trial in trials], c=[_COLORS[trial.state] for trial in trials], s=18, zorder=3)
+
+
+def _place(domain: Any, value: Any) -> float:
+    return domain.options.index(value) if isinstance(domain, Choice) else float(value)
