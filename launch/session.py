@@ -6,13 +6,10 @@ import dataclasses
 import math
 import pathlib
 import signal
-import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
-import cloudpickle
 import launchpad as lp
 import numpy as np
 
@@ -20,34 +17,24 @@ from ..agents.acting import CompiledPolicy
 from ..agents.agent import Policy
 from ..agents.registry import agent_name
 from ..data import Layout
-from ..deadlines import wait_until
 from ..errors import CallboardError, unknown
 from ..nested_settings import declared_fields, with_values
 from .acting_policy import ActingPolicy
+from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .evaluation import play_episodes, with_evaluation_settings
 from .experiment import Experiment, Run
 from .launchers.display import MessageMonitor
 from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
-from .nodes.node import Unreachable
-from .nodes.run_control import Reply
 from .prepared_run import prepared_run
-from .program import handle_of
 from .result import Result, result_of
 from .run_directory.checkpoints import Checkpoints, assign_weights, read_policy
 from .stop_signals import Stopped, stop_signals
 
 T = TypeVar("T")
 
-_CALL_SECONDS = 5.0
-_POLL_SECONDS = 0.02
-_COORDINATOR = "coordinator/0"
 _LEARNER = "learner/0"
-
-
-class SessionEnded(CallboardError):
-    """The run of a session has ended, so it cannot do what was requested."""
 
 
 class Session:
@@ -87,18 +74,14 @@ class Session:
     ):
         self._launcher = make_launcher(launcher) if isinstance(launcher, str) else launcher
         self._arguments = (experiment, self._launcher, resume, add_nodes)
-        self._monitor = _StatusKeeper(monitor or MessageMonitor())
+        self._monitor = monitor or MessageMonitor()
         self._opened = contextlib.ExitStack()
-        self._thread: threading.Thread | None = None
-        self._client: Any = None
-        self._closing = False
-        self._outcome: Outcome | None = None
-        self._error: BaseException | None = None
+        self._background: BackgroundRun | None = None
 
     def run(self) -> Outcome:
         """Runs to the end in this thread, without pauses."""
         with prepared_run(*self._arguments, controlled=False) as prepared:
-            return prepared.launch(self._monitor.monitor)
+            return prepared.launch(self._monitor)
 
     def start(self) -> "Session":
         """Starts the run, which then is paused before its first step."""
@@ -108,24 +91,16 @@ class Session:
             self._opened.close()
             raise
         self._experiment = self._prepared.run.experiment
-        self._coordinator = handle_of(self._prepared.program, _COORDINATOR)
-        self._thread = threading.Thread(target=self._launch_in_background, name="session", daemon=True)
-        self._thread.start()
+        self._background = BackgroundRun(self._prepared, self._monitor)
         atexit.register(self.close)
-        wait_until(lambda: self._monitor.newest is not None or not self._is_running, math.inf, _POLL_SECONDS)
-        self._raise_failure()
+        self._background.start()
         return self
 
     def close(self) -> Outcome:
         """Ends the run with a checkpoint, and returns how it ended."""
-        self._closing = True
         atexit.unregister(self.close)
-        if self._thread is not None:
-            while self._is_running:
-                with contextlib.suppress(Unreachable, SessionEnded):
-                    if self._monitor.newest is not None:
-                        self._call_once("request_stop", "its session has ended")
-                self._thread.join(timeout=0.5)
+        if self._background is not None:
+            self._background.close()
         self._opened.close()
         return self.outcome or Outcome()
 
@@ -137,12 +112,12 @@ class Session:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self.close()
         if kind is None:
-            self._raise_failure()
+            self._running().raise_failure()
 
     @property
     def outcome(self) -> Outcome | None:
         """How the run ended; None while it exists."""
-        return self._outcome
+        return None if self._background is None else self._background.outcome
 
     @property
     def run_directory(self) -> pathlib.Path:
@@ -152,9 +127,9 @@ class Session:
     @property
     def result(self) -> Result:
         """The newest result."""
-        if not self._is_running:
-            return dataclasses.replace(result_of(self._monitor.newest or {}), over=True)
-        return result_of(self._call("status"))
+        run = self._running()
+        status = run.status()
+        return dataclasses.replace(result_of(run.newest_status), over=True) if status is None else result_of(status)
 
     def train(self, steps: int | None = None, seconds: float | None = None, learner_steps: int | None = None) -> Result:
         """Continues the run for so much longer, and pauses it again.
@@ -177,24 +152,23 @@ class Session:
         for name, limit in limits.items():
             if limit is not None and not limit > 0:
                 raise CallboardError(f"{name} must be greater than 0, not {limit}")
-        now = self._result_of_running()
-        self._call(
-            "run_until",
-            math.inf if steps is None else now.environment_steps + steps,
-            math.inf if learner_steps is None else now.learner_steps + learner_steps,
-        )
+        run = self._running()
+        now = result_of(run.call("status"))
+        environment_steps = math.inf if steps is None else now.environment_steps + steps
+        learner_limit = math.inf if learner_steps is None else now.learner_steps + learner_steps
         end = math.inf if seconds is None else time.monotonic() + seconds
         try:
-            while self._is_running:
-                status = self._status()
-                if status is None or status["paused"]:
-                    break
-                if time.monotonic() >= end:
-                    break
-                time.sleep(_POLL_SECONDS)
+            while (status := run.status()) is not None and time.monotonic() < end:
+                if status["environment_steps"] >= environment_steps or status["learner_steps"] >= learner_limit:
+                    if status["paused"]:
+                        break
+                elif status["paused"]:
+                    # At the beginning, and after a restart of the coordinator.
+                    run.call("run_until", environment_steps, learner_limit)
+                time.sleep(POLL_SECONDS)
         finally:
             self._pause()
-        self._raise_failure()
+        run.raise_failure()
         return self.result
 
     def __iter__(self) -> Iterator[Result]:
@@ -203,26 +177,32 @@ class Session:
         The run continues while the caller processes a result, but for a run in one thread (inline).  It pauses when the
         loop is left.
         """
-        self._result_of_running()
+        run = self._running()
         if self._launcher.one_thread:
             while True:
                 result = self.train(steps=REPORT_STEPS)
                 yield result
                 if result.over:
                     return
-        rows = self._call("status")["rows"]
-        self._call("run_until", math.inf, math.inf)
+        rows = run.call("status")["rows"]
         try:
-            while self._is_running:
-                status = self._status()
-                if status is not None and status["rows"] != rows:
+            while (status := run.status()) is not None:
+                if status["paused"]:
+                    # At the beginning, and after a restart of the coordinator.
+                    run.call("run_until", math.inf, math.inf)
+                if status["rows"] != rows:
                     rows = status["rows"]
                     yield result_of(status)
-                time.sleep(_POLL_SECONDS)
+                time.sleep(POLL_SECONDS)
         finally:
             self._pause()
-        self._raise_failure()
+        run.raise_failure()
         yield self.result
+
+    def _pause(self) -> None:
+        """Pauses the run where it is."""
+        with contextlib.suppress(SessionEnded):
+            self._running().call("run_until", 0, 0)
 
     def evaluate(
         self, episodes: int | None = None, mode: Literal["greedy", "sampled"] | None = None
@@ -263,7 +243,7 @@ class Session:
         After the end of the run, returns the path of its last checkpoint.
         """
         try:
-            return pathlib.Path(self._command(_LEARNER, "save"))
+            return pathlib.Path(self._learner("save"))
         except SessionEnded:
             return self._last_checkpoint()
 
@@ -276,19 +256,19 @@ class Session:
         Returns:
           The checkpoint's learner step.
         """
-        return self._command(_LEARNER, "restore", str(pathlib.Path(checkpoint).absolute()))
+        return self._learner("restore", str(pathlib.Path(checkpoint).absolute()))
 
     def get_weights(self) -> dict[str, np.ndarray]:
         """Returns the policy's current weights, by name; after the end of the run, those of its last checkpoint."""
         try:
-            return self._command(_LEARNER, "get_weights")
+            return self._learner("get_weights")
         except SessionEnded:
             saved = read_policy(self._last_checkpoint() / "policy.npz")
             return dict(zip(saved.names, saved.values, strict=True))
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Assigns weights by name; those that are not named keep their values."""
-        self._command(_LEARNER, "set_weights", {name: np.asarray(value) for name, value in weights.items()})
+        self._learner("set_weights", {name: np.asarray(value) for name, value in weights.items()})
 
     def update(self, task: Any = None, **settings: float) -> None:
         """Changes what may change in a run; it stays so when the run is resumed.
@@ -305,9 +285,9 @@ class Session:
                 "1, or change them with --resume"
             )
         if task is not None:
-            self._call("set_task", task)
+            self._running().call("set_task", task)
         if changes:
-            self._call("change_settings", changes)
+            self._running().call("change_settings", changes)
 
     def for_each_environment(self, function: Callable[[Any], T]) -> list[T]:
         """Calls a function with every training environment, between two of its steps.
@@ -320,15 +300,14 @@ class Session:
           The results by slot.
         """
         actors = [f"actor/{index}" for index in range(self._experiment.actors)]
-        replies = self._send(actors, "for_each_environment", function)
+        replies = self._running().command(actors, "for_each_environment", function)
         return [result for actor in actors for result in replies[actor]]
 
     def stop(self, reason: str = "stopped by its session") -> None:
         """Ends the run as at a limit, with a checkpoint."""
-        if self._is_running:
-            self._call("request_stop", reason)
-            assert self._thread is not None
-            self._thread.join()
+        with contextlib.suppress(SessionEnded):
+            self._running().call("request_stop", reason)
+        self._running().join()
 
     def _current_policy(self, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""
@@ -357,6 +336,10 @@ class Session:
         with_values(agent, changes)  # Checks the ranges.
         return changes
 
+    def _learner(self, method: str, *arguments: Any) -> Any:
+        """Executes a command in the learner and returns its result."""
+        return self._running().command([_LEARNER], method, *arguments)[_LEARNER]
+
     def _last_checkpoint(self) -> pathlib.Path:
         """Returns the newest checkpoint in the run directory of this machine.
 
@@ -368,91 +351,21 @@ class Session:
             raise SessionEnded(f"the run has ended, and {self.run_directory} has no checkpoint")
         return latest
 
-    def _command(self, node: str, method: str, *arguments: Any) -> Any:
-        """Executes a command in one node and returns its result."""
-        return self._send([node], method, *arguments)[node]
-
-    def _send(self, nodes: Sequence[str], method: str, *arguments: Any) -> dict[str, Any]:
-        """Executes a command in nodes, and returns the results by node."""
-        self._result_of_running()
-        command_id = uuid.uuid4().hex
-        content = cloudpickle.dumps((arguments, {}))
-        replies: dict[str, Reply] = {}
-        while len(replies) < len(nodes):
-            # Again each time, since a restarted coordinator does not know the command.
-            self._call("send_command", command_id, method, content, list(nodes))
-            replies = {node: Reply(*reply) for node, reply in self._call("replies", command_id).items()}
-            time.sleep(0 if replies else _POLL_SECONDS)
-        self._call("remove_command", command_id)
-        for node, reply in replies.items():
-            if reply.error:
-                raise CallboardError(f"{node}: {reply.error}")
-        return {node: cloudpickle.loads(reply.result) for node, reply in replies.items()}
-
-    def _call(self, method: str, *arguments: Any) -> Any:
-        """Calls the coordinator until it answers, also while it restarts.
+    def _running(self) -> BackgroundRun:
+        """Returns the run.
 
         Raises:
-          SessionEnded: the run ends first.
+          CallboardError: it was not started.
         """
-        while True:
-            try:
-                return self._call_once(method, *arguments)
-            except Unreachable:
-                self._client = None
-                time.sleep(_POLL_SECONDS)
-
-    def _call_once(self, method: str, *arguments: Any) -> Any:
-        if not self._is_running:
-            self._raise_failure()
-            raise SessionEnded(f"the run has ended ({self._outcome.reason if self._outcome else 'not started'})")
-        if self._client is None:
-            self._client = self._coordinator.client(_CALL_SECONDS)
-        return getattr(self._client, method)(*arguments)
-
-    def _status(self) -> dict[str, Any] | None:
-        """Returns the coordinator's status; None if the run is ending."""
-        try:
-            return self._call("status")
-        except SessionEnded:
-            return None
-
-    def _result_of_running(self) -> Result:
-        """Returns the newest result.
-
-        Raises:
-          SessionEnded: the run has ended.
-        """
-        return result_of(self._call("status"))
-
-    def _pause(self) -> None:
-        """Pauses the run where it is."""
-        with contextlib.suppress(SessionEnded):
-            self._call("run_until", 0, 0)
-
-    @property
-    def _is_running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive() and not self._outcome
+        if self._background is None:
+            raise CallboardError("the session was not started: use it in a with block, or call start()")
+        return self._background
 
     def _on_signal(self, number: int) -> None:
-        ending = self._closing or bool((self._monitor.newest or {}).get("stopping"))
-        if number == signal.SIGTERM and ending and self._is_running:
+        run = self._background
+        if number == signal.SIGTERM and run is not None and run.exists and run.is_ending:
             return  # Launchpad sends it to its own process at the end of a run.
         raise Stopped(number)
-
-    def _raise_failure(self) -> None:
-        """Raises the error of a run that has failed."""
-        if self._error is not None:
-            raise self._error
-        outcome = self._outcome
-        if outcome is not None and outcome.failed_node is not None:
-            raise CallboardError(f"{outcome.failed_node} failed: {outcome.error}")
-
-    def _launch_in_background(self) -> None:
-        try:
-            self._outcome = self._prepared.launch(self._monitor)
-        except BaseException as error:
-            self._error = error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -470,18 +383,3 @@ class EvaluationResult:
     std: float
     returns: list[float]
     lengths: list[int]
-
-
-class _StatusKeeper:
-    """Keeps the newest status of a run, and forwards everything to a monitor."""
-
-    def __init__(self, monitor: Monitor):
-        self.monitor = monitor
-        self.newest: dict[str, Any] | None = None
-
-    def status(self, status: dict[str, Any]) -> None:
-        self.newest = status
-        self.monitor.status(status)
-
-    def notify(self, text: str) -> None:
-        self.monitor.notify(text)

@@ -14,10 +14,11 @@ import pytest
 from agent_cases import AGENT_CASES
 
 from callboard.errors import CallboardError
+from callboard.launch.background_run import SessionEnded
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints, read_policy
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.session import Session, SessionEnded
+from callboard.launch.session import Session
 from callboard.launch.settings import parse_experiment, read_recipe
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
@@ -238,7 +239,8 @@ def test_a_session_does_the_same_under_every_launcher(experiment, said, launcher
 @pytest.mark.slow
 @pytest.mark.parametrize("case", AGENT_CASES, ids=lambda case: case.name)
 def test_a_session_trains_every_agent(case, said, tmp_path):
-    experiment = dataclasses.replace(read_recipe(case.recipe), run_dir=tmp_path / "run", stop_return=None)
+    options = [f"--run-dir={tmp_path / 'run'}", "--stop-return=null", "--agent.network.hidden-sizes=[4]"]
+    experiment = parse_experiment(None, read_recipe(case.recipe), options)
     with Session(experiment, "processes", Quiet(said)) as session:
         session.train(learner_steps=2)
         weights = session.get_weights()
