@@ -261,5 +261,5 @@ def test_a_session_survives_the_death_of_coordinator_learner_and_actor(experimen
             session.save()
             before = session.result.environment_steps
             assert session.train(steps=1000).environment_steps >= before + 1000
-            assert any(f"{node} " in line for line in said)
+            assert any(f"{node}: killed by SIGKILL" in line for line in said)
     assert session.outcome.exit_code == 0
