@@ -200,6 +200,16 @@ class Hosts:
         self.runs[name] = CommandRun([*command, *arguments], directory, prefix, run_dir, python_path)
         return self.runs[name]
 
+    def start_program(self, name, program, *arguments):
+        """Starts a program on a host, with these arguments and its run directory, and gives its `CommandRun`."""
+        directory = self._directory / name
+        directory.mkdir(exist_ok=True)
+        prefix = self.network.inside(name)
+        self.runs[name] = CommandRun(
+            [*arguments, directory / "run"], directory, prefix, directory / "run", program=(program,)
+        )
+        return self.runs[name]
+
     def start_all(self, *arguments, **settings):
         return [self.start(name, *arguments, **settings) for name in self.network.addresses]
 

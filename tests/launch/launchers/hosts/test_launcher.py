@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import pathlib
 import re
 import signal
 import time
@@ -11,6 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+SESSION = pathlib.Path(__file__).parents[2] / "host_session.py"
 PLACEMENT = dict(learner=["a"], replay=["a"], actor={"b": 1, "c": 1}, evaluator=["a"])
 ENDLESS = ["--max-steps", 100_000_000, "--stop-return", 501]
 
@@ -52,6 +54,17 @@ def test_impala_reaches_its_score_on_three_hosts(hosts, share_directory):
     last = hosts.runs["a"].rows()[-1]
     assert max(row.get("evaluator/return", 0) for row in hosts.runs["a"].rows()) >= 475
     assert last["learner/duplicate_items"] == 0
+
+
+def test_a_session_on_the_first_host_controls_the_run(hosts):
+    hosts = hosts("a", "b", share_directory=False)
+    hosts.write_cluster(learner=["a"], replay=["a"], actor={"a": 1, "b": 1}, evaluator=["a"])
+    session = hosts.start_program("a", SESSION, hosts.cluster)
+    hosts.start("b")
+    ends_everywhere(hosts, timeout=300)
+    text = session.text()
+    assert "paused at 0\n" in text and "saved True\n" in text and "environments 32\n" in text
+    assert "its session has ended" in hosts.runs["b"].text()
 
 
 def test_apex_learns_from_a_shard_on_each_of_two_hosts(hosts):
