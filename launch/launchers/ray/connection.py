@@ -73,7 +73,8 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
                 object_store_memory=_OBJECT_STORE_BYTES,
                 _temp_dir=stack.enter_context(_ray_files()),
             )
-        _connect(found, settings)
+        # Ray uses the token of this machine only for a cluster that it has found itself.
+        _connect("auto" if found is not None and address in (None, "auto") else found, settings)
         stack.callback(ray.shutdown)
         yield found is not None
 
@@ -126,7 +127,8 @@ def _connect(address: str | None, settings: dict[str, Any]) -> None:
             # On a busy machine, Ray times out waiting for its own components.
             if address is not None or attempt == _STARTS - 1:
                 wish = f"join the Ray cluster at {address}" if address else "start Ray here"
-                raise CallboardError(f"cannot {wish}: {_in_a_line(error)}") from error
+                hint = "" if address is None else "; if it needs a token, set RAY_AUTH_MODE=token, see docs/security.md"
+                raise CallboardError(f"cannot {wish}: {_in_a_line(error)}{hint}") from error
         except BaseException:
             ray.shutdown()
             raise
