@@ -1,5 +1,6 @@
 """A session on the first of several hosts; arguments: the cluster file, and the run directory."""
 
+import pathlib
 import sys
 
 from callboard.launch.launchers.hosts.launcher import HostsLauncher
@@ -9,7 +10,7 @@ from callboard.launch.settings import parse_experiment, read_recipe
 if __name__ == "__main__":
     cluster, run_dir = sys.argv[1:]
     experiment = parse_experiment(None, read_recipe("impala-cartpole"), [f"--run-dir={run_dir}"])
-    with Session(experiment, HostsLauncher(cluster, "a")) as session:
+    with Session(experiment, HostsLauncher(pathlib.Path(cluster), "a")) as session:
         print("paused at", session.result.environment_steps)
         print("trained", session.train(steps=5000).environment_steps)
         session.set_weights(session.get_weights())
