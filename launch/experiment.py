@@ -26,6 +26,7 @@ from ..errors import CallboardError
 from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
 from .curriculum import Stage, check_stages, depends_on_episodes
+from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count, device_names
 from .run_directory.layout import RunDirectory
 from .stop_conditions import check_conditions
@@ -39,6 +40,7 @@ EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 CheckpointCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
 LogLevel = Literal["debug", "info", "warning", "error"]
+Port = Annotated[int, Interval(ge=1, le=65535)]
 Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
 
 
@@ -109,6 +111,10 @@ class Experiment:
         slower environments.
       log_level: the least important messages that nodes write to their logs in the run directory: `debug`, `info`,
         `warning` or `error`.
+      loggers: where metrics also go, besides the run directory: `wandb`, `mlflow`, or `package.module:Class`; a list,
+        or separated by commas.  See docs/guides/loggers.md.
+      prometheus_port: port at which the coordinator serves the newest metrics for Prometheus; None for no server.
+      prometheus_host: address at which it listens; `0.0.0.0` for all interfaces of its machine.
       run_dir: directory of everything that the run writes, a path or a URL (`s3://...`); None makes a new one under
         `runs/`.
     """
@@ -151,6 +157,9 @@ class Experiment:
     replay_checkpoint_every: Seconds = 300.0
     node_timeout: Seconds = 300.0
     log_level: LogLevel = "info"
+    loggers: str | tuple[str, ...] = ()
+    prometheus_port: Port | None = None
+    prometheus_host: str = "127.0.0.1"
     run_dir: str | pathlib.Path | None = None
 
     def __post_init__(self) -> None:
@@ -188,6 +197,9 @@ class Experiment:
         self._check_hooks()
         self._check_conditions(None)
         check_parts(self.init_from, self.init_parts, self.freeze)
+        check_loggers(self.loggers)
+        if self.prometheus_port is not None:
+            require_package("prometheus_client", "prometheus", "leave prometheus_port out")
 
     def check(self, learners_here: int | None = None) -> Layout:
         """Rejects an experiment that cannot work, before anything starts.

@@ -14,6 +14,7 @@ from .experiment import Experiment, Run
 from .launchers.launcher import Launcher
 from .launchers.run_outcome import Monitor, Outcome, error_text
 from .launchers.run_summary import SummaryMonitor
+from .loggers.prometheus_logger import check_prometheus
 from .nodes.devices import device_names, hide_gpus, prepare_devices
 from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
@@ -77,6 +78,8 @@ def prepared_run(
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     layout = experiment.check(part.learners)
+    if part.coordinator:
+        check_prometheus(experiment.prometheus_host, experiment.prometheus_port)
     if launcher.in_this_process:
         prepare_devices(device_names(experiment.learner_devices))
     if part.checkpoints and (experiment.init_from or experiment.freeze):

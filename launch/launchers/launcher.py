@@ -51,6 +51,8 @@ class LocalPart(NamedTuple):
     """Replay shards whose checkpoints are in the run directory of this machine."""
     checkpoints: bool = True
     """Whether the checkpoints of the learner are in the run directory of this machine."""
+    coordinator: bool = True
+    """Whether the coordinator runs here; the machine must have the ports that it needs."""
 
 
 class Launcher(abc.ABC):

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 from ...environments import has_unseen_levels
 from ..experiment import Run
+from ..loggers.run_loggers import RunLoggers
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
 from .node import Node, NodeContext
-from .node_health import NodeProbe, thread_stacks
+from .node_health import thread_stacks
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
@@ -80,9 +81,7 @@ class Coordinator(Node):
         self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
-        self._overview = NodeOverview(clock)
-        self._overview.update(context.name, context.incarnation_id, None)
-        self._probe = NodeProbe(context.progress, dict, lambda: None)
+        self._overview = NodeOverview(clock, context)
         self._values: dict[str, float] = {}
         self._short_of_data: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
@@ -99,7 +98,7 @@ class Coordinator(Node):
         self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
-        self._metrics = MetricsWriter(run.directory, context.notify, clock)
+        self._metrics = MetricsWriter(run.directory, context.notify, clock, RunLoggers(run, context.notify))
         self._hooks = RunHooks(run, context.name, self._counters, self._control, self._take_callback_request)
 
     def report(
@@ -304,10 +303,8 @@ class Coordinator(Node):
     def step(self) -> None:
         self.context.progress.works("serving")
         now = self._clock()
-        health = self._probe.measure()
-        if health is not None:
-            with self._lock:
-                self._overview.update(self.context.name, self.context.incarnation_id, health)
+        with self._lock:
+            self._overview.update_own()
         if now >= self._next_status:
             self._next_status = now + _STATUS_SECONDS
             self.context.send("status", self.status())

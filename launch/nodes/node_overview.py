@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .node_health import NodeHealth
+from .node import NodeContext
+from .node_health import NodeHealth, NodeProbe
 
 _REASONS = (("replay", "replay"), ("newer weights", "learner"), ("inference/", "inference"), ("data", "data"))
 """Beginnings of what a node waits for, as it marks it, and the part of the run that stands behind."""
@@ -17,13 +18,18 @@ class NodeOverview:
 
     Args:
       clock: returns seconds.
+      own: context of the coordinator, which is one of the nodes.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, clock: Callable[[], float] = time.monotonic, own: NodeContext | None = None):
         self._clock = clock
+        self._own = own
+        self._probe = None if own is None else NodeProbe(own.progress, dict, lambda: None)
         self._nodes: dict[str, tuple[str, float, NodeHealth | None]] = {}
         self._restarts: collections.Counter[str] = collections.Counter()
         self._lags: dict[str, int] = {}
+        if own is not None:
+            self.update(own.name, own.incarnation_id, None)
 
     def update(
         self, name: str, incarnation_id: str, health: Sequence[Any] | None, learner_step: float | None = None
@@ -46,6 +52,11 @@ class NodeOverview:
             self._lags[name] = max(0, int(learner_step or 0) - (newest.weights or 0))
         elif newest is None:
             self._lags.pop(name, None)
+
+    def update_own(self) -> None:
+        """Measures the coordinator itself, from time to time."""
+        if self._own is not None and self._probe is not None:
+            self.update(self._own.name, self._own.incarnation_id, self._probe.measure())
 
     @property
     def restarts(self) -> dict[str, int]:

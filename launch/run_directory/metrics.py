@@ -14,7 +14,7 @@ import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +28,16 @@ _LINE_END = b"\n"
 _TAIL_BYTES = 2**20
 
 
+class RowSink(Protocol):
+    """Where rows also go."""
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Takes a row; returns at once and raises nothing."""
+
+    def close(self) -> None:
+        """Ends, after the rows that were taken."""
+
+
 class MetricsWriter:
     """Appends rows of metrics to the run directory.  The step of a row is its `environment_steps`.
 
@@ -37,6 +47,7 @@ class MetricsWriter:
       run_directory: the run directory.
       notify: receives a line when writing begins to fail, and when it works again.
       clock: returns seconds.
+      also: receives every row that is due, whether it could be written or not; it is closed too.
     """
 
     def __init__(
@@ -44,7 +55,9 @@ class MetricsWriter:
         run_directory: RunDirectory,
         notify: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.monotonic,
+        also: RowSink | None = None,
     ):
+        self._also = also
         self._rows = RowFile(run_directory.metrics)
         self._tensorboard = TensorBoardWriter(run_directory.tensorboard)
         self._notify = notify
@@ -71,6 +84,8 @@ class MetricsWriter:
         if not always and kind in self._last and now - self._last[kind] < row_interval(self._rows.size):
             return
         self._last[kind] = now
+        if self._also is not None:
+            self._also.write(row)
         error = None
         for write in (self._rows.write, functools.partial(self._tensorboard.write, histograms=histograms)):
             try:
@@ -86,6 +101,8 @@ class MetricsWriter:
     def close(self) -> None:
         self._rows.close()
         self._tensorboard.close()
+        if self._also is not None:
+            self._also.close()
 
 
 def row_interval(size: int) -> float:

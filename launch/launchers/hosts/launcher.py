@@ -80,6 +80,7 @@ class HostsLauncher(Launcher):
             list(learners).count(self.host),
             [shard for shard, host in enumerate(shards) if host == self.host],
             checkpoints=self.is_first,
+            coordinator=self.is_first,
         )
 
     def prepare(self) -> None:

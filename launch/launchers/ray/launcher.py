@@ -80,8 +80,9 @@ class RayLauncher(Launcher):
             yield directory
 
     def local_part(self, experiment: Experiment) -> LocalPart:
-        # Ray places the learners on machines that have their devices; all machines share the run directory.
-        return LocalPart(0, range(experiment.replay_shards))
+        # Ray places the learners on machines that have their devices, and the coordinator on any; all machines share
+        # the run directory.
+        return LocalPart(0, range(experiment.replay_shards), coordinator=False)
 
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         from . import ray_run

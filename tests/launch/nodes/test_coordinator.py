@@ -340,3 +340,21 @@ def test_incarnations_are_numbered_over_restarts_of_the_coordinator_and_resumes_
     assert again.begin_incarnation("actor/0", "e") == 3
     assert again.begin_incarnation("actor/0", "f") == 4
     assert again.begin_incarnation("actor/1", "g") == 1
+
+
+def test_loggers_get_the_rows_that_are_written_until_the_end(make_coordinator, tmp_path, monkeypatch):
+    (tmp_path / "steps_logger.py").write_text(
+        "from callboard.launch.loggers.metric_logger import MetricLogger\n"
+        "SEEN = []\n"
+        "class Steps(MetricLogger):\n"
+        "    def write(self, row):\n        SEEN.append(row['environment_steps'])\n"
+        "    def close(self):\n        SEEN.append('closed')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    coordinator = make_coordinator(loggers="steps_logger:Steps")
+    report(coordinator, steps=5)
+    coordinator.write_metrics()
+    coordinator.finish()
+    import steps_logger
+
+    assert steps_logger.SEEN == [5, 5, "closed"]

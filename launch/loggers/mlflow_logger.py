@@ -1,0 +1,60 @@
+"""Metrics for MLflow."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from mlflow.entities import Metric, Param
+from mlflow.tracking import MlflowClient
+
+from .metric_logger import LoggedRun, MetricLogger
+
+_ID = "mlflow"
+_EXPERIMENT = "callboard"
+_PARAMETERS = 100
+"""Parameters that one call may send."""
+_TEXT_LENGTH = 6000
+"""Length of the longest value of a parameter."""
+
+
+class MlflowLogger(MetricLogger):
+    """Sends metrics to MLflow, with `environment_steps` as the step.
+
+    `MLFLOW_TRACKING_URI` names the server, and `MLFLOW_EXPERIMENT_NAME` the experiment (`callboard` by default).
+    Without a server, metrics are written to `mlruns` in the run directory.  A resumed run continues its MLflow run.
+    """
+
+    def __init__(self) -> None:
+        self._client: Any = None
+        self._run_id = ""
+
+    def start(self, run: LoggedRun) -> None:
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
+        if not uri:
+            # MLflow 3 refuses files otherwise, because it prefers databases.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+            uri = (run.directory / "mlruns").absolute().as_uri()
+        client = MlflowClient(tracking_uri=uri)
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _EXPERIMENT)
+        known = run.recall(_ID)
+        if known is None:
+            experiment = client.get_experiment_by_name(name)
+            experiment_id = experiment.experiment_id if experiment is not None else client.create_experiment(name)
+            known = client.create_run(experiment_id, run_name=run.name).info.run_id
+            run.keep(_ID, known)
+            parameters = [Param(key, text[:_TEXT_LENGTH]) for key, text in run.settings.items()]
+            for first in range(0, len(parameters), _PARAMETERS):
+                client.log_batch(known, params=parameters[first : first + _PARAMETERS])
+        else:
+            client.update_run(known, status="RUNNING")
+        self._client, self._run_id = client, known
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        step, milliseconds = int(row["environment_steps"]), int(row.get("time", time.time()) * 1000)
+        metrics = [Metric(name, float(value), milliseconds, step) for name, value in row.items() if name != "time"]
+        self._client.log_batch(self._run_id, metrics=metrics)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.set_terminated(self._run_id)
