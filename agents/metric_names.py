@@ -18,11 +18,13 @@ class Metric(NamedTuple):
 
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
-    Metric("loss", "total loss of a learner step", agents=("impala", "ppo", "apex", "r2d2")),
-    Metric("gradient_norm", "global norm of the gradient, before clipping", agents=("impala", "ppo", "apex", "r2d2")),
-    Metric("policy_loss", "policy-gradient loss (PPO: the clipped one)", agents=("impala", "ppo")),
+    Metric("loss", "total loss of a learner step", agents=("impala", "a2c", "ppo", "apex", "r2d2")),
+    Metric(
+        "gradient_norm", "global norm of the gradient, before clipping", agents=("impala", "a2c", "ppo", "apex", "r2d2")
+    ),
+    Metric("policy_loss", "policy-gradient loss (PPO: the clipped one)", agents=("impala", "a2c", "ppo")),
     Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala",)),
-    Metric("value_loss", "squared error of the values to the returns", agents=("ppo",)),
+    Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "ppo")),
     Metric("critic_loss", "squared errors of both critics", agents=("sac",)),
     Metric("actor_loss", "entropy-regularized loss of the policy", agents=("sac",)),
     Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac",)),
@@ -31,7 +33,10 @@ LEARNER_METRICS = (
     Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac",)),
     Metric("temperature", "weight of the entropy, which is learned", agents=("sac",)),
     Metric(
-        "entropy", "mean entropy of the policy (SAC: estimated from sampled actions)", "nats", ("impala", "ppo", "sac")
+        "entropy",
+        "mean entropy of the policy (SAC: estimated from sampled actions)",
+        "nats",
+        ("impala", "a2c", "ppo", "sac"),
     ),
     Metric("value", "mean value estimate (SAC: the lower of both critics; Ape-X, R2D2: of the best action)"),
     Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2")),
@@ -40,7 +45,7 @@ LEARNER_METRICS = (
         "mean importance weight (IMPALA: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
         agents=("impala", "apex", "r2d2"),
     ),
-    Metric("valid_fraction", "valid transitions of the batch", "fraction", ("impala", "ppo", "r2d2")),
+    Metric("valid_fraction", "valid transitions of the batch", "fraction", ("impala", "a2c", "ppo", "r2d2")),
     Metric("approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("ppo",)),
     Metric("clip_fraction", "transitions whose probability ratio is clipped", "fraction", ("ppo",)),
     Metric("clip_range", "clipping range of the probability ratio", agents=("ppo",)),
@@ -49,6 +54,6 @@ LEARNER_METRICS = (
     Metric(
         "dropped_rollouts",
         "parts of rollouts dropped since the last step because their weights were too old",
-        agents=("ppo",),
+        agents=("a2c", "ppo"),
     ),
 )

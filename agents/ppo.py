@@ -4,11 +4,9 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 from dm_env import specs as dm_specs
 
-from .. import specs
 from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
@@ -18,6 +16,7 @@ from .agent import Agent, Mode
 from .gradient_step import LossOutput
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
+from .on_policy import check_action, check_sizes
 from .optimizers import make_optimizer
 from .ppo_learner import PpoLearner, Rates
 from .ppo_policy import PpoNetworks, PpoPolicy
@@ -32,15 +31,7 @@ class Ppo(PpoSettings, Agent):
     live = ("optimizer.learning_rate", "entropy_cost", "value_cost", "clip")
 
     def check(self, layout: Layout) -> None:
-        action = layout.spec.action
-        is_box = isinstance(action, dm_specs.BoundedArray) and np.issubdtype(action.dtype, np.floating)
-        if not isinstance(action, dm_specs.DiscreteArray) and not is_box:
-            raise CallboardError(
-                f"ppo needs one discrete action or one action of floats with bounds, but the environment's action is "
-                f"{specs.describe(action)}"
-            )
-        if is_box and 0 in action.shape:
-            raise CallboardError(f"ppo has nothing to choose: the environment's action is {specs.describe(action)}")
+        check_action("ppo", layout.spec.action)
         torso = self.network.torso
         if ":" not in torso and torso.startswith("resnet"):
             raise CallboardError(
@@ -48,26 +39,8 @@ class Ppo(PpoSettings, Agent):
                 f"set agent.network.torso to impala or nature, not {torso}"
             )
         check_torso(layout.spec, torso)
-        self._check_sizes(layout)
-
-    def _check_sizes(self, layout: Layout) -> None:
-        environments = layout.actors * layout.envs_per_actor
-        if self.batch_size % environments:
-            raise CallboardError(
-                f"every environment gives the same number of sequences to an iteration: make agent.batch_size a "
-                f"multiple of {environments} ({layout.actors} actors x {layout.envs_per_actor} environments), "
-                f"not {self.batch_size}"
-            )
-        if layout.actors % layout.learners:
-            raise CallboardError(
-                f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
-            )
         self.make_replay(layout).check()
-        if layout.max_steps < self.unroll_length * self.batch_size:
-            raise CallboardError(
-                f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
-                f"{self.unroll_length * self.batch_size} of an iteration (agent.unroll_length x agent.batch_size)"
-            )
+        check_sizes(layout, self.unroll_length, self.batch_size)
         self._check_minibatches(layout, has_memory=self.network.core != "none")
 
     def _check_minibatches(self, layout: Layout, has_memory: bool) -> None:

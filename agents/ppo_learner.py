@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from ..data import Sample, Update
 from ..replay import raise_if_stopped
 from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
+from .on_policy import FreshBatches
 from .ppo_policy import PpoNetworks
 from .ppo_rollout import Rollout, observation_values, select_minibatch
 
@@ -25,8 +25,7 @@ class Rates(NamedTuple):
 class PpoLearner(tf.Module):
     """A learner whose step is a whole iteration: advantages of a batch, then epochs of minibatches (algorithm 1).
 
-    Data older than `max_policy_lag` is dropped.  It occurs when actors restart, or write additional sequences because
-    another actor is slow: then more data may arrive than fits into the iteration that it was meant for.
+    Data older than `max_policy_lag` is dropped, see `FreshBatches`.
 
     Args:
       networks: the networks to train.
@@ -65,10 +64,9 @@ class PpoLearner(tf.Module):
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._strategy = strategy
         self._rates = rates
-        self._parts = parts
         self._epochs = epochs
         self._minibatches = minibatches
-        self._max_policy_lag = max_policy_lag
+        self._batches = FreshBatches(strategy, parts, max_policy_lag)
         self._target_kl = target_kl
         self._seed = seed
         objective = Objective("loss", networks.network.trainable_variables, optimizer, max_gradient_norm)
@@ -89,8 +87,8 @@ class PpoLearner(tf.Module):
     def step(self, iterator: Iterator[Any]) -> Update:
         """Takes a batch from `iterator` and makes one iteration."""
         step = int(self.steps.numpy())
-        samples, lag, stale = self._take_batch(iterator, step)
-        rollout = self._rollout(samples, [self._values(sample) for sample in samples])
+        batch = self._batches.take(iterator, step)
+        rollout = self._rollout(batch.parts, [self._values(sample) for sample in batch.parts])
         rates = self._rates(step)
         self.optimizer.learning_rate = rates.learning_rate
         for epoch in range(self._epochs):
@@ -103,7 +101,8 @@ class PpoLearner(tf.Module):
             # Not earlier, since the first epoch must start from the network that acted.
             self._normalizer_update(rollout.observation)
         self.steps.assign_add(1)
-        metrics = {**metrics, **rates._asdict(), "epochs": epoch + 1, "policy_lag": lag, "dropped_rollouts": stale}
+        taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
+        metrics = {**metrics, **rates._asdict(), **taken}
         return Update(metrics, finite=self._gradient_step.finite)
 
     def _epoch(self, rollout: Any, seed: tf.Tensor, clip: tf.Tensor, iterator: Iterator[Any]) -> dict[str, Any]:
@@ -114,20 +113,3 @@ class PpoLearner(tf.Module):
             metrics, _ = self._update(rollout, tf.constant(number), seed, clip)
             each.append(metrics)
         return {name: sum(metrics[name] for metrics in each) / self._minibatches for name in each[0]}
-
-    def _take_batch(self, iterator: Iterator[Any], step: int) -> tuple[list[Sample], float, int]:
-        """Returns the parts of the next batch, their mean policy lag, and how many parts were dropped for theirs."""
-        samples: list[Sample] = []
-        lags = []
-        stale = 0
-        while len(samples) < self._parts:
-            sample = next(iterator)
-            versions = self._strategy.experimental_local_results(sample.record.version)
-            lag = step - np.stack([version[..., 1] for version in versions])
-            # A negative lag is that of data from before the learner was restored from an older checkpoint.
-            if 0 <= lag.min() and lag.max() <= self._max_policy_lag:
-                samples.append(sample)
-                lags.append(lag.mean())
-            else:
-                stale += 1
-        return samples, float(np.mean(lags)), stale

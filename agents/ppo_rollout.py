@@ -11,6 +11,7 @@ from ..networks.network import Inputs
 from ..transitions import valid_transitions
 from .losses.gae import gae, standardized
 from .losses.replicas import sum_over_replicas
+from .on_policy import joined
 from .ppo_policy import PpoNetworks
 
 _REWARD_CLIP = 10.0
@@ -68,8 +69,7 @@ def make_rollout(
       gae_lambda: λ of the advantages.
       normalize_advantages: whether advantages are standardized over the global batch.
     """
-    record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
-    state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
+    record, state, _ = joined(samples)
     value = tf.concat(values, axis=1)
     valid_t = valid_transitions(record.first, record.last, record.discount)
     estimates = gae(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
+from .a2c_settings import A2CSettings
 from .agent import Agent
 from .apex_settings import ApexSettings
 from .impala_settings import ImpalaSettings
@@ -13,6 +14,7 @@ from .r2d2_settings import R2D2Settings
 from .sac_settings import SacSettings
 
 AGENTS = {
+    "a2c": "callboard.agents.a2c:A2C",
     "apex": "callboard.agents.apex:Apex",
     "impala": "callboard.agents.impala:Impala",
     "ppo": "callboard.agents.ppo:Ppo",
@@ -20,6 +22,7 @@ AGENTS = {
     "sac": "callboard.agents.sac:Sac",
 }
 _SETTINGS: Mapping[str, type] = {
+    "a2c": A2CSettings,
     "apex": ApexSettings,
     "impala": ImpalaSettings,
     "ppo": PpoSettings,

@@ -117,6 +117,38 @@ AGENT_CASES = (
         prioritized=True,
     ),
     AgentCase(
+        "a2c",
+        "a2c-cartpole",
+        goal=400,
+        default_tasks=(CARTPOLE,),
+        short=dict(unroll_length=5),
+        changed_replay={},
+        small_updates={
+            # It has PPO's networks and IMPALA's loss of the policy.
+            "a2c": SmallUpdate(
+                {**_SMALL, **_CLIPPED, "unroll_length": 5, "optimizer.learning_rate": 1.0},
+                transitions=5,
+                slow=True,
+            ),
+            "a2c-gaussian": SmallUpdate(
+                {
+                    **_SMALL,
+                    **_CLIPPED,
+                    "unroll_length": 5,
+                    "optimizer.learning_rate": 1.0,
+                    "network.core": "lstm",
+                    "network.lstm_size": 3,
+                },
+                transitions=5,
+                continuous=True,
+                slow=True,
+            ),
+        },
+        evaluate_every=60_000,
+        reads_queue=True,
+        updates_per_call=False,
+    ),
+    AgentCase(
         "ppo",
         "ppo-cartpole",
         goal=400,

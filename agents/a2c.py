@@ -1,0 +1,171 @@
+"""A2C: synchronous advantage actor-critic (Mnih et al. 2016, https://arxiv.org/abs/1602.01783)."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from ..data import Layout, Nest, Sample, Timestep, Update
+from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
+from ..networks.network import Inputs
+from ..replay import SequenceQueue
+from ..transitions import valid_transitions
+from .a2c_settings import A2CSettings
+from .agent import Agent, Mode
+from .fast_function import CompiledOnFirstCall
+from .gradient_step import GradientStep, LossOutput, Objective
+from .losses.gae import gae, standardized
+from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
+from .losses.replicas import sum_over_replicas
+from .on_policy import FreshBatches, check_action, check_sizes, joined
+from .optimizers import make_objective
+from .ppo_policy import PpoNetworks, PpoPolicy
+
+
+class A2CExtras(NamedTuple):
+    """What the behavior policy adds to the record."""
+
+    log_prob: Any
+    """`[B]`, log-probability of the action; it reveals weights that are not finite."""
+    gaussian: Any
+    """`[B, D]`, the action before scaling and clipping to the environment's bounds; `()` for discrete actions."""
+
+
+class A2CPolicy(PpoPolicy):
+    """PPO's policy without the discounted returns, so that its recurrent state is the network's."""
+
+    def initial_state(self, batch_size: int) -> Nest:
+        return self.network.initial_state(batch_size)
+
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
+        policy = self._distribution(outputs)
+        chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
+        extras = A2CExtras(policy.log_prob(chosen), () if self._bounds is None else chosen)
+        return self._to_environment(chosen), extras, state
+
+
+class A2CLearner(tf.Module):
+    """A learner whose step is one gradient of a batch that the newest weights have made.
+
+    Args:
+      loss: takes the parts of a replica's share of a batch.
+      objective: what the loss trains.
+      strategy: the strategy in whose scope networks and optimizer were created.
+      batches: takes the batches.
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., LossOutput],
+        objective: Objective,
+        strategy: tf.distribute.Strategy,
+        batches: FreshBatches,
+    ):
+        super().__init__()
+        self.optimizer = objective.optimizer
+        self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
+        self._batches = batches
+        self._gradient_step = gradient_step = GradientStep([objective], strategy)
+        self._update = CompiledOnFirstCall(lambda *parts: gradient_step(loss, *parts)[0])
+
+    def step(self, iterator: Iterator[Any]) -> Update:
+        """Takes a batch from `iterator` and makes one gradient step."""
+        batch = self._batches.take(iterator, int(self.steps.numpy()))
+        metrics = self._update(*batch.parts)
+        self.steps.assign_add(1)
+        taken = {"policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
+        return Update({**metrics, **taken}, finite=self._gradient_step.finite)
+
+
+@dataclasses.dataclass(frozen=True)
+class A2C(A2CSettings, Agent):
+    """The A2C agent."""
+
+    live = ("optimizer.learning_rate", "entropy_cost", "value_cost")
+
+    def check(self, layout: Layout) -> None:
+        check_action("a2c", layout.spec.action)
+        check_torso(layout.spec, self.network.torso)
+        self.make_replay(layout).check()
+        check_sizes(layout, self.unroll_length, self.batch_size)
+
+    def make_networks(self, layout: Layout) -> PpoNetworks:
+        if isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            network = policy_value_network(layout.spec, **vars(self.network))
+        else:
+            network = gaussian_value_network(
+                layout.spec,
+                **vars(self.network),
+                initial_log_std=self.initial_log_std,
+                std_from_features=self.std_from_observation,
+            )
+        return PpoNetworks(network, layout.spec, normalize_rewards=False)
+
+    def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:
+        return A2CPolicy(networks, self.discount, mode)
+
+    def modes(self) -> tuple[Mode, ...]:
+        return ("train", "evaluate", "sample")
+
+    def make_replay(self, layout: Layout) -> SequenceQueue:
+        lag = self.max_policy_lag
+        return SequenceQueue(layout, self.unroll_length, self.batch_size, batches=1 + lag, max_policy_lag=lag)
+
+    def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
+        steps = layout.max_steps // (self.unroll_length * self.batch_size)
+        parts = self.batch_size // layout.replicas // self.make_replay(layout).part_size
+        return A2CLearner(
+            functools.partial(self.loss, networks),
+            make_objective("loss", networks.network.trainable_variables, self.optimizer, steps),
+            strategy,
+            FreshBatches(strategy, parts, self.max_policy_lag),
+        )
+
+    def loss(self, networks: PpoNetworks, *samples: Sample) -> LossOutput:
+        """Returns a replica's part of a batch's loss (section 4, "Asynchronous advantage actor-critic") and metrics.
+
+        Args:
+          networks: policy and value.
+          *samples: sequences of T transitions, time-major as described in `Sample`, in parts.
+        """
+        network, sample = networks.network, joined(samples)
+        record = sample.record
+        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
+        if network.normalizer is not None:
+            # Not earlier, since the gradient is that of the policy that acted.
+            network.normalizer.update(record.observation)
+        head = tf.nest.map_structure(lambda leaf: leaf[:-1], outputs)
+        policy, value, dtype = networks.policy(head), outputs.value, outputs.value.dtype
+        valid_t = valid_transitions(record.first, record.last, record.discount)
+        reward_t = tf.cast(record.reward, dtype)
+        if self.reward_clip is not None:
+            reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
+        discount_t = self.discount * tf.cast(record.discount, dtype)
+        advantage_t, target_t = gae(value, reward_t, discount_t, valid_t, self.gae_lambda)
+        if self.normalize_advantages:
+            advantage_t = standardized(advantage_t, valid_t, sum_over_replicas)
+        chosen = record.action if networks.bounds is None else record.extras.gaussian
+        # Dividing by T times the global B, not by this replica's valid transitions, makes the sum over the replicas
+        # the mean of the whole batch.
+        scale = 1.0 / (self.unroll_length * self.batch_size)
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+
+        policy_part = mean(policy_gradient_loss(policy.log_prob(chosen), advantage_t, valid_t))
+        value_part = mean(value_loss(head.value, target_t, valid_t))
+        entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
+        loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
+        loss += network.regularization_loss()
+        metrics = {
+            "policy_loss": policy_part,
+            "value_loss": value_part,
+            "entropy": -entropy_part,
+            "value": mean(head.value),
+            "valid_fraction": mean(valid_t),
+        }
+        return LossOutput(loss, metrics)

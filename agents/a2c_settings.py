@@ -1,0 +1,56 @@
+"""Hyperparameters of A2C."""
+
+import dataclasses
+from typing import Annotated
+
+from annotated_types import Interval
+
+from ..networks.network_settings import PolicyValueNetworkSettings
+from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from .optimizer_settings import OptimizerSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class A2CSettings:
+    """Hyperparameters of A2C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
+
+    The loss is a mean over time and batch, as in the synchronous implementation of OpenAI Baselines, from which
+    optimizer and gradient clipping come too.  docs/defaults.md compares all defaults with the paper's.
+
+    Attributes:
+      unroll_length: transitions in a sequence (t_max).
+      batch_size: sequences in a learner step, over all replicas; a multiple of the number of all environments.
+      max_policy_lag: maximum age, in learner steps, of the weights that acted when their data is learned from.  With 0
+        actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
+      discount: γ.
+      gae_lambda: λ of the advantages; 1, the paper's, for returns of up to t_max steps.
+      entropy_cost: weight of the entropy bonus (β).
+      value_cost: weight of the value loss.
+      normalize_advantages: whether advantages are standardized over the batch; not in the paper.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
+        clips Atari rewards to [-1, 1], which would change other tasks.
+      initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
+        action.  It is kept between -10 and 2.
+      std_from_observation: whether that standard deviation depends on the observation, as in the paper (section 9).
+      optimizer: see `OptimizerSettings`.  The paper samples its learning rates from 1e-4 to 1e-2.
+      network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`; the paper's policies for
+        continuous actions share nothing.  The torso sees a single frame; the paper stacks 4 Atari frames.
+    """
+
+    unroll_length: PositiveInt = 5
+    batch_size: PositiveInt = 32
+    max_policy_lag: NonNegativeInt = 0
+    discount: UnitInterval = 0.99
+    gae_lambda: UnitInterval = 1.0
+    entropy_cost: NonNegativeFloat = 0.01
+    value_cost: NonNegativeFloat = 0.5
+    normalize_advantages: bool = False
+    reward_clip: PositiveFloat | None = None
+    initial_log_std: Annotated[float, Interval(ge=-10, le=2)] = 0.0
+    std_from_observation: bool = False
+    optimizer: OptimizerSettings = OptimizerSettings(
+        name="rmsprop", learning_rate=7e-4, epsilon=1e-5, rmsprop_decay=0.99, max_gradient_norm=0.5
+    )
+    network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
+        hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
+    )

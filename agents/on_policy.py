@@ -1,0 +1,110 @@
+"""What agents that learn from the data of their newest weights share: checks, and batches with a limit on their age."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import Layout, Sample
+from ..errors import CallboardError
+
+
+def check_action(name: str, action: Any) -> None:
+    """Checks that an environment's action is one discrete action, or one array of floats with bounds.
+
+    Args:
+      name: the agent's name, for the message.
+      action: the spec of the action.
+
+    Raises:
+      CallboardError: it is something else, or has no components.
+    """
+    is_box = isinstance(action, dm_specs.BoundedArray) and np.issubdtype(action.dtype, np.floating)
+    if not isinstance(action, dm_specs.DiscreteArray) and not is_box:
+        raise CallboardError(
+            f"{name} needs one discrete action or one action of floats with bounds, but the environment's action is "
+            f"{specs.describe(action)}"
+        )
+    if is_box and 0 in action.shape:
+        raise CallboardError(f"{name} has nothing to choose: the environment's action is {specs.describe(action)}")
+
+
+def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:
+    """Checks that every environment gives the same number of sequences to a batch, and that there is time for one.
+
+    Raises:
+      CallboardError: the sizes do not fit.
+    """
+    environments = layout.actors * layout.envs_per_actor
+    if batch_size % environments:
+        raise CallboardError(
+            f"every environment gives the same number of sequences to an iteration: make agent.batch_size a "
+            f"multiple of {environments} ({layout.actors} actors x {layout.envs_per_actor} environments), "
+            f"not {batch_size}"
+        )
+    if layout.actors % layout.learners:
+        raise CallboardError(
+            f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
+        )
+    if layout.max_steps < unroll_length * batch_size:
+        raise CallboardError(
+            f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
+            f"{unroll_length * batch_size} of an iteration (agent.unroll_length x agent.batch_size)"
+        )
+
+
+class FreshBatch(NamedTuple):
+    """A batch of data that is new enough."""
+
+    parts: list[Sample]
+    """The dataset's elements that make it up, each distributed over the replicas."""
+    policy_lag: float
+    """Mean age of the weights that acted, in learner steps."""
+    dropped: int
+    """Number of elements that were dropped since the last batch because their weights were too old."""
+
+
+class FreshBatches:
+    """Takes batches from a dataset, and drops data older than a limit.
+
+    Such data occurs when actors restart, or write additional sequences because another actor is slow: then more data
+    may arrive than fits into the batch that it was meant for.
+
+    Args:
+      strategy: the strategy over whose replicas the data is distributed.
+      parts: number of dataset elements that make up a batch.
+      max_policy_lag: age, in learner steps, of the oldest weights whose data is learned from.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, parts: int, max_policy_lag: int):
+        self._strategy = strategy
+        self._parts = parts
+        self._max_policy_lag = max_policy_lag
+
+    def take(self, iterator: Iterator[Any], step: int) -> FreshBatch:
+        """Takes the batch of learner step `step`."""
+        samples: list[Sample] = []
+        lags = []
+        stale = 0
+        while len(samples) < self._parts:
+            sample = next(iterator)
+            versions = self._strategy.experimental_local_results(sample.record.version)
+            lag = step - np.stack([version[..., 1] for version in versions])
+            # A negative lag is that of data from before the learner was restored from an older checkpoint.
+            if 0 <= lag.min() and lag.max() <= self._max_policy_lag:
+                samples.append(sample)
+                lags.append(lag.mean())
+            else:
+                stale += 1
+        return FreshBatch(samples, float(np.mean(lags)), stale)
+
+
+def joined(samples: Sequence[Sample]) -> Sample:
+    """Returns the parts of a replica's share of a batch as one sample; the items' information is left out."""
+    record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
+    state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
+    return Sample(record, state)
