@@ -1,5 +1,6 @@
 """A learner that applies gradients of one or several losses, with one or several updates per call."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,28 +51,33 @@ class GradientLearner(tf.Module):
         self.optimizers = [objective.optimizer for objective in objectives]
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._gradient_step = GradientStep(objectives, strategy)
-        self._compiled = CompiledOnFirstCall(self._update if updates_per_call == 1 else self._updates)
+        self._call = _CompiledByKey(self._update if updates_per_call == 1 else self._updates)
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Learns from the next element of `iterator`.
 
         Returns:
-          The metrics of the last update, and the priorities of all, in order.
+          The metrics of the last update, with those that only earlier ones have, and the priorities of all, in order.
         """
-        metrics, priorities = self._compiled(next(iterator))
-        return Update(metrics, priorities or None, self._updates_per_call, self._gradient_step.finite)
+        steps = int(self.steps.numpy()) if self._gradient_step.periodic else 0
+        due = tuple(self._gradient_step.due(steps + number) for number in range(self._updates_per_call))
+        metrics, priorities = self._call(due[0] if self._updates_per_call == 1 else due, next(iterator))
+        finite = tuple(name for name in self._gradient_step.finite if name in metrics)
+        return Update(metrics, priorities or None, self._updates_per_call, finite)
 
-    def _updates(self, batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
-        # Traced once for all batches.
-        update = tf.function(self._update, autograph=False)
-        each = [update(batches, tf.constant(number)) for number in range(self._updates_per_call)]
-        metrics, _ = each[-1]
+    def _updates(self, due: Sequence[tuple[str, ...]], batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
+        # Traced once for all batches of which the same losses are due.
+        updates = {one: tf.function(functools.partial(self._update, one), autograph=False) for one in set(due)}
+        each = [updates[one](batches, tf.constant(number)) for number, one in enumerate(due)]
+        metrics = {name: value for one, _ in each for name, value in one.items()}
         return metrics, tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(made for _, made in each))
 
-    def _update(self, batches: Any, number: tf.Tensor | None = None) -> tuple[dict[str, tf.Tensor], Any]:
+    def _update(
+        self, due: tuple[str, ...], batches: Any, number: tf.Tensor | None = None
+    ) -> tuple[dict[str, tf.Tensor], Any]:
         """Makes one update; `number` is the index of its batch if there are several."""
         steps = self.steps.read_value()
-        metrics, priorities = self._gradient_step(self._replica_loss, batches, number, steps)
+        metrics, priorities = self._gradient_step(self._replica_loss, batches, number, steps, due=due)
         self.steps.assign_add(1)
         if self._after_update is not None:
             # Only after all replicas have used the target network: on two devices, one was seen to move its target too
@@ -90,3 +96,19 @@ class GradientLearner(tf.Module):
         if priorities is not None:
             priorities = Priorities(sample.info.key, sample.info.shard, priorities)
         return output._replace(metrics={**output.metrics, "policy_lag": lag}, priorities=priorities)
+
+
+class _CompiledByKey:
+    """A function of a key and batches, compiled for each key, that adds the metrics that only earlier calls had."""
+
+    def __init__(self, function: Callable[..., tuple[dict[str, tf.Tensor], Any]]):
+        self._function = function
+        self._compiled: dict[Any, CompiledOnFirstCall] = {}
+        self._metrics: dict[str, tf.Tensor] = {}
+
+    def __call__(self, key: Any, batches: Any) -> tuple[dict[str, tf.Tensor], Any]:
+        if key not in self._compiled:
+            self._compiled[key] = CompiledOnFirstCall(functools.partial(self._function, key))
+        metrics, priorities = self._compiled[key](batches)
+        self._metrics = {**self._metrics, **metrics}
+        return dict(self._metrics), priorities

@@ -32,10 +32,13 @@ class Objective(NamedTuple):
     optimizer: tf.keras.optimizers.Optimizer
     max_gradient_norm: float | None = None
     """Global norm to which the loss's gradient is clipped; None for no clipping."""
+    period: int = 1
+    """Learner steps from one gradient step on the loss to the next.  The steps between leave the variables, and the
+    state of their optimizer, as they are."""
 
 
 class GradientStep:
-    """Applies one gradient of each loss; all gradients are taken at the same weights.
+    """Applies one gradient of each loss that is due; all gradients are taken at the same weights.
 
     The step does not depend on the number of replicas: gradients are summed over the replicas and then clipped.
     Frozen variables (see `frozen_weights`) are left out; an objective of which all are frozen is only computed.
@@ -53,19 +56,29 @@ class GradientStep:
         losses = [objective.name for objective in objectives]
         self.finite = (*losses, *map(_norm_name, losses))
         """Names of the metrics that must be finite: the losses and the norms of their gradients."""
+        self.periodic = any(objective.period > 1 for objective in objectives)
+        """Whether some loss is not due in every step."""
 
-    def __call__(self, loss: Callable[..., LossOutput], *arguments: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+    def due(self, step: int) -> tuple[str, ...]:
+        """Returns the names of the losses that are due after `step` learner steps."""
+        return tuple(objective.name for objective in self._objectives if step % objective.period == 0)
+
+    def __call__(
+        self, loss: Callable[..., LossOutput], *arguments: Any, due: Sequence[str] | None = None
+    ) -> tuple[dict[str, tf.Tensor], Nest]:
         """Makes the step; called outside of the replicas, in a `tf.function`.
 
         Args:
           loss: called in every replica.  The leaves of `priorities` may have any structure.
           *arguments: arguments of `loss`; values distributed over the replicas are replaced by each replica's own.
+          due: names of the losses whose gradients are applied; None for all.
 
         Returns:
-          The metrics, with the losses and the norms of their gradients, summed over all replicas; and the priorities of
-          this learner's replicas, concatenated.
+          The metrics, with all losses and the norms of the gradients that were applied, summed over all replicas; and
+          the priorities of this learner's replicas, concatenated.
         """
-        in_replica = functools.partial(self._in_replica, loss)
+        applied = [objective for objective in self._objectives if due is None or objective.name in due]
+        in_replica = functools.partial(self._in_replica, loss, applied)
         summed, norms, priorities = self._strategy.run(in_replica, args=arguments)
         metrics = {
             name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for name, value in summed.items()
@@ -77,18 +90,20 @@ class GradientStep:
             lambda leaf: tf.concat(self._strategy.experimental_local_results(leaf), axis=0), priorities
         )
 
-    def _in_replica(self, loss: Callable[..., LossOutput], *arguments: Any) -> tuple[Any, Any, Nest]:
+    def _in_replica(
+        self, loss: Callable[..., LossOutput], applied: Sequence[Objective], *arguments: Any
+    ) -> tuple[Any, Any, Nest]:
         several = len(self._objectives) > 1
-        with tf.GradientTape(persistent=several) as tape:
+        with tf.GradientTape(persistent=len(applied) > 1) as tape:
             output = loss(*arguments)
         losses = output.loss if several else {self._objectives[0].name: output.loss}
-        gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in self._objectives]
+        gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in applied]
         del tape
         context = tf.distribute.get_replica_context()
         if context.num_replicas_in_sync > 1:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norms = {}
-        for objective, gradient in zip(self._objectives, gradients, strict=True):
+        for objective, gradient in zip(applied, gradients, strict=True):
             if not objective.variables:
                 norms[_norm_name(objective.name)] = tf.zeros((), losses[objective.name].dtype)
                 continue

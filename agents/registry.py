@@ -12,6 +12,7 @@ from .impala_settings import ImpalaSettings
 from .ppo_settings import PpoSettings
 from .r2d2_settings import R2D2Settings
 from .sac_settings import SacSettings
+from .td3_settings import TD3Settings
 
 AGENTS = {
     "a2c": "callboard.agents.a2c:A2C",
@@ -20,6 +21,7 @@ AGENTS = {
     "ppo": "callboard.agents.ppo:Ppo",
     "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",
+    "td3": "callboard.agents.td3:TD3",
 }
 _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,
@@ -28,6 +30,7 @@ _SETTINGS: Mapping[str, type] = {
     "ppo": PpoSettings,
     "r2d2": R2D2Settings,
     "sac": SacSettings,
+    "td3": TD3Settings,
 }
 
 

@@ -241,6 +241,32 @@ AGENT_CASES = (
         learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
         continuous=True,
     ),
+    AgentCase(
+        "td3",
+        "td3-pendulum",
+        goal=-300,
+        default_tasks=(PENDULUM,),
+        short={},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
+        small_updates={
+            # It has SAC's parts.
+            "td3": SmallUpdate(
+                {
+                    **_SIZES,
+                    "actor_optimizer.epsilon": 1.0,
+                    "critic_optimizer.epsilon": 1.0,
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                },
+                transitions=1,
+                continuous=True,
+                slow=True,
+            )
+        },
+        first_loss="critic loss",
+        learning_rates=("critic_optimizer.learning_rate", "actor_optimizer.learning_rate"),
+        continuous=True,
+    ),
 )
 
 SMALL_UPDATES = {name: (case, small) for case in AGENT_CASES for name, small in case.small_updates.items()}

@@ -124,3 +124,27 @@ def test_each_update_begins_with_what_the_one_before_has_left():
     assert seen == [[7, step] for step in range(8)]
     # All weights are of step 1; the last updates are those of steps 3 and 7.
     assert [float(call.metrics["policy_lag"]) for call in calls] == [2, 6]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_a_loss_with_a_period_is_learned_from_at_the_first_step_and_every_period_later(at_once):
+    often, seldom = tf.Variable(0.0), tf.Variable(0.0)
+    objectives = [
+        Objective("often_loss", [often], tf.keras.optimizers.SGD(1.0, jit_compile=False)),
+        Objective("seldom_loss", [seldom], tf.keras.optimizers.SGD(1.0, jit_compile=False), period=3),
+    ]
+
+    def loss(sample):
+        reward = tf.reduce_sum(sample.record.reward)
+        return LossOutput({"often_loss": -often * reward, "seldom_loss": -seldom * reward}, {})
+
+    learner = GradientLearner(loss, objectives, tf.distribute.get_strategy(), updates_per_call=at_once)
+    rewards = tf.reshape(tf.range(10.0), (10, 1) if at_once == 1 else (-1, at_once, 1))
+    flags = tf.zeros(rewards.shape[1:] if at_once > 1 else (1,))
+    version = tf.zeros((*rewards.shape[1:], 2), tf.int32)
+    updates = [learner.step(iter([Sample(Record((), *(flags,) * 3, one, flags, (), version), ())])) for one in rewards]
+    assert float(often) == sum(range(10)) and float(seldom) == 0 + 3 + 6 + 9
+    # The norm is that of the newest step that had one.
+    due = [number // 3 * 3 for number in range(at_once - 1, 10, at_once)]
+    assert [float(update.metrics["seldom_gradient_norm"]) for update in updates] == due
+    assert all(set(update.finite) <= set(update.metrics) for update in updates)

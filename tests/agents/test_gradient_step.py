@@ -87,3 +87,21 @@ def test_the_gradients_of_two_replicas_are_summed_and_then_clipped(on_two_device
         np.testing.assert_allclose(found["weights"], np.array(START) - step)
         assert found["metrics"] == pytest.approx({"loss": -5.0, "gradient_norm": 5.0, "total": 7.0})
         assert found["priorities"] == [30.0, -27.0]
+
+
+def test_a_loss_that_is_not_due_leaves_its_variables_and_its_optimizer_as_they_are():
+    often, seldom = tf.Variable(2.0), tf.Variable(3.0)
+    objectives = [
+        Objective("often_loss", [often], tf.keras.optimizers.SGD(1.0, jit_compile=False)),
+        Objective("seldom_loss", [seldom], tf.keras.optimizers.Adam(1.0, jit_compile=False), period=3),
+    ]
+    step = GradientStep(objectives, tf.distribute.get_strategy())
+    assert step.periodic and step.due(0) == step.due(6) == ("often_loss", "seldom_loss")
+    assert step.due(1) == step.due(5) == ("often_loss",)
+    losses = {"often_loss": often, "seldom_loss": seldom}
+    each = [step(lambda: LossOutput({name: 1.0 * one for name, one in losses.items()}, {}), due=("often_loss",))[0]]
+    assert (often.numpy(), seldom.numpy(), objectives[1].optimizer.iterations.numpy()) == (1.0, 3.0, 0)
+    each.append(step(lambda: LossOutput({name: 1.0 * one for name, one in losses.items()}, {}))[0])
+    assert often.numpy() == 0.0 and seldom.numpy() < 3.0 and objectives[1].optimizer.iterations.numpy() == 1
+    assert each[0].keys() == {"often_loss", "seldom_loss", "often_gradient_norm"}
+    assert each[1].keys() == each[0].keys() | {"seldom_gradient_norm"}

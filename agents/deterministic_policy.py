@@ -1,0 +1,89 @@
+"""What agents with a deterministic policy share (TD3, D4PG): what they refuse, how they act, and their learner."""
+
+import numpy as np
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import Layout, Nest, Timestep
+from ..errors import CallboardError
+from ..networks import stateless_random as noise
+from ..networks.action_bounds import ActionBounds
+from ..networks.deterministic_actor_critic import DeterministicActorCritic
+from ..networks.factory import check_torso
+from ..networks.network import Inputs
+from .agent import Mode
+
+
+class DeterministicNetworks(tf.Module):
+    """Policy, critic and their targets, and whether learning has begun."""
+
+    def __init__(self, actor_critic: DeterministicActorCritic):
+        super().__init__()
+        self.actor_critic = actor_critic
+        self.learning = tf.Variable(False, trainable=False, name="learning")
+        """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
+
+
+class DeterministicPolicy(tf.Module):
+    """Adds Gaussian noise to the policy's actions in training (uniform ones until learning begins).
+
+    Args:
+      networks: the agent's networks.
+      stddev: standard deviation of the noise, in units of half the range of an action.
+      mode: without `train` there is no noise.
+    """
+
+    def __init__(self, networks: DeterministicNetworks, stddev: float, mode: Mode):
+        super().__init__()
+        self.network = networks.actor_critic.policy
+        self.learning = networks.learning
+        self._bounds = networks.actor_critic.bounds
+        self._stddev = stddev
+        self._mode = mode
+
+    def initial_state(self, batch_size: int) -> Nest:
+        return ()
+
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        unit, _ = self.network.step(Inputs(timestep.observation), (), timestep.first)
+        if self._mode == "train":
+            unit = self._explore(unit, slot, seed)
+        return self._bounds.to_environment(unit), (), state
+
+    def _explore(self, unit: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        shape, dtype = (self._bounds.size,), unit.dtype
+        by_chance = 2 * noise.uniform(seed, slot, shape, dtype) - 1
+        noisy = unit + self._stddev * noise.standard_normal(seed, slot, shape, dtype)
+        return tf.where(self.learning, tf.clip_by_value(noisy, -1.0, 1.0), by_chance)
+
+
+def check_bounded(name: str, layout: Layout, torso: str) -> None:
+    """Checks that an environment has one action of floats with finite bounds, and that a torso fits it.
+
+    Args:
+      name: the agent's name, for the messages.
+      layout: the run's layout.
+      torso: `agent.network.torso`.
+
+    Raises:
+      CallboardError: otherwise.
+    """
+    action = layout.spec.action
+    if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
+        raise CallboardError(
+            f"{name} has a deterministic policy and needs one action of floats with bounds, but the environment's "
+            f"action is {specs.describe(action)}"
+        )
+    if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
+        raise CallboardError(
+            f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
+            f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
+        )
+    ActionBounds(action)
+    if ":" not in torso and torso.startswith("resnet"):
+        raise CallboardError(
+            f"{name} does not train the statistics of batch normalization: set agent.network.torso to impala or "
+            f"nature, not {torso}"
+        )
+    check_torso(layout.spec, torso)

@@ -1,0 +1,110 @@
+"""TD3: twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, https://arxiv.org/abs/1802.09477)."""
+
+import dataclasses
+import functools
+
+import tensorflow as tf
+import tree
+
+from ..data import Layout, Sample
+from ..networks import stateless_random as noise
+from ..networks.deterministic_actor_critic import DeterministicActorCritic, deterministic_actor_critic
+from ..networks.network import Inputs
+from ..networks.target_update import move_weights
+from ..replay import TransitionReplay
+from ..transitions import valid_transitions
+from .agent import Agent, Mode
+from .deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
+from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput
+from .losses.deterministic_policy import clipped_double_q_target, deterministic_policy_loss, smoothed_action
+from .losses.replicas import global_index
+from .losses.soft_actor_critic import critic_loss
+from .optimizers import make_objective
+from .td3_settings import TD3Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3(TD3Settings, Agent):
+    """The TD3 agent."""
+
+    live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
+
+    def check(self, layout: Layout) -> None:
+        check_bounded("td3", layout, self.network.torso)
+        self.make_replay(layout).check()
+
+    def make_networks(self, layout: Layout) -> DeterministicNetworks:
+        return DeterministicNetworks(deterministic_actor_critic(layout.spec, **vars(self.network)))
+
+    def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
+        return DeterministicPolicy(networks, self.exploration_noise, mode)
+
+    def make_replay(self, layout: Layout) -> TransitionReplay:
+        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call)
+
+    def make_learner(
+        self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
+    ) -> GradientLearner:
+        learned = networks.actor_critic
+        learned.begin_targets()
+        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
+        policy_variables = learned.policy.trainable_variables
+        actor = make_objective("actor_loss", policy_variables, self.actor_optimizer, max(1, steps // self.policy_delay))
+
+        def update_targets(steps: tf.Tensor) -> None:
+            # The first step is one of the policy, too.
+            rate = tf.where((steps - 1) % self.policy_delay == 0, tf.constant(self.target_update_rate, tf.float64), 0.0)
+            move_weights(learned.critic, learned.target_critic, rate)
+            move_weights(learned.policy, learned.target_policy, rate)
+            networks.learning.assign(True)
+
+        return GradientLearner(
+            functools.partial(self.loss, learned),
+            [
+                make_objective("critic_loss", learned.critic.trainable_variables, self.critic_optimizer, steps),
+                actor._replace(period=self.policy_delay),
+            ],
+            strategy,
+            updates_per_call=self.updates_per_call,
+            after_update=update_targets,
+            seed=layout.seed,
+        )
+
+    def loss(self, networks: DeterministicActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:
+        """Returns a replica's part of a batch's losses (algorithm 1) and metrics.
+
+        Args:
+          networks: policy, critics and their targets.
+          sample: transitions `[2, B, ...]`, as `replay.WindowFormat.read` returns them.
+          seed: int64 `[2]`, seed of the noise of the target policy's actions.
+        """
+        record, bounds = sample.record, networks.bounds
+        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
+        x_t = tree.map_structure(lambda leaf: leaf[0], record.observation)
+        x_tp1 = tree.map_structure(lambda leaf: leaf[1], record.observation)
+        unit_t, _ = networks.policy.step(Inputs(x_t), (), record.first[0], training=True)
+        unit_tp1, _ = networks.target_policy.step(Inputs(x_tp1), (), record.first[1])
+        dtype = unit_t.dtype
+        normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (bounds.size,), dtype)
+        smoothed = smoothed_action(unit_tp1, self.target_noise * normal, self.target_noise_clip)
+        target = networks.target_critic(x_tp1, smoothed)
+        target_t = clipped_double_q_target(
+            r_t=record.reward[0],
+            discount_t=self.discount * record.discount[0],
+            q1_tp1=target.q1,
+            q2_tp1=target.q2,
+        )
+        taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
+        value_t = networks.critic(x_t, unit_t).q1
+        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
+        scale = 1.0 / self.batch_size
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+
+        losses = {
+            "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
+            "actor_loss": mean(deterministic_policy_loss(value_t, valid_t)),
+        }
+        return LossOutput(losses, {"value": mean(value_t)})

@@ -1,0 +1,105 @@
+"""Networks for deterministic policies (TD3, D4PG): a policy and a critic, and a target of each."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from .. import specs
+from ..errors import CallboardError
+from .action_bounds import ActionBounds
+from .actor_critic import TwinCritic
+from .factory import Torso, make_torso
+from .heads import MLPHead
+from .network import Network
+from .recurrent import FeedForwardCore
+from .target_update import copy_weights
+
+_INITIAL_GAIN = 0.01
+"""Gain of the policy's last layer: the first actions are near the middle of their range, where tanh has a slope."""
+
+
+class UnitActionHead(tf.Module):
+    """A deterministic policy over unit actions: an MLP with tanh at its end."""
+
+    def __init__(
+        self, action_size: int, hidden_sizes: Sequence[int] = (), activation: Any = "relu", name: str | None = None
+    ) -> None:
+        """Creates a head for actions of `action_size` components."""
+        super().__init__(name)
+        self._action = MLPHead(action_size, hidden_sizes, activation, gain=_INITIAL_GAIN)
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Maps features `[N, F]` to unit actions `[N, D]` in [-1, 1]."""
+        return tf.tanh(self._action(features))
+
+
+class DeterministicActorCritic(tf.Module):
+    """All networks of TD3 (Fujimoto et al. 2018, algorithm 1) or D4PG (Barth-Maron et al. 2018, algorithm 1)."""
+
+    def __init__(
+        self,
+        policy: Network,
+        target_policy: Network,
+        critic: Any,
+        target_critic: Any,
+        bounds: ActionBounds,
+        name: str | None = None,
+    ) -> None:
+        """Stores the networks and copies the weights of policy and critic to their targets.
+
+        Args:
+          policy: outputs unit actions `[..., D]`.
+          target_policy: its target, with the same architecture but separate variables.
+          critic: a module that takes an observation nest `[N, ...]` and unit actions `[N, D]`.
+          target_critic: its target.
+          bounds: maps unit actions to the environment's.
+          name: name of the module.
+        """
+        super().__init__(name)
+        self.policy = policy
+        self.target_policy = target_policy
+        self.critic = critic
+        self.target_critic = target_critic
+        self.bounds = bounds
+        self.begin_targets()
+
+    def begin_targets(self) -> None:
+        """Copies the weights of policy and critic to their targets, also once they are those of another run."""
+        copy_weights(self.policy, self.target_policy)
+        copy_weights(self.critic, self.target_critic)
+
+
+def deterministic_actor_critic(
+    spec: specs.EnvironmentSpec,
+    torso: Torso = "auto",
+    hidden_sizes: Sequence[int] = (256, 256),
+    activation: Any = "relu",
+    make_critic: Callable[..., tf.Module] = TwinCritic,
+) -> DeterministicActorCritic:
+    """Builds the networks of TD3 or D4PG, including all variables.
+
+    Args:
+      spec: the environment's spec.
+      torso: see `factory.make_torso`; each network gets a separate one.  `auto` and `mlp` pass vectors through
+        unchanged.
+      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
+        the features and the action.
+      activation: activation of the hidden layers.
+      make_critic: takes the spec, the number of action components, a torso, hidden sizes and activation.
+
+    Raises:
+      CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
+    """
+    if isinstance(torso, tf.keras.layers.Layer):
+        raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
+    bounds = ActionBounds(spec.action)
+
+    def policy() -> Network:
+        head = UnitActionHead(bounds.size, hidden_sizes, activation)
+        return Network(spec, make_torso(spec, torso, hidden_sizes=()), FeedForwardCore(), head)
+
+    def critic() -> tf.Module:
+        return make_critic(spec, bounds.size, make_torso(spec, torso, hidden_sizes=()), hidden_sizes, activation)
+
+    return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds)
