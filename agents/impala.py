@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 from dm_env import specs as dm_specs
@@ -20,8 +21,9 @@ from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .impala_settings import ImpalaSettings
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
-from .losses.vtrace import vtrace
+from .losses.vtrace import VTrace, vtrace
 from .optimizers import make_objective
+from .registry import agent_name
 
 
 class ImpalaExtras(NamedTuple):
@@ -29,6 +31,15 @@ class ImpalaExtras(NamedTuple):
 
     logits: Any
     """`[B, A]`."""
+
+
+class PolicyTerms(NamedTuple):
+    """The policy's part of the loss, by transition."""
+
+    loss: tf.Tensor
+    """`[T, B]`, 0 where the transition is not valid."""
+    metrics: Mapping[str, tf.Tensor]
+    """`[T, B]` each, whose means are further metrics; 0 or False where the transition is not valid."""
 
 
 class ImpalaPolicy(tf.Module):
@@ -53,13 +64,13 @@ class ImpalaPolicy(tf.Module):
 class Impala(ImpalaSettings, Agent):
     """The IMPALA agent."""
 
-    live = ("optimizer.learning_rate", "entropy_cost", "baseline_cost")
+    live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate", "entropy_cost", "baseline_cost")
 
     def check(self, layout: Layout) -> None:
         if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
             raise CallboardError(
-                f"impala has a categorical policy and needs one discrete action, but the environment's action is "
-                f"{specs.describe(layout.spec.action)}"
+                f"{agent_name(self)} has a categorical policy and needs one discrete action, but the environment's "
+                f"action is {specs.describe(layout.spec.action)}"
             )
         check_torso(layout.spec, self.network.torso)
         self.make_replay(layout).check()
@@ -121,7 +132,8 @@ class Impala(ImpalaSettings, Agent):
             return tf.reduce_sum(tf.cast(per_element, dtype))
 
         # Sums over time and batch, as in the paper.  The regularization loss is per transition.
-        policy_part = total(policy_gradient_loss(log_prob_t, targets.advantages, valid_t))
+        policy_terms = self.policy_terms(log_prob_t, log_rho_t, targets, valid_t)
+        policy_part = total(policy_terms.loss)
         baseline_part = total(value_loss(outputs.value[:-1], targets.vs, valid_t))
         entropy_part = total(entropy_loss(target_policy.entropy(), valid_t))
         transitions = self.unroll_length * self.batch_size
@@ -140,5 +152,19 @@ class Impala(ImpalaSettings, Agent):
             "importance_weight": mean(tf.where(valid_t, tf.exp(log_rho_t), 0.0)),
             "value": mean(outputs.value[:-1]),
             "valid_fraction": mean(valid_t),
+            **{name: mean(value_t) for name, value_t in policy_terms.metrics.items()},
         }
         return LossOutput(loss, metrics)
+
+    def policy_terms(
+        self, log_prob_t: tf.Tensor, log_rho_t: tf.Tensor, targets: VTrace, valid_t: tf.Tensor
+    ) -> PolicyTerms:
+        """Returns the policy's part of the loss: the policy gradient with V-trace advantages.
+
+        Args:
+          log_prob_t: `[T, B]`, log π(a_t|x_t).
+          log_rho_t: `[T, B]`, log π(a_t|x_t) - log μ(a_t|x_t), not clipped; anything where `valid_t` is False.
+          targets: V-trace's.
+          valid_t: bool `[T, B]`.
+        """
+        return PolicyTerms(policy_gradient_loss(log_prob_t, targets.advantages, valid_t), {})

@@ -18,12 +18,14 @@ class Metric(NamedTuple):
 
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
-    Metric("loss", "total loss of a learner step", agents=("impala", "a2c", "ppo", "apex", "r2d2")),
+    Metric("loss", "total loss of a learner step", agents=("impala", "appo", "a2c", "ppo", "apex", "r2d2")),
     Metric(
-        "gradient_norm", "global norm of the gradient, before clipping", agents=("impala", "a2c", "ppo", "apex", "r2d2")
+        "gradient_norm",
+        "global norm of the gradient, before clipping",
+        agents=("impala", "appo", "a2c", "ppo", "apex", "r2d2"),
     ),
-    Metric("policy_loss", "policy-gradient loss (PPO: the clipped one)", agents=("impala", "a2c", "ppo")),
-    Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala",)),
+    Metric("policy_loss", "policy-gradient loss (APPO, PPO: the clipped one)", agents=("impala", "appo", "a2c", "ppo")),
+    Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala", "appo")),
     Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "ppo")),
     Metric("critic_loss", "squared errors of both critics", agents=("sac", "td3")),
     Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3")),
@@ -36,7 +38,7 @@ LEARNER_METRICS = (
         "entropy",
         "mean entropy of the policy (SAC: estimated from sampled actions)",
         "nats",
-        ("impala", "a2c", "ppo", "sac"),
+        ("impala", "appo", "a2c", "ppo", "sac"),
     ),
     Metric(
         "value",
@@ -45,12 +47,16 @@ LEARNER_METRICS = (
     Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2")),
     Metric(
         "importance_weight",
-        "mean importance weight (IMPALA: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
-        agents=("impala", "apex", "r2d2"),
+        "mean importance weight (IMPALA, APPO: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
+        agents=("impala", "appo", "apex", "r2d2"),
     ),
-    Metric("valid_fraction", "valid transitions of the batch", "fraction", ("impala", "a2c", "ppo", "r2d2")),
-    Metric("approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("ppo",)),
-    Metric("clip_fraction", "transitions whose probability ratio is clipped", "fraction", ("ppo",)),
+    Metric("valid_fraction", "valid transitions of the batch", "fraction", ("impala", "appo", "a2c", "ppo", "r2d2")),
+    Metric(
+        "approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("appo", "ppo")
+    ),
+    Metric(
+        "clip_fraction", "transitions whose probability ratio is beyond the clipping range", "fraction", ("appo", "ppo")
+    ),
     Metric("clip_range", "clipping range of the probability ratio", agents=("ppo",)),
     Metric("learning_rate", "learning rate of the step", agents=("ppo",)),
     Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),

@@ -8,6 +8,7 @@ from ..named_objects import import_object
 from .a2c_settings import A2CSettings
 from .agent import Agent
 from .apex_settings import ApexSettings
+from .appo_settings import AppoSettings
 from .impala_settings import ImpalaSettings
 from .ppo_settings import PpoSettings
 from .r2d2_settings import R2D2Settings
@@ -17,6 +18,7 @@ from .td3_settings import TD3Settings
 AGENTS = {
     "a2c": "callboard.agents.a2c:A2C",
     "apex": "callboard.agents.apex:Apex",
+    "appo": "callboard.agents.appo:Appo",
     "impala": "callboard.agents.impala:Impala",
     "ppo": "callboard.agents.ppo:Ppo",
     "r2d2": "callboard.agents.r2d2:R2D2",
@@ -26,6 +28,7 @@ AGENTS = {
 _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,
     "apex": ApexSettings,
+    "appo": AppoSettings,
     "impala": ImpalaSettings,
     "ppo": PpoSettings,
     "r2d2": R2D2Settings,

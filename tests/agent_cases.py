@@ -92,6 +92,23 @@ AGENT_CASES = (
         reads_queue=True,
     ),
     AgentCase(
+        "appo",
+        "appo-cartpole",
+        goal=475,
+        default_tasks=(CARTPOLE,),
+        short=dict(unroll_length=5),
+        changed_replay={"--agent.unroll-length=5": "was made with another signature"},
+        small_updates={
+            # It has IMPALA's parts, but for the policy's loss.
+            "appo": SmallUpdate(
+                {**_SMALL, **_CLIPPED, "unroll_length": 5, "optimizer.learning_rate": 0.1},
+                transitions=5,
+                slow=True,
+            )
+        },
+        reads_queue=True,
+    ),
+    AgentCase(
         "apex",
         "apex-cartpole",
         goal=150,

@@ -15,6 +15,8 @@ class VTrace(NamedTuple):
     """`[T, B]`, the value targets v_s."""
     advantages: tf.Tensor
     """`[T, B]`, rho_s (r_s + gamma v_{s+1} - V(x_s)), the weights of grad log pi in the policy gradient."""
+    td_errors: tf.Tensor
+    """`[T, B]`, the advantages without their weight rho_s, for losses that have the ratio in themselves."""
 
 
 def vtrace(
@@ -70,10 +72,12 @@ def vtrace(
 
     vs_t = v_t + backward_sum(delta_t, decay_t)
     vs_tp1 = tf.concat([vs_t[1:], v_tp1[-1:]], axis=0)
-    advantages_t = _clip(rho_t, clip_policy_gradient_rho) * (r_t + discount_t * vs_tp1 - v_t)
+    td_errors_t = tf.where(valid_t, r_t + discount_t * vs_tp1 - v_t, zeros)
+    advantages_t = _clip(rho_t, clip_policy_gradient_rho) * td_errors_t
     return VTrace(
         vs=tf.stop_gradient(vs_t),
         advantages=tf.stop_gradient(tf.where(valid_t, advantages_t, zeros)),
+        td_errors=tf.stop_gradient(td_errors_t),
     )
 
 

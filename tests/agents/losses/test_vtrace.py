@@ -41,7 +41,7 @@ def random_sequences(seed, steps=9, batch=24):
     )
 
 
-def vtrace_sums(values, r_t, log_rho_t, discount_t, valid_t, bars, lambda_):
+def vtrace_sums(values, r_t, log_rho_t, discount_t, valid_t, bars, lambda_, weighted=True):
     """Equation (1) as it stands: for each start s a sum over t of discounts times a product of c_i times delta_t V."""
     rho_bar, c_bar, pg_rho_bar = bars
     steps, batch = r_t.shape
@@ -62,7 +62,7 @@ def vtrace_sums(values, r_t, log_rho_t, discount_t, valid_t, bars, lambda_):
         for s in range(steps):
             if valid_t[s, b]:
                 q = r_t[s, b] + discount_t[s, b] * vs[s + 1, b]
-                advantages[s, b] = min(pg_rho_bar, ratio[s, b]) * (q - values[s, b])
+                advantages[s, b] = (min(pg_rho_bar, ratio[s, b]) if weighted else 1.0) * (q - values[s, b])
     return vs[:-1], advantages
 
 
@@ -81,6 +81,8 @@ def test_equals_the_double_sum(seed, rho_bar, c_bar, pg_rho_bar, lambda_):
     assert result.vs.dtype == tf.float64
     np.testing.assert_allclose(result.vs, vs, atol=1e-10)
     np.testing.assert_allclose(result.advantages, advantages, atol=1e-10)
+    _, unweighted = vtrace_sums(**sequences, bars=bars, lambda_=lambda_, weighted=False)
+    np.testing.assert_allclose(result.td_errors, unweighted, atol=1e-10)
 
 
 def test_on_policy_it_is_the_n_step_return():

@@ -1,0 +1,96 @@
+"""APPO: its loss against a loop over numbers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from dm_env import specs as dm_specs
+from small_worlds import ACTIONS, SPEC, FixedNetwork, layout_of
+
+from callboard.agents.appo import Appo
+from callboard.agents.impala import ImpalaExtras
+from callboard.data import Record, Sample
+from callboard.errors import CallboardError
+from callboard.networks.heads import PolicyValue
+
+
+def random_sample(rng, agent: Appo, ends: float = 0.25) -> Sample:
+    """A batch whose episodes end in every way: by termination, at a time limit, and with a lost observation."""
+    steps, batch = agent.unroll_length, agent.batch_size
+    first = rng.random((steps + 1, batch)) < ends
+    last = rng.random((steps + 1, batch)) < ends
+    discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
+    return Sample(
+        record=Record(
+            observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
+            first=first,
+            last=last,
+            action=rng.integers(ACTIONS, size=(steps, batch)).astype(np.int32),
+            reward=rng.normal(size=(steps, batch)).astype(np.float32),
+            discount=discount,
+            extras=ImpalaExtras(rng.normal(size=(steps, batch, ACTIONS))),
+            version=np.zeros((steps, batch, 2), np.int32),
+        ),
+        state=(),
+    )
+
+
+def log_softmax(logits):
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def loss_by_loops(agent: Appo, logits, value, record: Record) -> dict[str, float]:
+    """PPO's equation (7) with the advantages of IMPALA's section 4.2, not weighted, transition by transition."""
+    parts = dict.fromkeys(("policy_loss", "baseline_loss", "entropy", "clip_fraction", "approximate_kl"), 0.0)
+    for b in range(agent.batch_size):
+        vs_next, ends = value[-1, b], True
+        for t in reversed(range(agent.unroll_length)):
+            lost = record.first[t + 1, b] and record.discount[t, b] != 0
+            if record.last[t, b] or lost:
+                vs_next, ends = value[t, b], True
+                continue
+            log_pi, log_mu = log_softmax(logits[t, b]), log_softmax(record.extras.logits[t, b])
+            log_ratio = log_pi[record.action[t, b]] - log_mu[record.action[t, b]]
+            ratio = np.exp(log_ratio)
+            discount = agent.discount * record.discount[t, b]
+            delta = min(agent.clip_rho, ratio) * (record.reward[t, b] + discount * value[t + 1, b] - value[t, b])
+            c = agent.lambda_ * min(agent.clip_c, ratio)
+            vs = value[t, b] + delta + (0.0 if ends else discount * c * (vs_next - value[t + 1, b]))
+            advantage = record.reward[t, b] + discount * vs_next - value[t, b]
+            within = max(1 - agent.clip, min(1 + agent.clip, ratio))
+            parts["policy_loss"] -= min(ratio * advantage, within * advantage)
+            parts["baseline_loss"] += (vs - value[t, b]) ** 2 / 2
+            parts["entropy"] -= (np.exp(log_pi) * log_pi).sum()
+            parts["clip_fraction"] += abs(ratio - 1) > agent.clip
+            parts["approximate_kl"] += ratio - 1 - log_ratio
+            vs_next, ends = vs, False
+    loss = parts["policy_loss"] + agent.baseline_cost * parts["baseline_loss"] - agent.entropy_cost * parts["entropy"]
+    size = agent.unroll_length * agent.batch_size
+    return {"loss": loss, **{name: part / size for name, part in parts.items()}}
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        Appo(unroll_length=7, batch_size=5),
+        Appo(unroll_length=9, batch_size=4, clip=0.6, discount=0.8, lambda_=0.9, clip_rho=1.4, clip_c=0.6),
+    ],
+    ids=["defaults", "other"],
+)
+def test_the_loss_is_the_clipped_one_with_v_trace_advantages_in_float64(agent):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        sample = random_sample(rng, agent)
+        logits = rng.normal(size=(agent.unroll_length + 1, agent.batch_size, ACTIONS))
+        value = rng.normal(size=(agent.unroll_length + 1, agent.batch_size))
+        network = FixedNetwork(PolicyValue(tf.constant(logits), tf.constant(value)))
+        loss, metrics, _ = agent.loss(network, sample)
+        expected = loss_by_loops(agent, logits, value, sample.record)
+        assert 0.1 < expected["clip_fraction"] < 0.9
+        for name, part in expected.items():
+            np.testing.assert_allclose({**metrics, "loss": loss}[name], part, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_continuous_actions_are_refused_by_its_own_name():
+    action = dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+    with pytest.raises(CallboardError, match=r"^appo has a categorical policy .* action is float32\(2,\)"):
+        Appo().check(layout_of(SPEC._replace(action=action), envs_per_actor=16))
