@@ -27,11 +27,11 @@ LEARNER_METRICS = (
     Metric("policy_loss", "policy-gradient loss (APPO, PPO: the clipped one)", agents=("impala", "appo", "a2c", "ppo")),
     Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala", "appo")),
     Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "ppo")),
-    Metric("critic_loss", "squared errors of both critics", agents=("sac", "td3")),
-    Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3")),
+    Metric("critic_loss", "squared errors of both critics (D4PG: cross-entropy)", agents=("sac", "td3", "d4pg")),
+    Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3", "d4pg")),
     Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac",)),
-    Metric("critic_gradient_norm", "global norm of the gradient of the critics' loss", agents=("sac", "td3")),
-    Metric("actor_gradient_norm", "global norm of the gradient of the policy's loss", agents=("sac", "td3")),
+    Metric("critic_gradient_norm", "global norm of the gradient of the critics' loss", agents=("sac", "td3", "d4pg")),
+    Metric("actor_gradient_norm", "global norm of the gradient of the policy's loss", agents=("sac", "td3", "d4pg")),
     Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac",)),
     Metric("temperature", "weight of the entropy, which is learned", agents=("sac",)),
     Metric(
@@ -44,6 +44,7 @@ LEARNER_METRICS = (
         "value",
         "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action)",
     ),
+    Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg",)),
     Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2")),
     Metric(
         "importance_weight",

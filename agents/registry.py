@@ -9,6 +9,7 @@ from .a2c_settings import A2CSettings
 from .agent import Agent
 from .apex_settings import ApexSettings
 from .appo_settings import AppoSettings
+from .d4pg_settings import D4PGSettings
 from .impala_settings import ImpalaSettings
 from .ppo_settings import PpoSettings
 from .r2d2_settings import R2D2Settings
@@ -19,6 +20,7 @@ AGENTS = {
     "a2c": "callboard.agents.a2c:A2C",
     "apex": "callboard.agents.apex:Apex",
     "appo": "callboard.agents.appo:Appo",
+    "d4pg": "callboard.agents.d4pg:D4PG",
     "impala": "callboard.agents.impala:Impala",
     "ppo": "callboard.agents.ppo:Ppo",
     "r2d2": "callboard.agents.r2d2:R2D2",
@@ -29,6 +31,7 @@ _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,
     "apex": ApexSettings,
     "appo": AppoSettings,
+    "d4pg": D4PGSettings,
     "impala": ImpalaSettings,
     "ppo": PpoSettings,
     "r2d2": R2D2Settings,

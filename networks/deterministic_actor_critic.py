@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+import tree
 
 from .. import specs
+from ..data import Nest
 from ..errors import CallboardError
 from .action_bounds import ActionBounds
 from .actor_critic import TwinCritic
@@ -16,7 +18,7 @@ from .recurrent import FeedForwardCore
 from .target_update import copy_weights
 
 _INITIAL_GAIN = 0.01
-"""Gain of the policy's last layer: the first actions are near the middle of their range, where tanh has a slope."""
+"""Gain of last layers: the first actions are near the middle of their range, where tanh has a slope."""
 
 
 class UnitActionHead(tf.Module):
@@ -32,6 +34,47 @@ class UnitActionHead(tf.Module):
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to unit actions `[N, D]` in [-1, 1]."""
         return tf.tanh(self._action(features))
+
+
+class CategoricalCritic(tf.Module):
+    """A critic that outputs a distribution of values (Barth-Maron et al. 2018, appendix A)."""
+
+    def __init__(
+        self,
+        spec: specs.EnvironmentSpec,
+        action_size: int,
+        torso: tf.keras.layers.Layer,
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Any = "relu",
+        atoms: int = 51,
+        name: str | None = None,
+    ) -> None:
+        """Builds all variables.
+
+        Args:
+          spec: the environment's spec.
+          action_size: D, the number of components of a unit action.
+          torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+          hidden_sizes: hidden layer sizes of the critic, which takes the features and the action.
+          activation: activation of the hidden layers.
+          atoms: number of values that the distribution is over.
+          name: name of the module.
+        """
+        super().__init__(name)
+        self._torso = torso
+        # Initially all values are about equally likely.
+        self._logits = MLPHead(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN)
+        self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
+
+    def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
+        """Maps an observation nest `[N, ...]` and unit actions `[N, D]` to logits `[N, atoms]`."""
+        features = self._torso(observation)
+        return self._logits(tf.concat([features, tf.cast(action, features.dtype)], axis=-1))
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that the learner trains, without those of torso layers that the user has frozen."""
+        return (*self._torso.trainable_variables, *self._logits.trainable_variables)
 
 
 class DeterministicActorCritic(tf.Module):

@@ -259,6 +259,40 @@ AGENT_CASES = (
         continuous=True,
     ),
     AgentCase(
+        "d4pg",
+        "d4pg-pendulum",
+        goal=-300,
+        default_tasks=(),
+        short={},
+        changed_replay={
+            "--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000",
+            "--agent.n-step=2": "was made with another signature",
+        },
+        small_updates={
+            # It has SAC's parts.
+            "d4pg": SmallUpdate(
+                {
+                    **_SIZES,
+                    "n_step": 3,
+                    "atoms": 5,
+                    "value_min": -2.0,
+                    "value_max": 2.0,
+                    "target_update_period": 1,
+                    "actor_optimizer.epsilon": 1.0,
+                    "critic_optimizer.epsilon": 1.0,
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                },
+                transitions=3,
+                continuous=True,
+                slow=True,
+            )
+        },
+        first_loss="critic loss",
+        learning_rates=("critic_optimizer.learning_rate", "actor_optimizer.learning_rate"),
+        continuous=True,
+    ),
+    AgentCase(
         "td3",
         "td3-pendulum",
         goal=-300,

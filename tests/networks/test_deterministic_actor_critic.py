@@ -1,12 +1,18 @@
 """Networks of deterministic policies: their outputs, and what they share."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.deterministic_actor_critic import UnitActionHead, deterministic_actor_critic
+from callboard.networks.deterministic_actor_critic import (
+    CategoricalCritic,
+    UnitActionHead,
+    deterministic_actor_critic,
+)
 from callboard.networks.network import Inputs
 from callboard.specs import EnvironmentSpec
 
@@ -37,6 +43,19 @@ def test_unit_actions_are_the_tanh_of_an_mlp():
     bias.assign([0.1, -0.2])
     features = np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 5.0]], np.float32)
     np.testing.assert_allclose(head(features), np.tanh([[2.1, -2.2], [0.1, 44.8]]), rtol=1e-6)
+
+
+def test_a_critic_of_distributions_depends_on_observation_and_action_and_begins_even():
+    networks = deterministic_actor_critic(
+        SPEC, hidden_sizes=(8,), make_critic=functools.partial(CategoricalCritic, atoms=5)
+    )
+    action = np.random.default_rng(1).uniform(-1, 1, (5, 6)).astype(np.float32)
+    logits = networks.critic(OBSERVATION, action)
+    assert logits.shape == (5, 5) and np.abs(logits).max() < 0.2
+    np.testing.assert_allclose(networks.target_critic(OBSERVATION, action), logits, rtol=1e-5, atol=1e-7)
+    for other in (networks.critic(OBSERVATION, -action), networks.critic(-OBSERVATION, action)):
+        assert np.abs(other - logits).max() > 1e-4
+    assert len(networks.critic.trainable_variables) == len(networks.critic.variables) == 4
 
 
 def test_what_is_refused():

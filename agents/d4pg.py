@@ -1,0 +1,111 @@
+"""D4PG: distributed distributional deterministic policy gradients (Barth-Maron et al. 2018, arXiv:1804.08617)."""
+
+import dataclasses
+import functools
+
+import tensorflow as tf
+import tree
+
+from ..data import Layout, Sample
+from ..networks.deterministic_actor_critic import (
+    CategoricalCritic,
+    DeterministicActorCritic,
+    deterministic_actor_critic,
+)
+from ..networks.network import Inputs
+from ..networks.target_update import copy_weights_every
+from ..replay import TransitionReplay
+from ..transitions import valid_transitions
+from .agent import Agent, Mode
+from .d4pg_settings import D4PGSettings
+from .deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
+from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput
+from .losses.categorical import categorical_loss, mean_value, projected_target, support
+from .losses.deterministic_policy import deterministic_policy_loss
+from .losses.n_step import n_step_window, take_along_time
+from .optimizers import make_objective
+
+
+@dataclasses.dataclass(frozen=True)
+class D4PG(D4PGSettings, Agent):
+    """The D4PG agent."""
+
+    live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
+
+    def check(self, layout: Layout) -> None:
+        check_bounded("d4pg", layout, self.network.torso)
+        self.check_support()
+        self.make_replay(layout).check()
+
+    def make_networks(self, layout: Layout) -> DeterministicNetworks:
+        make_critic = functools.partial(CategoricalCritic, atoms=self.atoms)
+        return DeterministicNetworks(
+            deterministic_actor_critic(layout.spec, **vars(self.network), make_critic=make_critic)
+        )
+
+    def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
+        return DeterministicPolicy(networks, self.exploration_noise, mode)
+
+    def make_replay(self, layout: Layout) -> TransitionReplay:
+        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call, n_step=self.n_step)
+
+    def make_learner(
+        self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
+    ) -> GradientLearner:
+        learned = networks.actor_critic
+        learned.begin_targets()
+        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
+
+        def update_targets(steps: tf.Tensor) -> None:
+            copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)
+            copy_weights_every(self.target_update_period, steps, learned.policy, learned.target_policy)
+            networks.learning.assign(True)
+
+        return GradientLearner(
+            functools.partial(self.loss, learned),
+            [
+                make_objective("critic_loss", learned.critic.trainable_variables, self.critic_optimizer, steps),
+                make_objective("actor_loss", learned.policy.trainable_variables, self.actor_optimizer, steps),
+            ],
+            strategy,
+            updates_per_call=self.updates_per_call,
+            after_update=update_targets,
+        )
+
+    def loss(self, networks: DeterministicActorCritic, sample: Sample) -> LossOutput:
+        """Returns a replica's part of a batch's losses (algorithm 1) and metrics.
+
+        Args:
+          networks: policy, critic and their targets.
+          sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
+        """
+        record, bounds = sample.record, networks.bounds
+        valid_t = valid_transitions(record.first, record.last, record.discount)
+        steps = n_step_window(record.reward, self.discount * record.discount, valid_t)
+        x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
+        x_n = take_along_time(record.observation, steps.index)
+        unit_0, _ = networks.policy.step(Inputs(x_0), (), record.first[0], training=True)
+        unit_n, _ = networks.target_policy.step(Inputs(x_n), (), record.first[0])
+        dtype = unit_0.dtype
+        values = support(self.value_min, self.value_max, self.atoms, dtype)
+        target = projected_target(
+            r_t=steps.returns,
+            discount_t=steps.discount,
+            probabilities=tf.nn.softmax(networks.target_critic(x_n, unit_n)),
+            values=values,
+        )
+        taken = networks.critic(x_0, bounds.from_environment(record.action[0], dtype))
+        value_0 = mean_value(networks.critic(x_0, unit_0), values)
+        # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
+        scale = 1.0 / self.batch_size
+
+        def mean(per_element: tf.Tensor) -> tf.Tensor:
+            return scale * tf.reduce_sum(tf.cast(per_element, dtype))
+
+        losses = {
+            "critic_loss": mean(categorical_loss(taken, target, steps.valid)),
+            "actor_loss": mean(deterministic_policy_loss(value_0, steps.valid)),
+        }
+        # Where the support is too narrow, much of the targets is at its ends.
+        return LossOutput(losses, {"value": mean(value_0), "support_ends": mean(target[:, 0] + target[:, -1])})
