@@ -17,6 +17,7 @@ from ..errors import CallboardError
 from ..setting_types import UnitInterval
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
+from .infos import Infos, chosen_rows, info_rows, no_infos
 from .options import read_options
 from .user_errors import needs_package, unknown_environment
 
@@ -137,6 +138,7 @@ class AtariBatch(BatchedEnvironment):
         self._actions = int(self._environment.single_action_space.n)  # type: ignore[attr-defined]
         self._over = np.zeros(len(seeds), np.bool_)
         self._lives = np.zeros(len(seeds), np.int32)
+        self._keeps_infos = False
         self._closed = False
 
     @property
@@ -158,6 +160,8 @@ class AtariBatch(BatchedEnvironment):
             self._painting = painting[0, 0]
         self._over = np.zeros(self.batch_size, np.bool_)
         self._lives = info["lives"]
+        if self._keeps_infos:
+            self.infos = Infos(no_infos(self.batch_size), info_rows(info, self.batch_size))
         return first_timestep(self._image(observation), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
@@ -168,6 +172,9 @@ class AtariBatch(BatchedEnvironment):
             self._painting = self._painter.step(checked[:1])[0][0, 0]
         last = terminated | truncated
         first, self._over = self._over, last
+        if self._keeps_infos:
+            rows, nothing = info_rows(info, self.batch_size), no_infos(self.batch_size)
+            self.infos = Infos(chosen_rows(first, nothing, rows), chosen_rows(first, rows, nothing))
         if self._life_loss:
             # Some games show 0 lives for a while before they end; that is the end of the game, not another lost life.
             lost = (info["lives"] < self._lives) & (info["lives"] > 0) & ~first & ~terminated
@@ -181,6 +188,9 @@ class AtariBatch(BatchedEnvironment):
             first=first,
             last=last.copy(),
         )
+
+    def keep_infos(self) -> None:
+        self._keeps_infos = True
 
     @property
     def frames_per_second(self) -> float:

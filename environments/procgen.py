@@ -15,7 +15,9 @@ from ..data import Nest, Timestep
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment, check_seeds, discrete_actions, first_timestep, picture
+from .infos import Infos, chosen_rows, no_infos
 from .options import read_options
+from .tasks import Task, no_task
 from .user_errors import needs_package, unknown_environment
 
 Mode = Literal["easy", "hard", "extreme", "memory", "exploration"]
@@ -139,6 +141,10 @@ class ProcgenBatch(BatchedEnvironment):
 
     One generator samples the levels of all games: the seeds are mixed into one, and each game depends on the whole
     batch.
+
+    A task is a mapping of options, such as `{num_levels: 10}`, that replace those of the constructor.  A second batch
+    of games is made with them, and each game moves there at the end of its episode; until the last one has, both
+    batches are stepped.  A task that is set in the meantime begins after that.
     """
 
     def __init__(self, game: str, seeds: Sequence[int], options: ProcgenOptions) -> None:
@@ -152,18 +158,17 @@ class ProcgenBatch(BatchedEnvironment):
         Raises:
           ImportError: if procgen is not installed.
         """
-        settings = dataclasses.asdict(options)
-        if options.distribution_mode == "exploration":
-            del settings["num_levels"], settings["start_level"]
-        seed = int(np.random.SeedSequence([int(seed) for seed in seeds]).generate_state(1)[0]) >> 1
         self._game = game
-        self._environment = _load()(num=len(seeds), env_name=game, rand_seed=seed, **settings)
-        self._draws = options.render_mode is not None
-        self._sequential = options.use_sequential_levels
-        in_memory = game == "jumper" and options.distribution_mode == "memory"
-        self._limit = 2000 if in_memory else _TIME_LIMITS.get(game, _TIME_LIMIT)
-        self._lengths = np.zeros(len(seeds), np.int64)
+        self._seeds = [int(seed) for seed in seeds]
+        self._options = options
+        self._games = _Games(game, self._seeds, options)
+        self._next: _Games | None = None
+        """The games with the new task; None unless some games have still to move there."""
+        self._moved = np.zeros(len(seeds), np.bool_)
+        self._pending: ProcgenOptions | None = None
+        self._tasks = 0
         self._untouched = True
+        self._keeps_infos = False
         self._closed = False
 
     @property
@@ -175,19 +180,124 @@ class ProcgenBatch(BatchedEnvironment):
 
     @property
     def batch_size(self) -> int:
-        return len(self._lengths)
+        return len(self._seeds)
 
     def reset(self) -> Timestep:
+        if self._pending is not None:
+            if self._next is not None:
+                self._next.close()
+            self._next, self._pending = self._make_games(self._pending), None
+            self._untouched = True
+        if self._next is not None:
+            self._replace_games(self._next)
         # A new environment has already begun its episodes.  Later resets abandon them and sample new levels.
         if not self._untouched:
-            self._environment.act(np.full(self.batch_size, _RESET, np.int32))
+            self._games.step(np.full(self.batch_size, _RESET, np.int32))
         self._untouched = False
-        self._lengths[:] = 0
-        _, observation, _ = self._environment.observe()
-        return first_timestep(observation["rgb"], self.batch_size)
+        timestep = first_timestep(self._games.begin(), self.batch_size)
+        if self._keeps_infos:
+            self.infos = Infos(no_infos(self.batch_size), self._games.infos())
+        return timestep
 
     def step(self, actions: Nest) -> Timestep:
-        self._environment.act(discrete_actions(actions, self.batch_size, _ACTIONS))
+        checked = discrete_actions(actions, self.batch_size, _ACTIONS)
+        if self._next is None and self._pending is not None:
+            self._next, self._pending = self._make_games(self._pending), None
+        timestep = self._games.step(checked)
+        if self._next is not None:
+            return self._step_both(self._next, checked, timestep)
+        if self._keeps_infos:
+            self._store_infos(timestep.first, self._games.infos(), self._games.infos())
+        return timestep
+
+    def keep_infos(self) -> None:
+        self._keeps_infos = True
+
+    def set_task(self, task: Task) -> None:
+        if not isinstance(task, Mapping | None):
+            raise no_task(
+                f"procgen:{self._game}", f"a task is a mapping of options, such as {{num_levels: 10}}, not {task!r}"
+            )
+        self._pending = check_procgen(self._game, {**dataclasses.asdict(self._options), **(task or {})})
+
+    @property
+    def frames_per_second(self) -> float:
+        return _FRAMES_PER_SECOND
+
+    def render(self) -> np.ndarray:
+        games = self._next if self._next is not None and self._moved[0] else self._games
+        return picture(games.picture(), f"procgen:{self._game}")
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            for games in (self._games, self._next):
+                if games is not None:
+                    games.close()
+
+    def _make_games(self, options: ProcgenOptions) -> "_Games":
+        # Seeds of their own: the same ones would repeat the levels of the games before.
+        self._tasks += 1
+        return _Games(self._game, [*self._seeds, self._tasks], options, len(self._seeds))
+
+    def _replace_games(self, games: "_Games") -> None:
+        self._games.close()
+        self._games, self._next = games, None
+        self._moved = np.zeros(self.batch_size, np.bool_)
+
+    def _step_both(self, following: "_Games", actions: np.ndarray, before: Timestep) -> Timestep:
+        """Steps the games of the new task too, and moves those there whose episodes have ended with `before`."""
+        moving = before.first & ~self._moved
+        after = following.step(np.where(moving, np.int32(_RESET), actions))
+        here = self._moved
+        there = here | moving
+        # A game that moves shows the end of its episode before, and the first observation of its new one.
+        observation = np.where(there[:, np.newaxis, np.newaxis, np.newaxis], after.observation, before.observation)
+        reward, discount, first = (
+            np.where(here, of_new, of_old) for of_new, of_old in zip(after[1:4], before[1:4], strict=True)
+        )
+        if self._keeps_infos:
+            old, new = self._games.infos(), following.infos()
+            self._store_infos(first, chosen_rows(here, new, old), chosen_rows(there, new, old))
+        self._moved = there
+        if there.all():
+            self._replace_games(following)
+        return Timestep(observation, reward, discount, first, last=before.last)
+
+    def _store_infos(self, first: np.ndarray, followed: list[Any], begun: list[Any]) -> None:
+        self.infos = Infos(followed, chosen_rows(first, begun, no_infos(self.batch_size)))
+
+
+class _Games:
+    """One `ProcgenGym3Env`.
+
+    Args:
+      game: one of `GAMES`.
+      seeds: the seeds, mixed into one.
+      options: options of the games.
+      number: number of games; as many as seeds by default.
+    """
+
+    def __init__(self, game: str, seeds: Sequence[int], options: ProcgenOptions, number: int | None = None) -> None:
+        settings = dataclasses.asdict(options)
+        if options.distribution_mode == "exploration":
+            del settings["num_levels"], settings["start_level"]
+        number = len(seeds) if number is None else number
+        seed = int(np.random.SeedSequence(seeds).generate_state(1)[0]) >> 1
+        self._environment = _load()(num=number, env_name=game, rand_seed=seed, **settings)
+        self._draws = options.render_mode is not None
+        self._sequential = options.use_sequential_levels
+        in_memory = game == "jumper" and options.distribution_mode == "memory"
+        self._limit = 2000 if in_memory else _TIME_LIMITS.get(game, _TIME_LIMIT)
+        self._lengths = np.zeros(number, np.int64)
+
+    def begin(self) -> np.ndarray:
+        """Returns the observations of new episodes."""
+        self._lengths[:] = 0
+        return self._environment.observe()[1]["rgb"]
+
+    def step(self, actions: np.ndarray) -> Timestep:
+        self._environment.act(actions)
         # These arrays are already copies.
         reward, observation, first = self._environment.observe()
         self._lengths += 1
@@ -203,22 +313,21 @@ class ProcgenBatch(BatchedEnvironment):
             reward=reward,
             discount=np.where(first & ~cut_off, np.float32(0), np.float32(1)),
             first=first,
-            last=np.zeros(self.batch_size, np.bool_),
+            last=np.zeros(len(first), np.bool_),
         )
 
-    @property
-    def frames_per_second(self) -> float:
-        return _FRAMES_PER_SECOND
+    def infos(self) -> list[Any]:
+        """Returns Procgen's infos without pictures; `prev_level_...` are about the episode before."""
+        return [{name: value for name, value in info.items() if name != "rgb"} for info in self._environment.get_info()]
 
-    def render(self) -> np.ndarray:
+    def picture(self) -> np.ndarray:
+        """Returns game 0 as an image."""
         if self._draws:
-            return picture(self._environment.get_info()[0]["rgb"], f"procgen:{self._game}")
-        return picture(self._environment.observe()[1]["rgb"][0], f"procgen:{self._game}")
+            return self._environment.get_info()[0]["rgb"]
+        return self._environment.observe()[1]["rgb"][0]
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._environment.close()
+        self._environment.close()
 
 
 def _load() -> Any:

@@ -226,3 +226,13 @@ def test_actions_that_the_game_does_not_have_are_refused(actions):
     with pytest.raises(ValueError, match="expected"):
         environment.step(np.array(actions))
     environment.close()
+
+
+def test_infos_are_those_of_the_emulator():
+    environment = environments.make("ALE/Breakout-v5", 2, [1, 2])
+    environment.keep_infos()
+    environment.reset()
+    assert [info["lives"] for info in environment.infos.begun] == [5, 5]
+    environment.step(np.zeros(2, np.int32))
+    assert [info["lives"] for info in environment.infos.followed] == [5, 5] and environment.infos.begun == [{}, {}]
+    environment.close()

@@ -5,6 +5,7 @@ import pytest
 from dm_env import specs
 
 from callboard import environments
+from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec
 
 GAMES = (
@@ -85,11 +86,11 @@ def test_time_limits_are_those_that_the_games_have():
         for mode in ("easy", "memory") if game == "jumper" else ("easy",):
             environment = make(game, 1, distribution_mode=mode)
             environment.reset()
-            native = environment._environment
+            native = environment._games._environment
             level = native.get_info()[0]["level_seed"]
             limit = 2000 if mode == "memory" else expected.get(game, 1000)
             assert np.array([limit, level], np.int32).tobytes() in native.get_state()[0], game
-            assert environment._limit == limit
+            assert environment._games._limit == limit
             environment.close()
 
 
@@ -179,3 +180,40 @@ def test_an_evaluator_plays_levels_that_were_not_trained_on():
     assert environments.has_unseen_levels("procgen:fruitbot", options)
     assert not environments.has_unseen_levels("procgen:fruitbot", {"distribution_mode": "easy"})
     assert not environments.has_unseen_levels("CartPole-v1")
+
+
+def test_a_task_begins_with_the_next_episode_of_each_game():
+    environment = make("coinrun", 4, distribution_mode="easy", num_levels=1, start_level=7)
+    environment.keep_infos()
+    actions = np.random.default_rng(1).choice([RIGHT, RIGHT_AND_UP, RIGHT_AND_UP, STAND_STILL], 1100)
+    environment.reset()
+    assert {info["level_seed"] for info in environment.infos.begun} == {7}
+    environment.step(np.full(4, RIGHT, np.int32))
+    environment.set_task({"start_level": 50})
+    moved, lengths = np.zeros(4, bool), np.full(4, 1)
+    for action in actions:
+        timestep = environment.step(np.full(4, action, np.int32))
+        lengths += 1
+        for game in range(4):
+            if timestep.first[game]:
+                assert environment.infos.begun[game]["level_seed"] == 50
+                assert environment.infos.followed[game]["prev_level_seed"] == (50 if moved[game] else 7)
+                assert timestep.discount[game] == (lengths[game] >= 1000)
+                moved[game], lengths[game] = True, 0
+            elif not moved[game]:
+                assert environment.infos.followed[game]["level_seed"] == 7
+        if moved.all():
+            break
+    assert moved.all()
+    environment.set_task(None)
+    first = environment.reset()
+    assert first.first.all() and {info["level_seed"] for info in environment.infos.begun} == {7}
+    environment.close()
+
+
+@pytest.mark.parametrize("task, says", [(5, "a task is a mapping of options"), ({"levels": 3}, "no option 'levels'")])
+def test_wrong_tasks_are_refused(task, says):
+    environment = make("coinrun")
+    with pytest.raises(CallboardError, match=says):
+        environment.set_task(task)
+    environment.close()
