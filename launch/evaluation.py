@@ -9,10 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..agents.acting import CompiledPolicy, Episode, evaluate
+from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
 from .experiment import Experiment
 from .nodes.acting_setup import make_environments
+from .nodes.episode_watch import WatchedEnvironment
 from .nodes.evaluation_watch import EvaluationWatch
+from .nodes.metric_windows import evaluation_metrics
 from .run_directory.layout import RunDirectory
 from .saved_policies import policy_file, restored_policy
 from .video import record_video
@@ -26,6 +29,16 @@ class Evaluation(NamedTuple):
     episodes: list[Episode]
     video: pathlib.Path | None
     video_episodes: list[Episode]
+    metrics: dict[str, float]
+    """Metrics of the episodes from the environments' infos, as `evaluator/episode/...`; without those of the video."""
+
+
+class Played(NamedTuple):
+    """Episodes that were played."""
+
+    episodes: list[Episode]
+    metrics: dict[str, float]
+    """As in `Evaluation`."""
 
 
 def with_evaluation_settings(
@@ -97,9 +110,10 @@ def evaluate_run(
 
     played = play_episodes(experiment, compiled_for, episodes, notify)
     if not video_episodes:
-        return Evaluation(weights, played, None, [])
+        return Evaluation(weights, played.episodes, None, [], played.metrics)
     path = run_directory.videos / f"{checkpoint}.mp4"
-    return Evaluation(weights, played, path, record_video(experiment, compiled_for(1), path, video_episodes, notify))
+    recorded = record_video(experiment, compiled_for(1), path, video_episodes, notify)
+    return Evaluation(weights, played.episodes, path, recorded, played.metrics)
 
 
 def play_episodes(
@@ -107,7 +121,7 @@ def play_episodes(
     compiled_for: Callable[[int], CompiledPolicy],
     episodes: int,
     notify: Callable[[str], None],
-) -> list[Episode]:
+) -> Played:
     """Plays whole episodes, the same number in each of up to `evaluation_envs` environments.
 
     Args:
@@ -118,8 +132,13 @@ def play_episodes(
     """
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
     environment = make_environments(experiment, "evaluator", 0, envs)
+    metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
+    if metrics:
+        environment = watched = WatchedEnvironment(environment, metrics, notify=notify)
     watch = EvaluationWatch(episodes, math.inf, lambda: False, notify)
     try:
-        return evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
+        played = evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
+        found = {} if watched is None else evaluation_metrics(watched.take_ended(), episodes // envs)
+        return Played(played, found)
     finally:
         environment.close()

@@ -16,6 +16,7 @@ import numpy as np
 from ..agents.acting import CompiledPolicy
 from ..agents.agent import Policy
 from ..agents.registry import agent_name
+from ..callbacks import plain_task
 from ..data import Layout
 from ..errors import CallboardError, unknown
 from ..nested_settings import declared_fields, with_values
@@ -223,9 +224,9 @@ class Session:
             return CompiledPolicy(policy, layout, np.arange(envs), experiment.seed)
 
         played = play_episodes(experiment, compiled_for, count, lambda text: None)
-        returns = [episode.episode_return for episode in played]
+        returns = [episode.episode_return for episode in played.episodes]
         return EvaluationResult(
-            float(np.mean(returns)), float(np.std(returns)), returns, [episode.length for episode in played]
+            float(np.mean(returns)), float(np.std(returns)), returns, [episode.length for episode in played.episodes]
         )
 
     def policy(self, mode: Literal["greedy", "sampled"] | None = None) -> ActingPolicy:
@@ -285,7 +286,7 @@ class Session:
                 "1, or change them with --resume"
             )
         if task is not None:
-            self._running().call("set_task", task)
+            self._running().call("set_task", plain_task(task))
         if changes:
             self._running().call("change_settings", changes)
 

@@ -63,6 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         "epsilon": getattr(experiment.agent, "evaluation_epsilon", None),
         "seed": experiment.seed,
         "env_options": experiment.env_options,
+        "episode_metrics": {name.removeprefix("evaluator/episode/"): value for name, value in result.metrics.items()},
     }
     if known.json:
         print(json.dumps({**summary, "returns": returns}))
@@ -72,6 +73,10 @@ def main(arguments: Sequence[str]) -> int:
         f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
         f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
     )
+    for name, value in summary["episode_metrics"].items():
+        if f"{name}_min" in summary["episode_metrics"]:
+            low, high = (summary["episode_metrics"][f"{name}{end}"] for end in ("_min", "_max"))
+            print(f"{name} {value:g} (from {low:g} to {high:g})")
     if video:
         shown = " ".join(f"{value:g}" for value in summary["video_returns"])
         print(f"video: {video} (episodes with a return of {shown})")

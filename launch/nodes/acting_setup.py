@@ -14,13 +14,16 @@ from ..experiment import Experiment
 def make_environments(
     experiment: Experiment, role: Literal["actor", "evaluator"], first_slot: int, count: int, incarnation: int = 0
 ) -> BatchedEnvironment:
-    """Makes the environments of one incarnation of a node, each with its own seed."""
+    """Makes the environments of one incarnation of a node, each with its own seed, and with the task of evaluations."""
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
     slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.env_options
-    if role == "evaluator":
-        env, options = for_evaluation(env, options)
-        return make(env, count, seeds, options, slots)
-    return make(env, count, seeds, options, slots, actor=first_slot // experiment.envs_per_actor)
+    if role == "actor":
+        return make(env, count, seeds, options, slots, actor=first_slot // experiment.envs_per_actor)
+    env, options = for_evaluation(env, options)
+    environments = make(env, count, seeds, options, slots)
+    if experiment.evaluation_task is not None:
+        environments.set_task(experiment.evaluation_task)
+    return environments
 
 
 def compile_policy(

@@ -69,8 +69,6 @@ class EvaluatorNode(ReportingNode):
         metrics = parse_episode_metrics(experiment.episode_metrics)
         if metrics:
             environments = self._watched = WatchedEnvironment(environments, metrics)
-        if experiment.evaluation_task is not None:
-            environments.set_task(experiment.evaluation_task)
         self._environment = MarkedEnvironment(environments, progress)
         progress.works_slowly("building networks")
         networks = experiment.agent.make_networks(self._layout)

@@ -2,13 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 from untrained_runs import write_run
 
 from callboard.agents.apex import Apex
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.evaluation import evaluate_run, with_evaluation_settings
+from callboard.launch.evaluation import evaluate_run, play_episodes, with_evaluation_settings
 from callboard.launch.experiment import Experiment
 
 
@@ -50,3 +51,23 @@ def test_as_many_environments_play_as_divide_the_episodes_and_the_same_ones_agai
         assert {episode.env for episode in result.episodes} == set(range(environments))
         assert all(episode.length == 7 for episode in result.episodes)
         assert (result.policy, result.video, result.video_episodes) == (directory.best_policy, None, [])
+
+
+def test_episode_metrics_and_the_task_of_evaluations(tmp_path):
+    settings = {"env_options": {"length": 9}, "episode_metrics": "length,place:sum", "evaluation_task": {"length": 2}}
+    experiment = Experiment(Impala(), "own_callbacks:Walk", evaluation_envs=2, **settings)
+    played = play_episodes(experiment, lambda count: StepsRight(count), 4, lambda text: None)
+    assert [(episode.length, episode.episode_return) for episode in played.episodes] == [(2, 1.0)] * 4
+    assert (
+        played.metrics["evaluator/episode/length"] == 2.0 and played.metrics["evaluator/episode/place_sum_max"] == 3.0
+    )
+
+
+class StepsRight:
+    """A policy that always walks to the right."""
+
+    def __init__(self, count):
+        self._action = np.ones(count, np.int32)
+
+    def __call__(self, timestep):
+        return self._action, ()
