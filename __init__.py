@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .callbacks import Callbacks
     from .errors import CallboardError
     from .launch.acting_policy import ActingPolicy
     from .launch.experiment import Experiment
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-__all__ = ["ActingPolicy", "CallboardError", "Experiment", "Result", "Session", "load_policy", "run"]
+__all__ = ["ActingPolicy", "CallboardError", "Callbacks", "Experiment", "Result", "Session", "load_policy", "run"]
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.
 _MODULES = {
     "ActingPolicy": ".launch.acting_policy",
     "CallboardError": ".errors",
+    "Callbacks": ".callbacks",
     "Experiment": ".launch.experiment",
     "Result": ".launch.result",
     "Session": ".launch.session",

@@ -212,7 +212,8 @@ class Callbacks:
 
         Args:
           run: the run.
-          result: the metrics of the row by name, with those of the newest evaluation.
+          result: the `callboard.Result` of the run so far, as a `Session` yields it: `environment_steps`,
+            `episode_return`, `score`, `metrics` by name, and so on.
 
         Returns:
           More metrics by name, or None.  A name `x` appears as `callbacks/x`.

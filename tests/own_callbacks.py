@@ -62,7 +62,7 @@ class Recorder(Callbacks):
 
     def on_result(self, run, result):
         self.calls.append(("result", run.node))
-        return {"half": result["environment_steps"] / 2}
+        return {"half": result.environment_steps / 2}
 
 
 class Raising(Callbacks):

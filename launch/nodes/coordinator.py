@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from ...environments import has_unseen_levels
 from ..experiment import Run
 from ..loggers.run_loggers import RunLoggers
+from ..result import result_of
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
@@ -347,9 +348,8 @@ class Coordinator(Node):
             if steps == self._written_steps:
                 return
             self._written_steps = steps
-            result = {**self._row(), **self._evaluation} if self._hooks.has_results else None
-        if result is not None:
-            self._hooks.call("on_result", result)
+        if self._hooks.has_results:
+            self._hooks.call("on_result", result_of(self.status()))
         with self._lock:
             self._write_row()
 

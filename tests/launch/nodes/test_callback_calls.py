@@ -2,6 +2,7 @@
 
 import pathlib
 import time
+from types import SimpleNamespace
 
 import pytest
 from own_callbacks import Raising, Recorder, Silent
@@ -24,7 +25,7 @@ class Returning(Callbacks):
 def test_all_callbacks_that_override_a_method_are_called():
     first, second = Recorder(), Recorder(name_of_metric="other")
     calls = CallbackCalls([first, Silent(), second], RUN)
-    assert calls.call("on_result", {"environment_steps": 4}) == {"half": 2.0}
+    assert calls.call("on_result", SimpleNamespace(environment_steps=4)) == {"half": 2.0}
     assert first.calls == second.calls == [("result", "actor/0")]
     assert calls.has("on_result") and calls.has("on_evaluation", "on_result")
     assert not CallbackCalls([Raising()], RUN).has("on_result", "on_episode_step")

@@ -1,5 +1,7 @@
 """What the coordinator does besides counting: metrics of episodes, stages of a curriculum, and callbacks."""
 
+from types import SimpleNamespace
+
 import pytest
 from own_callbacks import Recorder
 
@@ -57,7 +59,7 @@ def test_what_callbacks_return_is_in_the_following_rows(make_hooks):
     recorder = Recorder()
     hooks, counters, _ = make_hooks(callbacks=(recorder,))
     assert hooks.has_results
-    hooks.call("on_result", {"environment_steps": 10})
+    hooks.call("on_result", SimpleNamespace(environment_steps=10))
     counters.update("coordinator/0#a", hooks.counts)
     row = hooks.row()
     assert row["callbacks/half"] == 5.0 and 0 < row["callbacks/seconds"] < 5
