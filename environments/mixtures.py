@@ -130,11 +130,10 @@ class MixedBatch(BatchedEnvironment):
     def environments(self) -> Sequence[Any]:
         ordered: list[Any] = [None] * self.batch_size
         for part in self._parts:
-            own = list(part.environment.environments)
-            for row, environment in zip(
-                part.rows, own if len(own) == len(part.rows) else own * len(part.rows), strict=True
-            ):
-                ordered[row] = environment
+            own = part.environment.environments
+            for index, row in enumerate(part.rows):
+                # A batch without separate objects stands for each of them.
+                ordered[row] = own[index if len(own) == len(part.rows) else 0]
         return ordered
 
     def close(self) -> None:

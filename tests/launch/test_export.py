@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
+from callboard import load_policy
 from callboard.agents.acting import evaluate
 from callboard.environments import BatchedEnvironment
 from callboard.errors import CallboardError
@@ -258,6 +259,31 @@ def test_nested_observations_and_actions_have_names_and_chance_is_new_at_every_c
     np.testing.assert_array_equal(one["action_push"], one["state_sum"])
     np.testing.assert_array_equal(one["action_which"], [0, 1, 2])
     assert one["action_chance"][0] != other["action_chance"][0]
+
+
+@pytest.mark.slow
+def test_tensorflows_own_program_runs_the_signatures(tmp_path):
+    write_run("impala-lstm", tmp_path / "run")
+    model = tmp_path / "models" / "cartpole" / "1"
+    assert main(["export", str(tmp_path / "run"), str(model)]) == 0
+    program = pathlib.Path(sys.executable).with_name("saved_model_cli")
+
+    def run(signature, **inputs):
+        np.savez(tmp_path / "inputs.npz", **inputs)
+        given = ";".join(f"{name}={tmp_path}/inputs.npz[{name}]" for name in inputs)
+        where = ["--dir", model, "--tag_set", "serve", "--outdir", tmp_path, "--overwrite"]
+        command = [program, "run", *where, "--signature_def", signature, "--inputs", given]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run("initial_state", batch_size=np.int32(2))
+    states = {name: np.load(tmp_path / f"{name}.npy") for name in ("state_hidden", "state_cell")}
+    assert all(state.shape == (2, 16) and not state.any() for state in states.values())
+    observation = np.array([[0.1, -0.05], [0.0, 0.2]], np.float32)
+    run("serving_default", observation=observation, first=np.array([True, True]), **states)
+    actions, state = load_policy(tmp_path / "run")(observation)
+    np.testing.assert_array_equal(np.load(tmp_path / "action.npy"), actions)
+    np.testing.assert_allclose(np.load(tmp_path / "state_hidden.npy"), state.hidden, rtol=1e-5, atol=1e-6)
 
 
 def test_parts_that_would_have_one_name_are_refused():
