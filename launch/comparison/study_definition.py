@@ -196,7 +196,8 @@ def parse_study(content: Any) -> Study:
             if isinstance(content.get(key), list)
         },
     }
-    for index, entry in enumerate(named.get("environments") or []):
+    places = named.get("environments")
+    for index, entry in enumerate(places if isinstance(places, list) else []):
         if isinstance(entry, Mapping) and "env" not in entry:
             raise CallboardError(f"environments, entry {index + 1}, needs env: the name of an environment")
     study = Study(**{key: converted(key, value, types[key]) for key, value in named.items()})

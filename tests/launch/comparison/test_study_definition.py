@@ -98,6 +98,8 @@ def test_studies_that_ship_are_valid_and_described(name):
         ("agents: [{recipe: ppo-cartpol}]", "unknown recipe 'ppo-cartpol'; did you mean 'ppo-cartpole'?"),
         ("agents: [{name: x}]", "needs agent or recipe"),
         ("agents: [5]", "agents must be a list, not"),
+        ("agents: [impala]\nenvironments: 5", "environments must be a list or null, not 5"),
+        ("agents: [impala]\nenvironments: {env: CartPole-v1}", "environments must be a list or null, not"),
         ("agents: [impala]\nenvironments: [{name: x}]", "environments, entry 1, needs env"),
         ("agents: [impala, impala]\nenvironments: [CartPole-v1]", "two combinations are named 'impala-CartPole-v1'"),
         ("agents: [impala]\nenvironments: [CartPole-v1]\nvariants: [{name: a}, {name: A}]", "two combinations are"),
