@@ -125,7 +125,7 @@ def _new(
     if (directory.path / "experiment.yaml").exists():
         raise CallboardError(f"there is already a run in {path}; name another directory")
     tuning.check()
-    if base.init_from or base.freeze:
+    if tuning.settings.get("init_from") or tuning.settings.get("freeze"):
         from ..warm_start import check_warm_start
 
         for values in tuning.samples_of_all():

@@ -142,3 +142,17 @@ def test_a_search_that_has_ended_is_plotted(tmp_path, capsys, monkeypatch):
     assert main(["tune", "--plot", "--run-dir", "search"]) == 0
     assert capsys.readouterr().out == "plot: search/search.png\n"
     assert (tmp_path / "search" / "search.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_function_of_ones_own_needs_neither_agent_nor_environment(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.chdir(tmp_path)
+    begun = []
+    monkeypatch.setattr("callboard.launch.cli.tune._tune", lambda *arguments: begun.append(arguments) or 0)
+    arguments = ["--trial", "search_functions:trial", "--search", "x=grid(1,2)", "--max-steps", "8", "--seed", "5"]
+    assert main(["tune", *arguments]) == 0
+    tuning, directory, *_ = begun[0]
+    assert tuning.settings == {"seed": 5, "max_steps": 8, "evaluate_every": 1} and tuning.trials == 2
+    assert directory.path.name.startswith("tune-trial-")
+    assert main(["tune", "--recipe", "ppo-cartpole", *arguments[:2], "--search", RATE]) == 0
+    assert begun[1][0].settings["agent"]["name"] == "ppo"
