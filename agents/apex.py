@@ -22,6 +22,7 @@ from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
+from .value_distributions import ValueDistribution
 
 
 class ApexExtras(NamedTuple):
@@ -41,7 +42,8 @@ class ApexPolicy(QPolicy):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         observation, state = push_frames(timestep, state, self._agent.frame_stack)
-        q, _ = self.network.step(Inputs(observation), (), timestep.first)
+        outputs, _ = self.network.step(Inputs(observation), (), timestep.first)
+        q = self._agent.values.mean(outputs)
         action = self.choose(q, slot, seed)
         return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
 
@@ -56,11 +58,17 @@ class Apex(ApexSettings, Agent):
         check_action("apex", layout)
         check_torso(layout.spec, self.network.torso)
         check_stack(layout.spec, self.frame_stack)
+        self.values.check()
         self.make_replay(layout).check()
 
+    @property
+    def values(self) -> ValueDistribution:
+        """How the value of an action is distributed."""
+        return ValueDistribution(self.distribution, self.atoms, self.value_min, self.value_max, self.huber)
+
     def make_networks(self, layout: Layout) -> QNetworks:
-        make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
-        return QNetworks(make_network, layout)
+        spec, atoms = stacked_spec(layout.spec, self.frame_stack), self.values.outputs_per_action
+        return QNetworks(functools.partial(q_network, spec, **vars(self.network), atoms=atoms), layout)
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
         return ApexPolicy(networks, self, mode)
@@ -124,10 +132,13 @@ class Apex(ApexSettings, Agent):
         def values(network: Network, observation: Nest, training: bool = False) -> tf.Tensor:
             return network.step(Inputs(observation), (), record.first[0], training)[0]
 
-        q_0 = values(networks.online, x_0, training=True)
+        distribution = self.values
+        outputs_0 = values(networks.online, x_0, training=True)
+        q_0 = distribution.mean(outputs_0)
         # Keras discards the losses that layers add when they are called again.
         regularization = networks.online.regularization_loss()
-        target = double_q_target(steps, values(networks.online, x_n), values(networks.target, x_n))
+        q_n, target_outputs = distribution.mean(values(networks.online, x_n)), values(networks.target, x_n)
+        target = double_q_target(steps, q_n, distribution.mean(target_outputs))
         delta = td_error(q_0, record.action[0], target, steps.valid)
         weight = importance_weights(
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
@@ -138,7 +149,13 @@ class Apex(ApexSettings, Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
 
-        loss = mean(td_loss(delta, weight, self.huber)) + regularization
+        if distribution.kind == "none":
+            loss_t = td_loss(delta, weight, self.huber)
+        else:
+            best = tf.argmax(q_n, axis=-1, output_type=tf.int32)
+            loss_t = distribution.loss(outputs_0, record.action[0], steps, target_outputs, best)
+            loss_t *= tf.cast(weight, loss_t.dtype)
+        loss = mean(loss_t) + regularization
         metrics = {
             "td_error": mean(tf.abs(delta)),
             "value": mean(tf.reduce_max(q_0, axis=-1)),

@@ -1,12 +1,16 @@
 """Hyperparameters of Ape-X DQN."""
 
 import dataclasses
+from typing import Literal
 
 from ..networks.network_settings import QNetworkSettings
 from ..replay_settings import PrioritizedReplaySettings
-from ..setting_types import PositiveFloat, PositiveInt, UnitInterval
+from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
+
+Distribution = Literal["none", "categorical", "quantile"]
+"""How the value of an action is distributed: a value alone, C51's atoms, or QR-DQN's quantiles."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +31,12 @@ class ApexSettings(ExplorationSettings):
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
         clips Atari rewards to [-1, 1].
       huber: absolute TD error beyond which the loss is linear; None for a squared loss everywhere, as in the paper.
+        With quantile, κ; None for a loss without smoothing.
+      distribution: none, categorical (C51, Bellemare et al. 2017) or quantile (QR-DQN, Dabney et al. 2018).
+        Priorities are the TD errors of the distributions' means; Rainbow's are the loss.
+      atoms: values in the support of categorical (C51: 51), or quantiles (QR-DQN: 200).
+      value_min: lowest value of the support of categorical; discounted returns below it are not distinguished.
+      value_max: highest value of the support of categorical.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       optimizer: see `OptimizerSettings`; RMSProp is not centered, unlike the paper's.  The loss is a mean over the
         batch.
@@ -41,6 +51,10 @@ class ApexSettings(ExplorationSettings):
     target_update_period: PositiveInt = 200
     reward_clip: PositiveFloat | None = None
     huber: PositiveFloat | None = 1.0
+    distribution: Distribution = "none"
+    atoms: PositiveInt = 51
+    value_min: FiniteFloat = -10.0
+    value_max: FiniteFloat = 10.0
     frame_stack: PositiveInt = 1
     optimizer: OptimizerSettings = OptimizerSettings(
         learning_rate=5e-4, epsilon=1e-5, rmsprop_decay=0.95, max_gradient_norm=40.0

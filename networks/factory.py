@@ -12,7 +12,7 @@ from .. import specs
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
 from .action_bounds import ActionBounds
-from .heads import DuelingQHead, GaussianValueHead, PolicyValueHead, QHead
+from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead
 from .network import Network
 from .normalization import RunningNormalizer
 from .recurrent import Core, FeedForwardCore, LSTMCore
@@ -110,6 +110,7 @@ def q_network(
     dueling: bool = True,
     stream_size: int = 0,
     previous_inputs: bool = False,
+    atoms: int | None = None,
 ) -> Network:
     """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
 
@@ -123,6 +124,7 @@ def q_network(
       dueling: whether to use `heads.DuelingQHead` instead of `heads.QHead`.
       stream_size: units of the hidden layer in each stream of the head; 0 for none.
       previous_inputs: whether the core also takes the previous action and reward.
+      atoms: numbers M of a distribution for each action, so that outputs are `[..., A, M]`; None for values alone.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
@@ -130,7 +132,11 @@ def q_network(
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}")
     body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size)
-    head = (DuelingQHead if dueling else QHead)(spec.action.num_values, stream_size)
+    actions = spec.action.num_values
+    if atoms is not None:
+        head: Any = DistributionalQHead(actions, atoms, stream_size, dueling)
+    else:
+        head = (DuelingQHead if dueling else QHead)(actions, stream_size)
     return Network(spec, **body, head=head, previous_inputs=previous_inputs)
 
 

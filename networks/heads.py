@@ -180,6 +180,38 @@ class DuelingQHead(tf.Module):
         return self._value(features) + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
 
 
+class DistributionalQHead(tf.Module):
+    """Distributions of the values of all actions, each given by several numbers (Bellemare et al. 2017, section 4.1).
+
+    With dueling, the numbers are sums as in `DuelingQHead` (Hessel et al. 2018, "The integrated agent").
+    """
+
+    def __init__(
+        self, num_actions: int, atoms: int, stream_size: int = 0, dueling: bool = True, name: str | None = None
+    ) -> None:
+        """Creates a head for `num_actions` actions.
+
+        Args:
+          num_actions: A, the number of actions.
+          atoms: M, the numbers of each distribution.
+          stream_size: units of the hidden layer in each stream; 0 for none.
+          dueling: whether there are two streams.
+          name: name of the module.
+        """
+        super().__init__(name)
+        self._shape = (num_actions, atoms)
+        self._value = MLPHead(atoms, _hidden(stream_size)) if dueling else None
+        self._advantage = MLPHead(num_actions * atoms, _hidden(stream_size))
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Maps features `[N, F]` to the numbers of all distributions `[N, A, M]`."""
+        advantage = tf.reshape(self._advantage(features), (-1, *self._shape))
+        if self._value is None:
+            return advantage
+        value = self._value(features)[:, tf.newaxis]
+        return value + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
+
+
 class SquashedGaussianHead(tf.Module):
     """A Gaussian policy squashed to [-1, 1]^D, with a standard deviation that depends on the features.
 

@@ -21,6 +21,15 @@ _SMALL: dict[str, Any] = {**_SIZES, "optimizer.epsilon": 1.0}
 _SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", "temperature")}
 _CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}
 
+_SMALL_APEX: dict[str, Any] = {
+    **_SMALL,
+    **_CLIPPED,
+    "n_step": 3,
+    "network.stream_size": 0,
+    "optimizer.learning_rate": 1.0,
+    "target_update_period": 1,
+}
+
 
 class SmallUpdate(NamedTuple):
     """An agent so small that its update is compared in float64 on several devices, and by several learners."""
@@ -119,17 +128,14 @@ AGENT_CASES = (
             "--replay-shards=2": "was saved in 1 shard.*replay_shards 1",
         },
         small_updates={
-            "apex": SmallUpdate(
-                {
-                    **_SMALL,
-                    **_CLIPPED,
-                    "n_step": 3,
-                    "network.stream_size": 0,
-                    "optimizer.learning_rate": 1.0,
-                    "target_update_period": 1,
-                },
-                transitions=3,
-            )
+            "apex": SmallUpdate(_SMALL_APEX, transitions=3),
+            # The losses differ, and the rest is the same.
+            "apex-categorical": SmallUpdate(
+                {**_SMALL_APEX, "distribution": "categorical", "atoms": 5}, transitions=3, slow=True
+            ),
+            "apex-quantile": SmallUpdate(
+                {**_SMALL_APEX, "distribution": "quantile", "atoms": 5}, transitions=3, slow=True
+            ),
         },
         prioritized=True,
     ),

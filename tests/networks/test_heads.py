@@ -8,6 +8,7 @@ from dm_env import specs
 from callboard.networks.distributions import DiagonalGaussian
 from callboard.networks.factory import gaussian_value_network, policy_value_network
 from callboard.networks.heads import (
+    DistributionalQHead,
     DuelingQHead,
     GaussianValueHead,
     MLPHead,
@@ -68,6 +69,19 @@ def test_an_mlp_has_relus_between_its_layers_and_a_linear_output(hidden_sizes):
 
 
 # Action values.
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_distributions_of_values_are_dueling_by_each_of_their_numbers(dueling):
+    head = DistributionalQHead(4, 3, stream_size=8, dueling=dueling)
+    head(FEATURES)
+    randomize(head.trainable_variables)
+    expected = stream_by_hand(head._advantage.trainable_variables, FEATURES).reshape(7, 4, 3)
+    if dueling:
+        value = stream_by_hand(head._value.trainable_variables, FEATURES)
+        expected = value[:, np.newaxis] + expected - expected.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(head(FEATURES), expected, rtol=1e-4, atol=1e-5)
+    assert len(head.trainable_variables) == (8 if dueling else 4)
 
 
 @pytest.mark.parametrize("stream_size", [0, 8])

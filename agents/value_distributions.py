@@ -1,0 +1,82 @@
+"""Distributions of action values: what a network's outputs mean, and their losses (C51, QR-DQN)."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from ..errors import CallboardError
+from .apex_settings import Distribution
+from .losses.categorical import categorical_loss, mean_value, projected_target, support
+from .losses.n_step import NStep
+from .losses.quantile import quantile_huber_loss, quantile_target
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueDistribution:
+    """How the value of an action is distributed.
+
+    Attributes:
+      kind: none for values alone, categorical (C51) or quantile (QR-DQN).
+      atoms: N, numbers of a distribution.
+      low: lowest value of the support of categorical.
+      high: highest value of the support of categorical.
+      huber: κ of quantile; None for no smoothing.
+    """
+
+    kind: Distribution
+    atoms: int
+    low: float
+    high: float
+    huber: float | None
+
+    def check(self) -> None:
+        """Checks the number of atoms and the support.
+
+        Raises:
+          CallboardError: there are too few atoms, or the support has no width.
+        """
+        if self.kind == "none":
+            return
+        if self.atoms < 2:
+            raise CallboardError(
+                f"a distribution needs several values: set agent.atoms to at least 2, not {self.atoms}"
+            )
+        if self.kind == "categorical" and self.low >= self.high:
+            raise CallboardError(
+                f"agent.value_min = {self.low:g} must be below agent.value_max = {self.high:g}: they are "
+                "the range of discounted returns"
+            )
+
+    @property
+    def outputs_per_action(self) -> int | None:
+        """Outputs of the network for each action; None for a single value, without an axis."""
+        return None if self.kind == "none" else self.atoms
+
+    def mean(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the values `[..., A]` of all actions, the means of the network's outputs `[..., A(, N)]`."""
+        if self.kind == "categorical":
+            return mean_value(outputs, self._support(outputs.dtype))
+        return tf.reduce_mean(outputs, axis=-1) if self.kind == "quantile" else outputs
+
+    def loss(self, outputs: Any, action: Any, steps: NStep, target_outputs: Any, best: Any) -> tf.Tensor:
+        """Returns the loss `[B]` of the distributions of the actions taken, 0 where the window is not valid.
+
+        Args:
+          outputs: `[B, A, N]`, the network's at the window's first observation.
+          action: integers `[B]`, the actions taken there.
+          steps: the windows' returns, over `[B]`.
+          target_outputs: `[B, A, N]`, the target network's at the observations `steps.index`.
+          best: integers `[B]`, the actions there whose distributions are the target.
+        """
+        taken = tf.gather(outputs, action, axis=1, batch_dims=1)
+        later = tf.gather(target_outputs, best, axis=1, batch_dims=1)
+        if self.kind == "quantile":
+            return quantile_huber_loss(
+                taken, quantile_target(steps.returns, steps.discount, later), steps.valid, self.huber
+            )
+        target = projected_target(steps.returns, steps.discount, tf.nn.softmax(later), self._support(later.dtype))
+        return categorical_loss(taken, target, steps.valid)
+
+    def _support(self, dtype: Any) -> tf.Tensor:
+        return support(self.low, self.high, self.atoms, dtype)
