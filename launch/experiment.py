@@ -75,6 +75,8 @@ class Experiment:
       evaluation_envs: number of environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
       evaluation_mode: `greedy` takes the policy's best actions, `sampled` samples them from the policy, as actors do.
         Agents that learn action values have `evaluation_epsilon` instead.
+      video_every: number of evaluations after each of which an episode is recorded, in `videos/` and in TensorBoard;
+        None for no videos.
       evaluation_timeout: seconds after which an evaluation is abandoned.
       max_steps: environment steps after which the run ends; it exceeds them by less than one timestep of every actor.
       max_learner_steps: learner steps after which the run ends, exactly, see docs/stopping.md; a multiple of the
@@ -136,6 +138,7 @@ class Experiment:
     evaluation_episodes: EnvironmentCount = 100
     evaluation_envs: EnvironmentCount = 20
     evaluation_mode: Literal["greedy", "sampled"] = "greedy"
+    video_every: EnvironmentCount | None = None
     evaluation_timeout: Seconds = 1800.0
     max_steps: StepCount = 1_000_000
     max_learner_steps: StepCount | None = None
@@ -191,7 +194,7 @@ class Experiment:
                 f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
                 f"({self.evaluation_envs}): every environment plays the same number of episodes"
             )
-        for name in ("stop_return", "patience"):
+        for name in ("stop_return", "patience", "video_every"):
             if getattr(self, name) is not None and not self.evaluator:
                 raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
         self._check_hooks()

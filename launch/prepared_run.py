@@ -78,6 +78,11 @@ def prepared_run(
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     layout = experiment.check(part.learners)
+    if experiment.video_every is not None:
+        # Takes long to import.
+        from .video import check_video
+
+        check_video(experiment)
     if part.coordinator:
         check_prometheus(experiment.prometheus_host, experiment.prometheus_port)
     if launcher.in_this_process:

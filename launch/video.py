@@ -41,13 +41,98 @@ def record_video(
     Raises:
       CallboardError: the environment cannot render.
     """
-    # Without this, SDL, with which Gymnasium renders, requires a display.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     watch = EvaluationWatch(episodes, np.inf, lambda: False, notify)
-    with contextlib.closing(_make_drawing_environment(experiment)) as environment:
-        with _video_file(path, environment.frames_per_second or _FRAMES_PER_SECOND) as write:
-            recorded = _Recorded(environment, write)
-            return evaluate(recorded, policy, episodes, watch.stopped, watch.episode_ended)
+    with contextlib.closing(EpisodeRecorder(experiment, policy)) as recorder:
+        return recorder.record(path, episodes, watch.stopped, watch.episode_ended)
+
+
+class EpisodeRecorder:
+    """Plays and records episodes in an environment of its own, which is made when it is first needed.
+
+    Args:
+      experiment: specifies the environment.
+      policy: compiled for one environment.
+      wrap: wraps that environment.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        policy: CompiledPolicy,
+        wrap: Callable[[BatchedEnvironment], BatchedEnvironment] = lambda environment: environment,
+    ):
+        self._experiment = experiment
+        self._policy = policy
+        self._wrap = wrap
+        self._environment: BatchedEnvironment | None = None
+        self._frames_per_second = _FRAMES_PER_SECOND
+
+    def record(
+        self,
+        path: pathlib.Path,
+        episodes: int,
+        stopped: Callable[[], bool],
+        episode_ended: Callable[[], None],
+        see: Callable[[np.ndarray], None] = lambda frame: None,
+    ) -> list[Episode]:
+        """Plays whole episodes one after the other, and records them in one MP4 file.
+
+        Args:
+          path: path of the file, which appears complete or not at all.
+          episodes: number of episodes.
+          stopped: called before every timestep; returns True to abandon the recording.
+          episode_ended: called at the end of every episode.
+          see: receives every frame, uint8 `[H, W, 3]`.
+
+        Returns:
+          The episodes; none if the recording was abandoned, and then there is no file.
+
+        Raises:
+          CallboardError: the environment cannot render.
+        """
+        environment = self._made_environment()
+        with contextlib.suppress(_Abandoned), _video_file(path, self._frames_per_second) as write:
+
+            def show(frame: np.ndarray) -> None:
+                write(frame)
+                see(frame)
+
+            played = evaluate(_Recorded(environment, show), self._policy, episodes, stopped, episode_ended)
+            if not played:
+                raise _Abandoned
+            return played
+        return []
+
+    def close(self) -> None:
+        if self._environment is not None:
+            self._environment.close()
+
+    def _made_environment(self) -> BatchedEnvironment:
+        if self._environment is None:
+            environment = make_drawing_environment(self._experiment)
+            self._frames_per_second = environment.frames_per_second or _FRAMES_PER_SECOND
+            self._environment = self._wrap(environment)
+        return self._environment
+
+
+class _Abandoned(Exception):
+    """Ends a recording of which nothing is kept."""
+
+
+def check_video(experiment: Experiment) -> None:
+    """Refuses an experiment that records videos of an environment without pictures; renders one.
+
+    Raises:
+      CallboardError: in one line.
+    """
+    if experiment.video_every is None:
+        return
+    try:
+        with contextlib.closing(make_drawing_environment(experiment)) as environment:
+            environment.reset()
+            environment.render()
+    except CallboardError as error:
+        raise CallboardError(f"video_every needs pictures, so leave it out: {error}") from error
 
 
 @contextlib.contextmanager
@@ -96,7 +181,17 @@ def _even(frame: np.ndarray) -> np.ndarray:
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 
-def _make_drawing_environment(experiment: Experiment) -> BatchedEnvironment:
+def make_drawing_environment(experiment: Experiment) -> BatchedEnvironment:
+    """Makes one environment of an evaluation that can be rendered."""
+    # Without this, SDL, with which Gymnasium renders, requires a display.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    environment = _first_that_draws(experiment)
+    if experiment.evaluation_task is not None:
+        environment.set_task(experiment.evaluation_task)
+    return environment
+
+
+def _first_that_draws(experiment: Experiment) -> BatchedEnvironment:
     # Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.
     tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
     for options in tries:

@@ -1,8 +1,11 @@
 """The evaluator node: plays whole episodes with the newest policy, at last the final one, and keeps the best."""
 
+from __future__ import annotations
+
 import statistics
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +26,9 @@ from .node import NodeContext, NodeHandle, Unreachable
 from .progress import MarkedEnvironment
 from .reporting import Report, ReportingNode
 from .weight_fetching import fetch_weights, wait_for_weights
+
+if TYPE_CHECKING:
+    from .evaluation_videos import EvaluationVideos
 
 _CALL_SECONDS = 5.0
 _POLL_SECONDS = 0.1
@@ -58,6 +64,8 @@ class EvaluatorNode(ReportingNode):
         self._next_steps = run.experiment.evaluate_every
         self._best = -np.inf
         self._weights_step: int | None = None
+        self._directory = run.directory
+        self._videos: EvaluationVideos | None = None
 
     def setup(self) -> None:
         experiment = self._experiment
@@ -74,6 +82,17 @@ class EvaluatorNode(ReportingNode):
         networks = experiment.agent.make_networks(self._layout)
         mode = experiment.evaluation_policy_mode()
         self._policy = compile_policy(experiment, self._layout, networks, mode, 0, experiment.evaluation_envs)
+        if experiment.video_every is not None:
+            # Takes long to import.
+            from .evaluation_videos import EvaluationVideos
+
+            self._videos = EvaluationVideos(
+                experiment,
+                compile_policy(experiment, self._layout, networks, mode, 0, 1),
+                self._directory,
+                self.context.notify,
+                lambda environment: MarkedEnvironment(environment, progress),
+            )
         self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
         steps = self.reporter.state.environment_steps
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
@@ -87,8 +106,9 @@ class EvaluatorNode(ReportingNode):
         elif fetch_weights(self._weights, self._learner):
             self._weights.apply()
             if self._weights.version is not None or wait_for_weights(self._weights, self._learner, self.context):
-                self._evaluation = self._evaluate(lambda: self.reporter.state.stopping)
+                self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
                 self.reporter.report()
+                self._record_video(evaluation, lambda: self.reporter.state.stopping)
 
     def _evaluate_final(self) -> None:
         """Evaluates the final weights, and then keeps reporting the result."""
@@ -102,6 +122,7 @@ class EvaluatorNode(ReportingNode):
                 return
             if self._evaluated is None or self._evaluated["evaluator/learner_step"] != final.step:
                 self._evaluated = self._evaluate(lambda: False)
+                self._record_video(self._evaluated, lambda: False)
             if self.context.stop.is_set():
                 return
             self._final = {**(self._evaluated or {}), "evaluator/final": 1.0}
@@ -174,6 +195,11 @@ class EvaluatorNode(ReportingNode):
             self._evaluated[f"evaluator/callbacks/{name}"] = value
         return self._evaluated
 
+    def _record_video(self, evaluation: dict[str, float] | None, abandoned: Callable[[], bool]) -> None:
+        if self._videos is not None and evaluation is not None:
+            steps = int(evaluation["evaluator/environment_steps"])
+            self._videos.after_evaluation(steps, lambda: self.context.stop.is_set() or abandoned())
+
     def _save_best(self, mean: float, learner_step: int) -> None:
         """Saves the current weights as the best; if the write fails, the next better weights are saved instead."""
         try:
@@ -187,6 +213,8 @@ class EvaluatorNode(ReportingNode):
 
     def finish(self) -> None:
         self.reporter.close()
+        if self._videos is not None:
+            self._videos.close()
         self._environment.close()
 
     def weights_step(self) -> int | None:

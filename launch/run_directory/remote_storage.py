@@ -336,8 +336,9 @@ class Mirror:
         }
         path = self._directory.path
         owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]
-        if self._label == "coordinator":
-            owned += [str(file.relative_to(path)) for file in self._directory.tensorboard.rglob("*") if file.is_file()]
+        if self._label in ("coordinator", "evaluator"):
+            written = [*self._directory.tensorboard.rglob("*"), *self._directory.videos.glob("*.mp4")]
+            owned += [str(file.relative_to(path)) for file in written if file.is_file()]
         return [name for name in owned if (path / name).exists()]
 
     def _owned_wholes(self) -> list[str]:

@@ -1,5 +1,7 @@
 """Videos: one frame for each timestep, of an even size, and no file where an environment cannot render."""
 
+import dataclasses
+
 import gymnasium
 import imageio.v3 as imageio
 import numpy as np
@@ -8,7 +10,7 @@ from untrained_runs import SMALL, write_run
 
 from callboard.errors import CallboardError
 from callboard.launch.nodes.acting_setup import compile_policy
-from callboard.launch.video import _even, record_video
+from callboard.launch.video import _even, check_video, record_video
 
 
 class Unseen(gymnasium.Env):
@@ -48,6 +50,20 @@ def test_an_environment_that_cannot_render_leaves_no_file(tmp_path):
     finally:
         del gymnasium.registry["Unseen-v0"]
     assert not list((tmp_path / "videos").iterdir())
+
+
+def test_videos_of_an_environment_without_pictures_are_refused_before_the_start(tmp_path):
+    experiment, _ = write_run(tmp_path, options=["--env=CartPole-v1", *SMALL])
+    check_video(dataclasses.replace(experiment, video_every=5))
+    gymnasium.register("Unseen-v0", Unseen)
+    try:
+        unseen = dataclasses.replace(experiment, env="Unseen-v0")
+        check_video(unseen)
+        with pytest.raises(CallboardError, match="video_every needs pictures, so leave it out: .*render") as caught:
+            check_video(dataclasses.replace(unseen, video_every=5))
+        assert "\n" not in str(caught.value)
+    finally:
+        del gymnasium.registry["Unseen-v0"]
 
 
 @pytest.mark.parametrize("shape, expected", [((5, 7, 3), (4, 6, 3)), ((4, 6, 3), (4, 6, 3))])

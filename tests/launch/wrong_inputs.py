@@ -331,6 +331,8 @@ def wrong_commands(draw):
         ["evaluate", "run", "--vidoe"],
         [*train, "--loggers", "wandbb"],
         [*train, "--loggers", "os:system"],
+        [*train, "--video-every", "0"],
+        [*train, "--video-every", "1", "--evaluator", "false"],
         [*train, "--prometheus-port", "0"],
         [*train, "--prometheus-port", "99999"],
         [*train, "--log-level", "loud"],
