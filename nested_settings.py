@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from .setting_types import field_types
+from .setting_types import field_types, is_union
 
 T = TypeVar("T")
 
@@ -39,7 +39,8 @@ def declared_fields(settings: Any) -> dict[str, Field]:
             continue
         default = _default(field) if settings is kind else getattr(settings, field.name)
         nested = default if dataclasses.is_dataclass(default) else hints[field.name]
-        if dataclasses.is_dataclass(nested):
+        # A dataclass in place of a number, such as a schedule, is a value of its own.
+        if not is_union(hints[field.name]) and dataclasses.is_dataclass(nested):
             found |= {f"{field.name}.{name}": inner for name, inner in declared_fields(nested).items()}
         else:
             found[field.name] = Field(hints[field.name], default, texts.get(field.name, ""))

@@ -65,14 +65,18 @@ def check_ranges(settings: Any, prefix: str = "") -> None:
       prefix: what precedes the names of the fields in messages, such as `agent.`.
 
     Raises:
-      CallboardError: a field is out of its range; the message names the first such field.
+      CallboardError: a field is out of its range, and the message names the first such field; or the fields do not go
+        together, as the `problem` of the dataclass says, if it has such a property.
     """
     for name, hint in field_types(type(settings)).items():
         value = getattr(settings, name)
         if dataclasses.is_dataclass(value):
             check_ranges(value, f"{prefix}{name}.")
-        elif _has_range(hint):
+        if _has_range(hint):
             converted(f"{prefix}{name}", value, hint)
+    problem = getattr(settings, "problem", "")
+    if problem:
+        raise CallboardError(f"{prefix.removesuffix('.')}: {problem}" if prefix else problem)
 
 
 def described(hint: Any) -> str:
@@ -81,7 +85,11 @@ def described(hint: Any) -> str:
         return _NAMES[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return described(arguments[0]) + "".join(map(_range_text, arguments[1:]))
+        # The range of a dataclass is that of the numbers in it.
+        ranges = () if dataclasses.is_dataclass(arguments[0]) else arguments[1:]
+        return described(arguments[0]) + "".join(map(_range_text, ranges))
+    if isinstance(getattr(hint, "description", None), str):
+        return hint.description
     if origin is Literal:
         return _alternatives(arguments)
     if is_union(hint):
@@ -167,6 +175,8 @@ def _has_range(hint: Any) -> bool:
 
 
 def _is_in(value: Any, marker: Any) -> bool:
+    if dataclasses.is_dataclass(value):
+        return all(_is_in(number, marker) for number in getattr(value, "numbers", ()))
     # Written so that NaN is out of range.
     return not isinstance(marker, Interval) or (
         (marker.gt is None or value > marker.gt)
@@ -282,7 +292,7 @@ def _convert_mapping(value: Any, arguments: Sequence[Any], key: str) -> dict[str
 
 
 def _convert_dataclass(value: Any, hint: Any, key: str) -> Any:
-    if dataclasses.is_dataclass(value):
+    if isinstance(value, hint):
         return value
     if not isinstance(value, Mapping):
         raise Unfit
@@ -294,4 +304,8 @@ def _convert_dataclass(value: Any, hint: Any, key: str) -> Any:
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and field.init and field.name not in value:
             raise CallboardError(f"{key}.{field.name} is missing from {shown(dict(value))}")
-    return hint(**{name: converted(f"{key}.{name}", item, hints[name]) for name, item in value.items()})
+    made = hint(**{name: converted(f"{key}.{name}", item, hints[name]) for name, item in value.items()})
+    problem = getattr(made, "problem", "")
+    if problem:
+        raise CallboardError(f"{key}: {problem}")
+    return made

@@ -8,6 +8,7 @@ from annotated_types import Interval
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,7 @@ class A2CSettings:
         actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
       discount: γ.
       gae_lambda: λ of the advantages; 1, the paper's, for returns of up to t_max steps.
-      entropy_cost: weight of the entropy bonus (β).
+      entropy_cost: weight of the entropy bonus (β), or a schedule of it.
       value_cost: weight of the value loss.
       normalize_advantages: whether advantages are standardized over the batch; not in the paper.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
@@ -42,7 +43,7 @@ class A2CSettings:
     max_policy_lag: NonNegativeInt = 0
     discount: UnitInterval = 0.99
     gae_lambda: UnitInterval = 1.0
-    entropy_cost: NonNegativeFloat = 0.01
+    entropy_cost: ScheduledNonNegativeFloat = 0.01
     value_cost: NonNegativeFloat = 0.5
     normalize_advantages: bool = False
     reward_clip: PositiveFloat | None = None

@@ -52,7 +52,7 @@ class ApexPolicy(QPolicy):
 class Apex(ApexSettings, Agent):
     """The Ape-X DQN agent."""
 
-    live = ("optimizer.learning_rate",)
+    live = ("optimizer.learning_rate", "epsilon")
 
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)
@@ -68,7 +68,8 @@ class Apex(ApexSettings, Agent):
 
     def make_networks(self, layout: Layout) -> QNetworks:
         spec, atoms = stacked_spec(layout.spec, self.frame_stack), self.values.outputs_per_action
-        return QNetworks(functools.partial(q_network, spec, **vars(self.network), atoms=atoms), layout)
+        make_network = functools.partial(q_network, spec, **vars(self.network), atoms=atoms)
+        return QNetworks(make_network, layout, self.epsilon)
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
         return ApexPolicy(networks, self, mode)
@@ -95,6 +96,7 @@ class Apex(ApexSettings, Agent):
             strategy,
             self.target_update_period,
             self.updates_per_call,
+            self.epsilon,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ..setting_types import PositiveFloat
 from .impala_settings import ImpalaSettings
+from .schedules import ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,8 +13,9 @@ class AppoSettings(ImpalaSettings):
     docs/defaults.md compares the defaults with those of other implementations.
 
     Attributes:
-      clip: ε of the ratio of the policy to the one that acted, beyond which an advantage has no gradient.
+      clip: ε of the ratio of the policy to the one that acted, beyond which an advantage has no gradient; or a
+        schedule of it.
       clip_policy_gradient_rho: not used; the ratio in the policy's loss is limited by `clip`.
     """
 
-    clip: PositiveFloat = 0.2
+    clip: ScheduledPositiveFloat = 0.2

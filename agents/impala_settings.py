@@ -5,6 +5,7 @@ import dataclasses
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class ImpalaSettings:
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       queue_batches: maximum number of batches in the queue; a longer queue means older behavior policies.
       discount: γ.
-      entropy_cost: weight of the entropy bonus.
+      entropy_cost: weight of the entropy bonus, or a schedule of it.
       baseline_cost: weight of the value loss.
       clip_rho: ρ-bar, upper bound of the importance weights in the V-trace targets.
       clip_c: c-bar, upper bound of the trace coefficients.
@@ -40,7 +41,7 @@ class ImpalaSettings:
     updates_per_call: PositiveInt = 1
     queue_batches: PositiveInt = 2
     discount: UnitInterval = 0.99
-    entropy_cost: NonNegativeFloat = 0.01
+    entropy_cost: ScheduledNonNegativeFloat = 0.01
     baseline_cost: NonNegativeFloat = 0.5
     clip_rho: PositiveFloat = 1.0
     clip_c: PositiveFloat = 1.0

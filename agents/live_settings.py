@@ -1,4 +1,4 @@
-"""Settings that may change while an agent learns: its copy has variables in place of those numbers."""
+"""Settings that change while an agent learns: its copy has variables in place of those numbers and schedules."""
 
 import copy
 from collections.abc import Mapping
@@ -8,31 +8,63 @@ import tensorflow as tf
 
 from ..nested_settings import declared_fields
 from .agent import Agent
+from .schedules import Schedule, schedules_of
 
 
 class LiveSettings:
     """A copy of an agent whose `live` settings are variables.
 
-    The losses and learning rates of a learner that the copy makes follow `change`.  The variables are not part of
-    checkpoints, so that a resumed run begins with the settings it is given.
+    The losses and learning rates of a learner that the copy makes follow `change`, and `follow` those that are
+    schedules.  The variables are not part of checkpoints, so that a resumed run begins with the settings it is given.
+
+    A schedule takes the place of linear decay: where `learning_rate` is one, the copy's `learning_rate_decay` is False,
+    and so for every setting with a flag of such a name.
 
     Args:
       agent: the agent.  The variables are created in the current strategy's scope.
+      max_steps: environment steps of the run, for schedules without `steps`.
+      max_learner_steps: learner steps of the run.
     """
 
-    def __init__(self, agent: Agent):
+    def __init__(self, agent: Agent, max_steps: int = 1, max_learner_steps: int | None = None):
+        self._schedules = schedules_of(agent)
+        self._lengths = {"environment_steps": max_steps, "learner_steps": max_learner_steps or 1}
+        fields = declared_fields(agent)
+        values = {name: fields[name].default for name in type(agent).live}
+        values |= {name: self._value(schedule, 0, 0) for name, schedule in self._schedules.items()}
         self._variables = {
-            name: tf.Variable(declared_fields(agent)[name].default, trainable=False, dtype=tf.float32, name=name)
-            for name in type(agent).live
+            name: tf.Variable(value, trainable=False, dtype=tf.float32, name=name) for name, value in values.items()
         }
+        self._followed: dict[str, float] = {}
         self.agent: Any = agent
         for name, variable in self._variables.items():
             self.agent = _with(self.agent, name.split("."), variable)
+            if name in self._schedules and f"{name}_decay" in fields:
+                self.agent = _with(self.agent, f"{name}_decay".split("."), False)
+
+    def follow(self, environment_steps: int, learner_steps: int) -> None:
+        """Assigns the values that schedules have at these steps; those that were changed keep their values."""
+        for name, schedule in self._schedules.items():
+            value = self._value(schedule, environment_steps, learner_steps)
+            if value != self._followed.get(name):
+                self._followed[name] = value
+                self._variables[name].assign(value)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The values that schedules have now, by names such as `scheduled_learning_rate`."""
+        return {f"scheduled_{name.replace('optimizer.', '')}": value for name, value in self._followed.items()}
 
     def change(self, settings: Mapping[str, float]) -> None:
-        """Assigns other values, by names such as `optimizer.learning_rate`."""
+        """Assigns other values, by names such as `optimizer.learning_rate`; they replace schedules."""
         for name, value in settings.items():
+            self._schedules.pop(name, None)
+            self._followed.pop(name, None)
             self._variables[name].assign(value)
+
+    def _value(self, schedule: Schedule, environment_steps: int, learner_steps: int) -> float:
+        steps = environment_steps if schedule.by == "environment_steps" else learner_steps
+        return schedule.at(steps, self._lengths[schedule.by])
 
 
 def _with(settings: Any, path: list[str], value: Any) -> Any:

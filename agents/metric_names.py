@@ -67,3 +67,14 @@ LEARNER_METRICS = (
         agents=("a2c", "ppo"),
     ),
 )
+
+SCHEDULE_METRICS = (
+    Metric("scheduled_learning_rate", "learning rate", agents=("impala", "appo", "a2c", "ppo", "apex", "r2d2")),
+    Metric("scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "td3", "d4pg")),
+    Metric("scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "td3", "d4pg")),
+    Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac",)),
+    Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "ppo")),
+    Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),
+    Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2")),
+)
+"""Settings that are schedules, at the newest learner step; a run has those that it is configured with."""

@@ -1,9 +1,13 @@
 """Settings of optimizers, which all agents share."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any
 
+from ..errors import CallboardError
 from ..setting_types import PositiveFloat, UnitInterval
+from .optimizer_options import check_optimizer
+from .schedules import ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -11,19 +15,32 @@ class OptimizerSettings:
     """Settings of an optimizer.
 
     Attributes:
-      name: adam, or rmsprop, whose moving average of squared gradients starts at 1, as in TensorFlow 1.
-      learning_rate: initial learning rate.
-      learning_rate_decay: whether the learning rate decays linearly to 0 over the learner steps of the run.  Batches
-        also hold the last timesteps of episodes, which are not environment steps, so with short episodes it may reach
-        0 slightly before the run's last environment step.
-      epsilon: added to the denominator of the update by Adam, and under its square root by RMSProp.
-      rmsprop_decay: decay of RMSProp's moving average; Adam uses 0.9 and 0.999.
+      name: adadelta, adafactor, adagrad, adam, adamax, adamw, ftrl, nadam, rmsprop or sgd, those of Keras; or
+        package.module:factory, which takes the learning rate and the options and returns a Keras optimizer.  The
+        moving average of rmsprop starts at 1, as in TensorFlow 1.
+      learning_rate: learning rate, or a schedule of it.
+      learning_rate_decay: whether a learning rate that is a number decays linearly to 0 over the learner steps of the
+        run.  Batches also hold the last timesteps of episodes, which are not environment steps, so with short episodes
+        it may reach 0 slightly before the run's last environment step.
+      epsilon: added to the denominator of the update by Adam and similar ones, and under its square root by RMSProp.
+      rmsprop_decay: decay of RMSProp's moving average.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
+      options: Keras's other options of the optimizer, such as {weight_decay: 1e-4} of adamw.
     """
 
-    name: Literal["rmsprop", "adam"] = "adam"
-    learning_rate: PositiveFloat
+    name: str = "adam"
+    learning_rate: ScheduledPositiveFloat
     learning_rate_decay: bool = True
     epsilon: PositiveFloat
     rmsprop_decay: UnitInterval = 0.99
     max_gradient_norm: PositiveFloat | None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the name or the options; empty if nothing is."""
+        try:
+            check_optimizer(self.name, self.options)
+        except CallboardError as error:
+            return str(error)
+        return ""

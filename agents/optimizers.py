@@ -1,11 +1,18 @@
 """Optimizers made from settings."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from ..errors import CallboardError
+from ..named_objects import import_object
 from .gradient_step import Objective
+from .optimizer_options import OPTIMIZERS, WITHOUT_EPSILON
 from .optimizer_settings import OptimizerSettings
+from .schedules import Schedule
+
+_CLASSES = {name.lower(): getattr(tf.keras.optimizers, name) for name in dir(tf.keras.optimizers)}
 
 
 class RMSProp(tf.keras.optimizers.RMSprop):
@@ -35,13 +42,31 @@ def make_optimizer(settings: OptimizerSettings, steps: int | None) -> tf.keras.o
       settings: its settings; clipping is the learner's.
       steps: learner steps of the run, over which the learning rate decays if `learning_rate_decay` is set.  None for an
         optimizer whose learning rate the learner assigns.
+
+    Raises:
+      CallboardError: the learning rate is still a `Schedule`, which `LiveSettings` replaces by a variable; or the
+        factory that `name` refers to cannot be imported, or returns something other than an optimizer.
     """
-    rate = settings.learning_rate
+    rate: Any = settings.learning_rate
+    if isinstance(rate, Schedule):
+        raise CallboardError("a schedule needs steps: make the learner with LiveSettings(agent).agent, and follow it")
     if steps is not None:
         # A schedule even for a constant rate: a learning rate in a variable would be restored from the checkpoint, and
         # a run resumed with another learning rate would continue with the old one.
         last = 0.0 if settings.learning_rate_decay else rate
         rate = tf.keras.optimizers.schedules.PolynomialDecay(rate, max(1, steps), end_learning_rate=last)
-    if settings.name == "adam":
-        return tf.keras.optimizers.Adam(rate, epsilon=settings.epsilon, jit_compile=False)
-    return RMSProp(rate, rho=settings.rmsprop_decay, epsilon=settings.epsilon, jit_compile=False)
+    if settings.name not in OPTIMIZERS:
+        return _made_by_user(settings, rate)
+    options = dict(settings.options)
+    if settings.name not in WITHOUT_EPSILON:
+        options["epsilon"] = settings.epsilon
+    if settings.name == "rmsprop":
+        return RMSProp(rate, rho=settings.rmsprop_decay, jit_compile=False, **options)
+    return _CLASSES[settings.name](rate, jit_compile=False, **options)
+
+
+def _made_by_user(settings: OptimizerSettings, rate: Any) -> tf.keras.optimizers.Optimizer:
+    made = import_object("optimizer", settings.name)(rate, **settings.options)
+    if not isinstance(made, tf.keras.optimizers.Optimizer):
+        raise CallboardError(f"optimizer {settings.name!r} must return a Keras optimizer, not {type(made).__name__}")
+    return made

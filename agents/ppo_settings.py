@@ -8,6 +8,7 @@ from annotated_types import Interval
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +27,10 @@ class PpoSettings:
         data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
       discount: γ.
       gae_lambda: λ of the advantages.
-      clip: ε of the probability ratio.
-      clip_decay: whether ε decays linearly to 0, as the learning rate does.
+      clip: ε of the probability ratio, or a schedule of it.
+      clip_decay: whether an ε that is a number decays linearly to 0, as the learning rate does.
       clip_value: whether the value loss is clipped too, so that it has no gradient once the value has moved by ε.
-      entropy_cost: weight of the entropy bonus.
+      entropy_cost: weight of the entropy bonus, or a schedule of it.
       value_cost: weight of the value loss.
       normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
         them in each minibatch.
@@ -53,10 +54,10 @@ class PpoSettings:
     max_policy_lag: NonNegativeInt = 0
     discount: UnitInterval = 0.99
     gae_lambda: UnitInterval = 0.95
-    clip: PositiveFloat = 0.2
+    clip: ScheduledPositiveFloat = 0.2
     clip_decay: bool = False
     clip_value: bool = False
-    entropy_cost: NonNegativeFloat = 0.0
+    entropy_cost: ScheduledNonNegativeFloat = 0.0
     value_cost: NonNegativeFloat = 0.5
     normalize_advantages: bool = True
     normalize_rewards: bool = True

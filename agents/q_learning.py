@@ -17,6 +17,7 @@ from .gradient_step import LossOutput
 from .losses.exploration import epsilon_greedy, epsilon_ladder
 from .optimizer_settings import OptimizerSettings
 from .optimizers import make_objective
+from .schedules import Schedule
 
 SMALLEST_PRIORITY = 1e-6
 """Added to every priority so that items with zero TD error can still be sampled."""
@@ -25,13 +26,16 @@ SMALLEST_PRIORITY = 1e-6
 class QNetworks(tf.Module):
     """The online network, which is trained and acts, and the target network, which evaluates its targets."""
 
-    def __init__(self, make_network: Callable[[], Network], layout: Layout):
+    def __init__(self, make_network: Callable[[], Network], layout: Layout, epsilon: float | Schedule):
         super().__init__()
         self.online = make_network()
         self.target = make_network()
         self.spec = layout.spec
         self.slots = layout.actors * layout.envs_per_actor
         """Number of environments of all actors, each with its own exploration rate."""
+        first = epsilon.at(0, 1) if isinstance(epsilon, Schedule) else epsilon
+        self.epsilon = tf.Variable(first, trainable=False, dtype=tf.float32, name="epsilon")
+        """Exploration rate of the first environment, which actors fetch with the weights."""
 
 
 class QPolicy(tf.Module):
@@ -39,13 +43,14 @@ class QPolicy(tf.Module):
 
     Args:
       networks: the online network acts.
-      agent: has the exploration rates of `ExplorationSettings`.
+      agent: has the exploration rates of `ExplorationSettings`, except for the one that is part of the networks.
       mode: train or evaluate.
     """
 
     def __init__(self, networks: QNetworks, agent: Any, mode: Mode):
         super().__init__()
         self.network = networks.online
+        self.epsilon = networks.epsilon
         self._spec = networks.spec
         self._slots = networks.slots
         self._agent = agent
@@ -54,7 +59,7 @@ class QPolicy(tf.Module):
     def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns actions `[B]` for action values `[B, A]`."""
         if self._mode == "train":
-            epsilon = epsilon_ladder(slot, self._slots, self._agent.epsilon, self._agent.epsilon_alpha)
+            epsilon = epsilon_ladder(slot, self._slots, self.epsilon, self._agent.epsilon_alpha)
         else:
             epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
         return epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
@@ -68,6 +73,7 @@ def make_q_learner(
     strategy: tf.distribute.Strategy,
     target_update_period: int,
     updates_per_call: int,
+    epsilon: Any,
 ) -> GradientLearner:
     """Creates a learner that trains the online network and periodically copies it to the target network.
 
@@ -79,11 +85,13 @@ def make_q_learner(
       strategy: runs the replicas.
       target_update_period: learner steps between updates of the target network.
       updates_per_call: updates that one call makes.
+      epsilon: exploration rate for the actors, as `QNetworks.epsilon`; a scalar, or a variable that may change.
     """
     copy_weights(networks.online, networks.target)
 
     def update_target(steps: tf.Tensor) -> None:
         copy_weights_every(target_update_period, steps, networks.online, networks.target)
+        networks.epsilon.assign(epsilon)
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
     return GradientLearner(loss, [objective], strategy, updates_per_call, after_update=update_target)

@@ -35,7 +35,7 @@ class R2D2(R2D2Settings, Agent):
     with its episode.
     """
 
-    live = ("optimizer.learning_rate",)
+    live = ("optimizer.learning_rate", "epsilon")
 
     @property
     def _length(self) -> int:
@@ -65,7 +65,7 @@ class R2D2(R2D2Settings, Agent):
 
     def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
-        return QNetworks(make_network, layout)
+        return QNetworks(make_network, layout, self.epsilon)
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> R2D2Policy:
         return R2D2Policy(networks, self, mode)
@@ -95,6 +95,7 @@ class R2D2(R2D2Settings, Agent):
             strategy,
             self.target_update_period,
             self.updates_per_call,
+            self.epsilon,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:

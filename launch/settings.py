@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name, agent_settings
 from ..atomic_files import write_file
 from ..callbacks import Callbacks
 from ..errors import CallboardError, suggestion
 from ..nested_settings import Field, declared_fields, from_values
-from ..setting_types import shown
+from ..setting_types import check_ranges, shown
 from .experiment import Experiment
 from .option_parsing import apply_options, flat_values, option_name
 from .run_directory.layout import RunDirectory
@@ -101,9 +102,14 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     if isinstance(values.get("run_dir"), str) and not is_url(values["run_dir"]):
         values["run_dir"] = pathlib.Path(values["run_dir"])
     prefix = f"{_AGENT}."
+    of_agent = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    settings_class = agent_settings(name)
+    if not issubclass(settings_class, Agent):
+        # Without TensorFlow, which the agent itself needs; a user's agent is checked when it is made.
+        check_ranges(from_values(settings_class, of_agent), prefix)
     return Settings(
         agent=name,
-        of_agent={key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)},
+        of_agent=of_agent,
         of_run={key: value for key, value in values.items() if not key.startswith(prefix)},
     )
 

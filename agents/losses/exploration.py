@@ -8,7 +8,7 @@ from ...networks.stateless_random import uniform
 from .shapes import check_ranks, check_same_shape
 
 
-def epsilon_ladder(slot: Any, slots: int, epsilon: float = 0.4, alpha: float = 7.0) -> tf.Tensor:
+def epsilon_ladder(slot: Any, slots: int, epsilon: Any = 0.4, alpha: float = 7.0) -> tf.Tensor:
     """Returns a fixed exploration rate per environment: epsilon_i = epsilon^(1 + alpha i / (N - 1)).
 
     Horgan et al. 2018, section 4.1.
@@ -23,7 +23,7 @@ def epsilon_ladder(slot: Any, slots: int, epsilon: float = 0.4, alpha: float = 7
       float32 `[B]`.
     """
     exponent = 1 + alpha * tf.cast(slot, tf.float32) / max(1, slots - 1)
-    return tf.pow(tf.constant(epsilon, tf.float32), exponent)
+    return tf.pow(tf.convert_to_tensor(epsilon, tf.float32), exponent)
 
 
 def epsilon_greedy(q: Any, epsilon: Any, slot: Any, seed: Any, dtype: Any = tf.int32) -> tf.Tensor:

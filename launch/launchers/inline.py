@@ -246,7 +246,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             limit = min(limit, done)
         if done >= min(next_report, limit) or learner.paused:
             next_report += REPORT_STEPS if done >= next_report else 0
-            for role in (replay, learner, *inference, *actors):
+            for role in (replay, *inference, *actors, learner):
                 yield role.context.name
                 role.report()
             yield replay.context.name

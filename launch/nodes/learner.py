@@ -147,7 +147,7 @@ class LearnerNode(ReportingNode):
             if latest is None:
                 self._warm_start(networks, policy)
                 self._publish_first(policy.variables)
-            self._live = LiveSettings(agent)
+            self._live = LiveSettings(agent, self._layout.max_steps, self._experiment.max_learner_steps)
             learner = self._live.agent.make_learner(networks, strategy, self._layout)
         if self._rank == 0:
             networks_line = write_network_table(self._directory, networks)
@@ -239,6 +239,7 @@ class LearnerNode(ReportingNode):
             progress.works_slowly("in first learner step (compiling)")
         else:
             progress.works("in learner step")
+        self._live.follow(self.reporter.state.environment_steps, self._steps)
         try:
             update = self._learner.step(self._reader)
             self._frozen.keep()
@@ -443,7 +444,8 @@ class LearnerNode(ReportingNode):
         if self._rank > 0:
             return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self.learner_steps
-        values = {**self._values, "learner/step": self._steps}
+        scheduled = {f"learner/{name}": value for name, value in self._live.metrics.items()}
+        values = {**scheduled, **self._values, "learner/step": self._steps}
         if self._final_version is not None:
             values[LEARNER_IS_DONE] = 1.0
         if self._priorities is not None:

@@ -178,8 +178,8 @@ class ControlFile:
         state = control.state
         if state.task is None and not state.settings:
             return {}
-        configured = declared_fields(self._agent)
-        settings = {name: [configured[name].default, value] for name, value in state.settings.items()}
+        configured = self._configured()
+        settings = {name: [configured[name], value] for name, value in state.settings.items()}
         return {"task": state.task, "settings": settings}
 
     def save(self, control: RunControl) -> None:
@@ -199,10 +199,18 @@ class ControlFile:
             content = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             content = self._checkpoints.control()
-        configured = declared_fields(self._agent)
+        configured = self._configured()
         settings = {
             name: value
             for name, (before, value) in (content.get("settings") or {}).items()
-            if name in configured and configured[name].default == before
+            if name in configured and configured[name] == before
         }
         return ControlState(task=content.get("task"), settings=settings)
+
+    def _configured(self) -> dict[str, Any]:
+        """Returns the settings that may change, as JSON gives them back: schedules are mappings."""
+        fields = declared_fields(self._agent)
+        return {
+            name: json.loads(json.dumps(fields[name].default, default=dataclasses.asdict))
+            for name in type(self._agent).live
+        }

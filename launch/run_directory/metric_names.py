@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ...agents.metric_names import LEARNER_METRICS, Metric
+from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
 
 _RUN = (
     Metric("time", "wall-clock time of the row, since the epoch", "s"),
@@ -83,6 +83,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Actors": _ACTORS,
         "Learners": _LEARNERS,
         "Learner steps": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),
+        "Schedules": tuple(metric._replace(name=f"learner/{metric.name}") for metric in SCHEDULE_METRICS),
         "Evaluations": _EVALUATIONS,
         "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,

@@ -4,6 +4,7 @@ import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.a2c_settings import A2CSettings
+from callboard.agents.schedules import Schedule
 from callboard.nested_settings import from_values
 
 
@@ -26,6 +27,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "optimizer.epsilon": 1e-5,
         "optimizer.rmsprop_decay": 0.99,
         "optimizer.max_gradient_norm": 0.5,
+        "optimizer.options": {},
         "network.torso": "auto",
         "network.hidden_sizes": (),
         "network.activation": "tanh",
@@ -51,7 +53,7 @@ def test_values_survive_yaml():
         ("max_policy_lag", -1, "a whole number of at least 0"),
         ("discount", 1.1, "a number from 0 to 1"),
         ("gae_lambda", -0.1, "a number from 0 to 1"),
-        ("entropy_cost", -0.01, "a number of at least 0"),
+        ("entropy_cost", -0.01, f"a number of at least 0 or {Schedule.description}"),
         ("value_cost", float("nan"), "a number of at least 0"),
         ("reward_clip", 0.0, "a number above 0 or null"),
         ("initial_log_std", 2.5, "a number from -10 to 2"),

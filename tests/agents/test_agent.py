@@ -44,7 +44,9 @@ def test_a_hyperparameter_out_of_range_is_refused_when_the_agent_is_made():
 
 def test_ranges_of_nested_settings_are_checked_too():
     optimizer = dataclasses.replace(Smallest().optimizer, learning_rate=0.0)
-    with pytest.raises(CallboardError, match="^agent.optimizer.learning_rate must be a number above 0, not 0.0$"):
+    with pytest.raises(
+        CallboardError, match="^agent.optimizer.learning_rate must be a number above 0 or a schedule .*, not 0.0$"
+    ):
         Smallest(optimizer=optimizer)
 
 

@@ -71,7 +71,11 @@ def q_of(network: Any, observation: Any) -> np.ndarray:
             {},
             r"agent.network.hidden_sizes must be a list of whole numbers of at least 1, .* not \(16, 0\)",
         ),
-        ({"optimizer.learning_rate": 0.0}, {}, "agent.optimizer.learning_rate must be a number above 0, not 0.0"),
+        (
+            {"optimizer.learning_rate": 0.0},
+            {},
+            "agent.optimizer.learning_rate must be a number above 0 or a schedule .*, not 0.0",
+        ),
         ({"optimizer.epsilon": float("nan")}, {}, "agent.optimizer.epsilon must be a number above 0, not nan"),
         (
             {"optimizer.max_gradient_norm": -1.0},

@@ -4,6 +4,7 @@ from settings_checks import assert_refused, through_yaml, values_of
 
 from callboard.agents.appo_settings import AppoSettings
 from callboard.agents.impala_settings import ImpalaSettings
+from callboard.agents.schedules import Schedule
 from callboard.nested_settings import from_values
 
 
@@ -17,4 +18,4 @@ def test_values_survive_yaml():
 
 
 def test_a_value_out_of_range_is_refused_by_name():
-    assert_refused(AppoSettings(), "clip", 0.0, "a number above 0")
+    assert_refused(AppoSettings(), "clip", 0.0, f"a number above 0 or {Schedule.description}")

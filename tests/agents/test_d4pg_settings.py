@@ -14,6 +14,7 @@ ADAM = {
     "epsilon": 1e-8,
     "rmsprop_decay": 0.99,
     "max_gradient_norm": None,
+    "options": {},
 }
 
 

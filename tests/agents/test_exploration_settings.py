@@ -8,6 +8,7 @@ from settings_checks import assert_refused
 from callboard.agents.apex_settings import ApexSettings
 from callboard.agents.exploration_settings import ExplorationSettings
 from callboard.agents.r2d2_settings import R2D2Settings
+from callboard.agents.schedules import Schedule
 from callboard.nested_settings import declared_fields
 
 
@@ -22,7 +23,7 @@ def test_agents_have_the_fields_with_their_description(kind):
 @pytest.mark.parametrize(
     "name, value, allowed",
     [
-        ("epsilon", 1.1, "a number from 0 to 1"),
+        ("epsilon", 1.1, f"a number from 0 to 1 or {Schedule.description}"),
         ("epsilon_alpha", -1.0, "a number of at least 0"),
         ("evaluation_epsilon", float("nan"), "a number from 0 to 1"),
     ],

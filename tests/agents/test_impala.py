@@ -407,8 +407,11 @@ def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs
             "network.hidden_sizes must be a list of whole numbers of at least 1",
         ),
         ({"discount": 1.1}, "discount must be a number from 0 to 1, not 1.1"),
-        ({"entropy_cost": -0.1}, "entropy_cost must be a number of at least 0, not -0.1"),
-        ({"optimizer.learning_rate": -1.0}, "optimizer.learning_rate must be a number above 0, not -1.0"),
+        ({"entropy_cost": -0.1}, "entropy_cost must be a number of at least 0 or a schedule .*, not -0.1"),
+        (
+            {"optimizer.learning_rate": -1.0},
+            "optimizer.learning_rate must be a number above 0 or a schedule .*, not -1.0",
+        ),
         ({"reward_clip": 0.0}, "reward_clip must be a number above 0 or null, not 0.0"),
     ],
 )

@@ -5,6 +5,7 @@ import tensorflow as tf
 from callboard.agents.impala import Impala
 from callboard.agents.live_settings import LiveSettings
 from callboard.agents.optimizers import make_optimizer
+from callboard.agents.schedules import Schedule
 from callboard.nested_settings import with_values
 
 
@@ -33,3 +34,32 @@ def test_a_decaying_learning_rate_follows_changes():
     assert rate_of_next_step() == 0.5
     optimizer.iterations.assign(5)
     assert rate_of_next_step() == 0.25
+
+
+def test_schedules_are_followed_until_a_change_replaces_them():
+    schedules = {
+        "entropy_cost": Schedule(start=1.0, end=0.0),
+        "optimizer.learning_rate": Schedule(
+            schedule="piecewise", values=(0.5, 0.25), boundaries=(3,), by="learner_steps"
+        ),
+    }
+    live = LiveSettings(with_values(Impala(), schedules), max_steps=100)
+    optimizer = make_optimizer(live.agent.optimizer, steps=10)
+    weight = tf.Variable(1.0)
+
+    def values():
+        before = float(weight)
+        optimizer.apply_gradients([(tf.constant(1.0), weight)])
+        return float(live.agent.entropy_cost), float(optimizer.learning_rate), before - float(weight)
+
+    assert values()[:2] == (1.0, 0.5)
+    live.follow(25, 2)
+    assert values()[:2] == (0.75, 0.5)
+    live.follow(50, 3)
+    assert values()[:2] == (0.5, 0.25)
+    assert live.metrics == {"scheduled_entropy_cost": 0.5, "scheduled_learning_rate": 0.25}
+    live.change({"entropy_cost": 2.0})
+    live.follow(75, 4)
+    assert values()[:2] == (2.0, 0.25) and live.metrics == {"scheduled_learning_rate": 0.25}
+    live.follow(200, 100)
+    assert values()[1] == 0.25

@@ -4,9 +4,10 @@ import re
 
 from agent_cases import AGENT_CASES
 
-from callboard.agents.metric_names import LEARNER_METRICS, Metric
+from callboard.agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
 from callboard.agents.ppo_learner import Rates
-from callboard.agents.registry import AGENTS
+from callboard.agents.registry import AGENTS, agent_class, agent_settings
+from callboard.nested_settings import declared_fields
 
 
 def names_of(agent):
@@ -14,9 +15,10 @@ def names_of(agent):
 
 
 def test_every_name_stands_once_and_has_a_meaning():
-    names = [metric.name for metric in LEARNER_METRICS]
+    metrics = [*LEARNER_METRICS, *SCHEDULE_METRICS]
+    names = [metric.name for metric in metrics]
     assert len(names) == len(set(names))
-    for metric in LEARNER_METRICS:
+    for metric in metrics:
         assert re.fullmatch("[a-z]+(_[a-z]+)*", metric.name) and metric.meaning
 
 
@@ -32,8 +34,17 @@ def test_every_agent_has_its_first_loss_and_what_all_agents_have():
 
 
 def test_ppo_reports_its_rates():
-    assert set(Rates._fields) <= names_of("ppo") - names_of("impala")
+    assert set(Rates._fields) <= names_of("ppo")
 
 
 def test_a_metric_is_of_all_agents_and_without_a_unit_by_default():
     assert Metric("loss", "total loss") == Metric("loss", "total loss", unit="", agents=())
+
+
+def test_every_setting_that_may_be_a_schedule_has_a_metric():
+    for name in AGENTS:
+        for setting, field in declared_fields(agent_settings(name)).items():
+            if "Schedule" in str(field.hint):
+                metric = f"scheduled_{setting.replace('optimizer.', '')}"
+                assert any(one.name == metric and name in one.agents for one in SCHEDULE_METRICS), metric
+                assert setting in agent_class(name).live

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from callboard.agents.optimizer_options import OPTIMIZERS
 from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.optimizers import make_optimizer
+from callboard.agents.schedules import Schedule
+from callboard.errors import CallboardError
 
 ADAM = OptimizerSettings(learning_rate=0.1, epsilon=1e-12, max_gradient_norm=None)
 
@@ -68,3 +71,42 @@ def test_adam_by_hand():
         expected.append(weight)
     found = apply(make_optimizer(dataclasses.replace(ADAM, epsilon=epsilon), steps=None), [2.0, -1.0, 3.0], start=1.0)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_every_optimizer_of_keras_makes_a_step_with_its_options():
+    for name in OPTIMIZERS:
+        settings = dataclasses.replace(ADAM, name=name, options={"clipvalue": 1.0, "weight_decay": 0.1})
+        (value,) = apply(make_optimizer(settings, steps=4), [2.0], start=1.0)
+        assert 0 < value < 1, name
+
+
+def test_momentum_and_decoupled_weight_decay_by_hand():
+    settings = dataclasses.replace(ADAM, name="sgd", options={"momentum": 0.5, "weight_decay": 0.2})
+    expected, weight, velocity = [], 1.0, 0.0
+    for gradient in (2.0, -1.0, 3.0):
+        weight -= 0.1 * 0.2 * weight
+        velocity = 0.5 * velocity - 0.1 * gradient
+        weight += velocity
+        expected.append(weight)
+    found = apply(make_optimizer(settings, steps=None), [2.0, -1.0, 3.0], start=1.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def make_my_optimizer(learning_rate, momentum):
+    return tf.keras.optimizers.SGD(learning_rate, momentum=momentum)
+
+
+def make_no_optimizer(learning_rate):
+    return learning_rate
+
+
+def test_a_user_s_own_optimizer():
+    settings = dataclasses.replace(ADAM, name=f"{__name__}:make_my_optimizer", options={"momentum": 0.5})
+    np.testing.assert_allclose(apply(make_optimizer(settings, steps=None), [1.0, 1.0]), [-0.1, -0.25], rtol=1e-6)
+    with pytest.raises(CallboardError, match="must return a Keras optimizer, not float"):
+        make_optimizer(dataclasses.replace(ADAM, name=f"{__name__}:make_no_optimizer"), steps=None)
+
+
+def test_a_schedule_that_nothing_follows_is_refused():
+    with pytest.raises(CallboardError, match="LiveSettings"):
+        make_optimizer(dataclasses.replace(ADAM, learning_rate=Schedule(start=1.0)), steps=None)

@@ -15,6 +15,7 @@ from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoNetworks
 from callboard.agents.ppo_rollout import observation_values
+from callboard.agents.schedules import Schedule
 from callboard.data import Record, Sample, Version
 from callboard.environments import make
 from callboard.errors import CallboardError
@@ -256,7 +257,7 @@ def test_an_action_without_components_is_refused():
         ({"epochs": 0}, {}, "agent.epochs must be a whole number of at least 1, not 0"),
         ({"network.head_sizes": (64, 0)}, {}, "agent.network.head_sizes must be a list of whole numbers of at least 1"),
         ({"max_policy_lag": -1}, {}, "agent.max_policy_lag must be a whole number of at least 0, not -1"),
-        ({"clip": 0.0}, {}, "agent.clip must be a number above 0, not 0.0"),
+        ({"clip": 0.0}, {}, f"agent.clip must be a number above 0 or {Schedule.description}, not 0.0"),
         ({"target_kl": -0.1}, {}, "agent.target_kl must be a number above 0 or null, not -0.1"),
         ({"gae_lambda": 1.5}, {}, "agent.gae_lambda must be a number from 0 to 1, not 1.5"),
         ({"network.lstm_size": 0}, {}, "agent.network.lstm_size must be a whole number of at least 1, not 0"),

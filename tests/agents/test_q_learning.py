@@ -12,6 +12,7 @@ from callboard.agents.apex_settings import ApexSettings
 from callboard.agents.gradient_step import LossOutput
 from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.q_learning import QNetworks, QPolicy, check_action, make_q_learner
+from callboard.agents.schedules import Schedule
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
 from callboard.networks.factory import q_network
@@ -20,8 +21,8 @@ from callboard.specs import MultiDiscreteArray
 SEED = tf.constant([3, 4])
 
 
-def make_networks(spec=SPEC, **sizes):
-    return QNetworks(functools.partial(q_network, spec, hidden_sizes=(4,)), layout_of(spec, **sizes))
+def make_networks(spec=SPEC, epsilon=0.4, **sizes):
+    return QNetworks(functools.partial(q_network, spec, hidden_sizes=(4,)), layout_of(spec, **sizes), epsilon)
 
 
 def random_values(number):
@@ -33,11 +34,11 @@ def test_online_and_target_network_are_alike_and_share_nothing():
     assert networks.slots == 15
     shapes = [[variable.shape for variable in part.variables] for part in (networks.online, networks.target)]
     assert shapes[0] == shapes[1]
-    assert len({id(variable) for variable in networks.variables}) == 2 * len(shapes[0])
+    assert len({id(variable) for variable in networks.variables}) == 2 * len(shapes[0]) + len([networks.epsilon])
 
 
 def test_each_environment_of_all_actors_explores_at_its_own_rate_in_training():
-    networks = make_networks(envs_per_actor=1000, actors=4)
+    networks = make_networks(envs_per_actor=1000, actors=4, epsilon=0.9)
     q, slot = random_values(4000), np.arange(4000)
     policy = QPolicy(networks, ApexSettings(epsilon=0.9, epsilon_alpha=6.0, evaluation_epsilon=1.0), "train")
     explored = policy.choose(q, tf.constant(slot), SEED).numpy() != np.argmax(q, axis=-1)
@@ -70,7 +71,7 @@ def make_learner(networks, **changed):
     def loss(sample):
         return LossOutput(tf.add_n([tf.reduce_sum(weight) for weight in networks.online.trainable_variables]), {})
 
-    arguments = {"steps": 10, "target_update_period": 2, "updates_per_call": 1, **changed}
+    arguments = {"steps": 10, "target_update_period": 2, "updates_per_call": 1, "epsilon": 0.4, **changed}
     return make_q_learner(networks, loss, optimizer, strategy=tf.distribute.get_strategy(), **arguments)
 
 
@@ -105,6 +106,16 @@ def test_periods_are_of_updates_and_not_of_calls():
     # The target network is a copy of what the second of three updates has left.
     np.testing.assert_allclose(weights_of(networks.target), before - 0.1 * (1 + 0.9), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(weights_of(networks.online), before - 0.1 * (1 + 0.9 + 0.8), rtol=1e-4, atol=1e-5)
+
+
+def test_actors_explore_at_the_rate_that_the_learner_last_had():
+    networks = make_networks(epsilon=Schedule(start=0.75))
+    policy = QPolicy(networks, ApexSettings(epsilon_alpha=0.0), "train")
+    assert policy.epsilon.numpy() == 0.75 and any(policy.epsilon is variable for variable in policy.variables)
+    rate = tf.Variable(0.0)
+    make_learner(networks, epsilon=rate).step(iter([batch()]))
+    q = random_values(500)
+    np.testing.assert_array_equal(policy.choose(q, tf.range(500), SEED), np.argmax(q, axis=-1))
 
 
 def test_one_discrete_action_is_needed():

@@ -383,7 +383,11 @@ def test_without_a_memory_there_is_no_state_but_the_previous_action():
             {},
             "agent.network.hidden_sizes must be a list of whole numbers of at least 1",
         ),
-        ({"optimizer.learning_rate": 0.0}, {}, "agent.optimizer.learning_rate must be a number above 0, not 0.0"),
+        (
+            {"optimizer.learning_rate": 0.0},
+            {},
+            "agent.optimizer.learning_rate must be a number above 0 or a schedule .*, not 0.0",
+        ),
         (dict(reward_clip=-1.0), {}, "agent.reward_clip must be a number above 0 or null, not -1.0"),
         (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
         (dict(), dict(replicas=3), "make agent.batch_size a multiple of 3"),

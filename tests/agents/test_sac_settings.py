@@ -14,6 +14,7 @@ ADAM = {
     "epsilon": 1e-8,
     "rmsprop_decay": 0.99,
     "max_gradient_norm": None,
+    "options": {},
 }
 
 
@@ -67,7 +68,11 @@ def test_values_survive_yaml():
         ("target_update_rate", 1.1, "a number above 0 and at most 1"),
         ("temperature", 0.0, "a number above 0"),
         ("target_entropy", float("inf"), "a number that is finite or null"),
-        ("actor_optimizer.learning_rate", -1.0, "a number above 0"),
+        (
+            "actor_optimizer.learning_rate",
+            -1.0,
+            "a number above 0 or a schedule such as {schedule: linear, start: 1e-3}",
+        ),
         ("replay.min_size", 0, "a whole number of at least 1"),
     ],
 )

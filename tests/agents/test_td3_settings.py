@@ -3,6 +3,7 @@
 import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
+from callboard.agents.schedules import Schedule
 from callboard.agents.td3_settings import TD3Settings
 from callboard.nested_settings import from_values
 
@@ -13,6 +14,7 @@ ADAM = {
     "epsilon": 1e-8,
     "rmsprop_decay": 0.99,
     "max_gradient_norm": None,
+    "options": {},
 }
 
 
@@ -58,7 +60,7 @@ def test_values_survive_yaml():
         ("target_noise_clip", float("nan"), "a number of at least 0"),
         ("policy_delay", 0, "a whole number of at least 1"),
         ("target_update_rate", 0.0, "a number above 0 and at most 1"),
-        ("actor_optimizer.learning_rate", -1.0, "a number above 0"),
+        ("actor_optimizer.learning_rate", -1.0, f"a number above 0 or {Schedule.description}"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):

@@ -157,9 +157,13 @@ def test_the_recipes_that_ship_are_right(name):
         (
             {},
             ["--agent.optimizer.learning-rate", "fast"],
-            "must be a number above 0, not 'fast'",
+            "must be a number above 0 or a schedule such as {schedule: linear, start: 1e-3}, not 'fast'",
         ),
-        ({}, ["--agent.optimizer.learning-rate", "-1"], "must be a number above 0, not -1"),
+        (
+            {},
+            ["--agent.optimizer.learning-rate", "-1"],
+            "must be a number above 0 or a schedule such as {schedule: linear, start: 1e-3}, not -1",
+        ),
         ({}, ["--agent.discount", "1.5"], "agent.discount must be a number from 0 to 1, not 1.5"),
         (
             {},
@@ -170,7 +174,7 @@ def test_the_recipes_that_ship_are_right(name):
         ({"agent": {"optimizer": None}}, [], "agent.optimizer is a group of settings, not None"),
         ({}, ["--agent.learning-rate", "1"], "did you mean '--agent.optimizer.learning-rate'?"),
         ({"agent": {"torso": "mlp"}}, [], "unknown key 'agent.torso'; did you mean 'agent.network.torso'?"),
-        ({}, ["--agent.optimizer.name", "sgd"], "agent.optimizer.name must be rmsprop or adam, not 'sgd'"),
+        ({}, ["--agent.optimizer.name", "sdg"], "agent.optimizer: unknown optimizer 'sdg'; did you mean 'sgd'?"),
         (
             {},
             ["--agent.network.hidden-sizes", "[a]"],

@@ -65,3 +65,19 @@ def test_learner_steps_are_exact_also_after_a_resume(tmp_path):
         assert final[-1]["evaluator/learner_step"] == rows[-1]["learner_steps"] == 7
         assert Checkpoints(RunDirectory(tmp_path)).newest_step() == 7
     assert len(final) == 2
+
+
+def test_schedules_follow_the_steps_of_the_run_and_continue_after_a_resume(tmp_path):
+    small = ["--env-options.max_episode_steps=9", "--agent.network.hidden-sizes=[4]", "--agent.batch-size=8"]
+    rates = ["--agent.entropy-cost={start: 4000, steps: 4000}", "--agent.optimizer.learning-rate={start: 0.001}"]
+    options = ["--env=CartPole-v1", *small, *rates, f"--run-dir={tmp_path}", "--no-evaluator"]
+    monitor = SimpleNamespace(notify=lambda text: None, status=lambda status: None)
+    for max_steps in (1500, 3000):
+        experiment = parse_experiment("impala", {}, [*options, f"--max-steps={max_steps}"])
+        assert run(experiment, "inline", monitor, resume=max_steps > 1500).ended
+        rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        # Inline, the learner knows the environment steps of the newest report, one of which follows every 1,000.
+        known = max(row["environment_steps"] for row in rows if row["environment_steps"] < max_steps)
+        assert known >= max_steps - 1000
+        assert rows[-1]["learner/scheduled_entropy_cost"] == 4000 - known
+        assert rows[-1]["learner/scheduled_learning_rate"] == pytest.approx(1e-3 * (1 - known / max_steps))
