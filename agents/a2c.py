@@ -9,7 +9,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from ..data import Layout, Nest, Sample, Timestep, Update
-from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
+from ..networks.factory import check_network, gaussian_value_network, policy_value_network
 from ..networks.network import Inputs
 from ..replay import SequenceQueue
 from ..transitions import valid_transitions
@@ -89,7 +89,7 @@ class A2C(A2CSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("a2c", layout.spec.action)
-        check_torso(layout.spec, self.network.torso)
+        check_network(layout.spec, self.network)
         self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Nest, Record, Sample, Timestep
-from ..networks.factory import check_torso, q_network
+from ..networks.factory import check_network, q_network
 from ..networks.network import Inputs, Network
 from ..replay import TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
 from ..transitions import valid_transitions
@@ -56,7 +56,7 @@ class Apex(ApexSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)
-        check_torso(layout.spec, self.network.torso)
+        check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         self.values.check()
         self.make_replay(layout).check()

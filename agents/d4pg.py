@@ -34,7 +34,7 @@ class D4PG(D4PGSettings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("d4pg", layout, self.network.torso)
+        check_bounded("d4pg", layout, self.network)
         self.check_support()
         self.make_replay(layout).check()
 

@@ -10,8 +10,9 @@ from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.deterministic_actor_critic import DeterministicActorCritic
-from ..networks.factory import check_torso
+from ..networks.factory import check_network
 from ..networks.network import Inputs
+from ..networks.network_settings import NetworkSettings
 from .agent import Mode
 
 
@@ -58,18 +59,18 @@ class DeterministicPolicy(tf.Module):
         return tf.where(self.learning, tf.clip_by_value(noisy, -1.0, 1.0), by_chance)
 
 
-def check_bounded(name: str, layout: Layout, torso: str) -> None:
-    """Checks that an environment has one action of floats with finite bounds, and that a torso fits it.
+def check_bounded(name: str, layout: Layout, network: NetworkSettings) -> None:
+    """Checks that an environment has one action of floats with finite bounds, and that a network fits it.
 
     Args:
       name: the agent's name, for the messages.
       layout: the run's layout.
-      torso: `agent.network.torso`.
+      network: the settings of its networks.
 
     Raises:
       CallboardError: otherwise.
     """
-    action = layout.spec.action
+    action, torso = layout.spec.action, network.torso
     if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
         raise CallboardError(
             f"{name} has a deterministic policy and needs one action of floats with bounds, but the environment's "
@@ -86,4 +87,4 @@ def check_bounded(name: str, layout: Layout, torso: str) -> None:
             f"{name} does not train the statistics of batch normalization: set agent.network.torso to impala or "
             f"nature, not {torso}"
         )
-    check_torso(layout.spec, torso)
+    check_network(layout.spec, network)

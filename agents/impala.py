@@ -12,7 +12,7 @@ from .. import specs
 from ..data import Layout, Nest, Sample, Timestep
 from ..errors import CallboardError
 from ..networks.distributions import Categorical
-from ..networks.factory import check_torso, policy_value_network
+from ..networks.factory import check_network, policy_value_network
 from ..networks.network import Inputs, Network
 from ..replay import SequenceQueue
 from ..transitions import valid_transitions
@@ -72,7 +72,7 @@ class Impala(ImpalaSettings, Agent):
                 f"{agent_name(self)} has a categorical policy and needs one discrete action, but the environment's "
                 f"action is {specs.describe(layout.spec.action)}"
             )
-        check_torso(layout.spec, self.network.torso)
+        check_network(layout.spec, self.network)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> Network:

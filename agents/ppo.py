@@ -9,7 +9,7 @@ from dm_env import specs as dm_specs
 
 from ..data import Layout, Sample
 from ..errors import CallboardError
-from ..networks.factory import check_torso, gaussian_value_network, policy_value_network
+from ..networks.factory import check_network, gaussian_value_network, policy_value_network
 from ..networks.network import Inputs
 from ..replay import SequenceQueue
 from .agent import Agent, Mode
@@ -38,10 +38,10 @@ class Ppo(PpoSettings, Agent):
                 f"ppo compares probabilities before and after an update, and batch normalization changes them too: "
                 f"set agent.network.torso to impala or nature, not {torso}"
             )
-        check_torso(layout.spec, torso)
+        check_network(layout.spec, self.network)
         self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
-        self._check_minibatches(layout, has_memory=self.network.core != "none")
+        self._check_minibatches(layout, has_memory=self.network.core in ("lstm", "gru"))
 
     def _check_minibatches(self, layout: Layout, has_memory: bool) -> None:
         share, what = self.batch_size // layout.replicas, "sequences"

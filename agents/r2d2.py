@@ -10,7 +10,7 @@ import tree
 
 from ..data import Layout, Record, Sample
 from ..errors import CallboardError
-from ..networks.factory import check_torso, q_network
+from ..networks.factory import check_network, q_network
 from ..networks.network import Inputs, Network
 from ..replay import SequenceReplay, check_stack, stacked_spec
 from ..transitions import valid_transitions
@@ -47,7 +47,7 @@ class R2D2(R2D2Settings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("r2d2", layout)
-        check_torso(layout.spec, self.network.torso)
+        check_network(layout.spec, self.network)
         for name in ("period", "n_step"):
             if getattr(self, name) > self.trace_length:
                 raise CallboardError(

@@ -16,7 +16,7 @@ from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
 from ..networks.distributions import SquashedGaussian
-from ..networks.factory import check_torso
+from ..networks.factory import check_network
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
 from ..replay import TransitionReplay
@@ -117,7 +117,7 @@ class Sac(SacSettings, Agent):
                 f"sac does not train the statistics of batch normalization: set agent.network.torso to impala or "
                 f"nature, not {torso}"
             )
-        check_torso(layout.spec, torso)
+        check_network(layout.spec, self.network)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:

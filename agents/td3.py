@@ -31,7 +31,7 @@ class TD3(TD3Settings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("td3", layout, self.network.torso)
+        check_bounded("td3", layout, self.network)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:

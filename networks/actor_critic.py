@@ -35,6 +35,7 @@ class TwinCritic(tf.Module):
         torso: tf.keras.layers.Layer,
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Any = "relu",
+        layer_norm: bool = False,
         name: str | None = None,
     ) -> None:
         """Builds all variables.
@@ -45,11 +46,12 @@ class TwinCritic(tf.Module):
           torso: maps an observation nest `[N, ...]` to features `[N, F]`.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the action.
           activation: activation of the hidden layers.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
           name: name of the module.
         """
         super().__init__(name)
         self._torso = torso
-        self._critics = [MLPHead(1, hidden_sizes, activation) for _ in range(2)]
+        self._critics = [MLPHead(1, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> TwinQ:
@@ -107,6 +109,9 @@ def actor_critic_networks(
     hidden_sizes: Sequence[int] = (256, 256),
     activation: Any = "relu",
     temperature: float = 1.0,
+    layer_norm: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
 ) -> ActorCritic:
     """Builds the networks of SAC, including all variables.
 
@@ -118,6 +123,9 @@ def actor_critic_networks(
         the features and the action.
       activation: activation of the hidden layers.
       temperature: initial value of alpha.
+      layer_norm: see `dense.hidden_layers`.
+      filters: see `factory.make_torso`, as for `image_features`.
+      image_features: units of the layer after the convolutions.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
@@ -127,8 +135,11 @@ def actor_critic_networks(
     bounds = ActionBounds(spec.action)
 
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, hidden_sizes=())
+        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm)
 
-    policy = Network(spec, encoder(), FeedForwardCore(), SquashedGaussianHead(bounds.size, hidden_sizes, activation))
-    critic, target_critic = (TwinCritic(spec, bounds.size, encoder(), hidden_sizes, activation) for _ in range(2))
+    head = SquashedGaussianHead(bounds.size, hidden_sizes, activation, layer_norm=layer_norm)
+    policy = Network(spec, encoder(), FeedForwardCore(), head)
+    critic, target_critic = (
+        TwinCritic(spec, bounds.size, encoder(), hidden_sizes, activation, layer_norm) for _ in range(2)
+    )
     return ActorCritic(policy, critic, target_critic, bounds, temperature)

@@ -25,11 +25,16 @@ class UnitActionHead(tf.Module):
     """A deterministic policy over unit actions: an MLP with tanh at its end."""
 
     def __init__(
-        self, action_size: int, hidden_sizes: Sequence[int] = (), activation: Any = "relu", name: str | None = None
+        self,
+        action_size: int,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
     ) -> None:
         """Creates a head for actions of `action_size` components."""
         super().__init__(name)
-        self._action = MLPHead(action_size, hidden_sizes, activation, gain=_INITIAL_GAIN)
+        self._action = MLPHead(action_size, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to unit actions `[N, D]` in [-1, 1]."""
@@ -46,6 +51,7 @@ class CategoricalCritic(tf.Module):
         torso: tf.keras.layers.Layer,
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Any = "relu",
+        layer_norm: bool = False,
         atoms: int = 51,
         name: str | None = None,
     ) -> None:
@@ -57,13 +63,14 @@ class CategoricalCritic(tf.Module):
           torso: maps an observation nest `[N, ...]` to features `[N, F]`.
           hidden_sizes: hidden layer sizes of the critic, which takes the features and the action.
           activation: activation of the hidden layers.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
           atoms: number of values that the distribution is over.
           name: name of the module.
         """
         super().__init__(name)
         self._torso = torso
         # Initially all values are about equally likely.
-        self._logits = MLPHead(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN)
+        self._logits = MLPHead(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
@@ -118,6 +125,9 @@ def deterministic_actor_critic(
     torso: Torso = "auto",
     hidden_sizes: Sequence[int] = (256, 256),
     activation: Any = "relu",
+    layer_norm: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
     make_critic: Callable[..., tf.Module] = TwinCritic,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3 or D4PG, including all variables.
@@ -129,7 +139,10 @@ def deterministic_actor_critic(
       hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
         the features and the action.
       activation: activation of the hidden layers.
-      make_critic: takes the spec, the number of action components, a torso, hidden sizes and activation.
+      layer_norm: see `dense.hidden_layers`.
+      filters: see `factory.make_torso`, as for `image_features`.
+      image_features: units of the layer after the convolutions.
+      make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
@@ -138,11 +151,14 @@ def deterministic_actor_critic(
         raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
     bounds = ActionBounds(spec.action)
 
+    def encoder() -> tf.keras.layers.Layer:
+        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm)
+
     def policy() -> Network:
-        head = UnitActionHead(bounds.size, hidden_sizes, activation)
-        return Network(spec, make_torso(spec, torso, hidden_sizes=()), FeedForwardCore(), head)
+        head = UnitActionHead(bounds.size, hidden_sizes, activation, layer_norm)
+        return Network(spec, encoder(), FeedForwardCore(), head)
 
     def critic() -> tf.Module:
-        return make_critic(spec, bounds.size, make_torso(spec, torso, hidden_sizes=()), hidden_sizes, activation)
+        return make_critic(spec, bounds.size, encoder(), hidden_sizes, activation, layer_norm)
 
     return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds)

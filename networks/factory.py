@@ -1,8 +1,10 @@
 """Default networks, built from the names of torsos and cores."""
 
+import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tree
@@ -12,15 +14,16 @@ from .. import specs
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
 from .action_bounds import ActionBounds
-from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead
+from .core_factory import check_own_parts, make_core, make_own_head
+from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
 from .network import Network
+from .network_settings import NetworkSettings
 from .normalization import RunningNormalizer
-from .recurrent import Core, FeedForwardCore, LSTMCore
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
-from .torsos import MLPTorso, NatureTorso, ObservationTorso, check_nature_images
+from .separate import SeparateNetworks
+from .torsos import ConvTorso, MLPTorso, NatureTorso, ObservationTorso, check_filters, check_nature_images
 
-TORSOS = ("auto", "mlp", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
-CORES = ("none", "lstm")
+TORSOS = ("auto", "mlp", "conv", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 
 Torso = str | Callable[..., Any]
 """A torso name (see `make_torso`), `package.module:factory`, a factory, or a Keras layer or model.
@@ -41,28 +44,51 @@ def policy_value_network(
     previous_inputs: bool = False,
     normalize_observations: bool = False,
     head_sizes: Sequence[int] = (),
+    shared: bool = True,
+    layer_norm: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
+    core_options: Mapping[str, Any] = MappingProxyType({}),
+    head: str | None = None,
+    head_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Network:
     """Builds a network for discrete actions that outputs `heads.PolicyValue`, including all variables.
 
     Args:
       spec: the environment's spec.
       torso: see `make_torso`.
-      core: `none` or `lstm`.
+      core: see `make_core`.
       hidden_sizes: layer sizes of the MLP for vector observations.
       activation: activation of that MLP and of the head.
-      lstm_size: cells of the LSTM.
+      lstm_size: units of the LSTM or GRU.
       previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
       head_sizes: sizes of separate hidden layers for policy and value, after the core.
+      shared: whether policy and value share torso and core.
+      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
+      filters: see `make_torso`.
+      image_features: see `make_torso`.
+      core_options: see `make_core`.
+      head: `package.module:factory` of another head, which takes the spec and `head_options`.
+      head_options: options of that head.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"a categorical policy needs one discrete action, not {specs.describe(spec.action)}")
-    body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size, normalize_observations)
-    head = PolicyValueHead(spec.action.num_values, head_sizes, activation)
-    return Network(spec, **body, head=head, previous_inputs=previous_inputs)
+    num_actions = spec.action.num_values
+    parts = _Parts(
+        spec, torso, core, hidden_sizes, activation, lstm_size, layer_norm, filters, image_features, core_options
+    )
+    return _policy_and_value(
+        parts,
+        lambda with_value: PolicyValueHead(num_actions, head_sizes, activation, layer_norm, with_value),
+        None if shared else lambda: ValueHead(head_sizes, activation, layer_norm),
+        None if head is None else functools.partial(make_own_head, head, spec, head_options),
+        normalize_observations,
+        previous_inputs,
+    )
 
 
 def gaussian_value_network(
@@ -76,28 +102,54 @@ def gaussian_value_network(
     head_sizes: Sequence[int] = (),
     initial_log_std: float = 0.0,
     std_from_features: bool = False,
+    shared: bool = True,
+    layer_norm: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
+    core_options: Mapping[str, Any] = MappingProxyType({}),
+    head: str | None = None,
+    head_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Network:
     """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
 
     Args:
       spec: the environment's spec.
       torso: see `make_torso`.
-      core: `none` or `lstm`.
+      core: see `make_core`.
       hidden_sizes: layer sizes of the MLP for vector observations.
       activation: activation of all MLPs.
-      lstm_size: cells of the LSTM.
+      lstm_size: units of the LSTM or GRU.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
       head_sizes: sizes of separate hidden layers for policy and value, after the core.
       initial_log_std: initial logarithm of the policy's standard deviation.
       std_from_features: whether the standard deviation depends on the observation.
+      shared: whether policy and value share torso and core.
+      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
+      filters: see `make_torso`.
+      image_features: see `make_torso`.
+      core_options: see `make_core`.
+      head: `package.module:factory` of another head, which takes the spec and `head_options`.
+      head_options: options of that head.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single float array with bounds.
     """
-    action_size = ActionBounds(spec.action, unbounded=True).size
-    body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size, normalize_observations)
-    head = GaussianValueHead(action_size, head_sizes, activation, initial_log_std, std_from_features)
-    return Network(spec, **body, head=head)
+    size = ActionBounds(spec.action, unbounded=True).size
+    parts = _Parts(
+        spec, torso, core, hidden_sizes, activation, lstm_size, layer_norm, filters, image_features, core_options
+    )
+
+    def make_head(with_value: bool) -> GaussianValueHead:
+        std: dict[str, Any] = {"initial_log_std": initial_log_std, "std_from_features": std_from_features}
+        return GaussianValueHead(size, head_sizes, activation, **std, layer_norm=layer_norm, with_value=with_value)
+
+    return _policy_and_value(
+        parts,
+        make_head,
+        None if shared else lambda: ValueHead(head_sizes, activation, layer_norm),
+        None if head is None else functools.partial(make_own_head, head, spec, head_options),
+        normalize_observations,
+    )
 
 
 def q_network(
@@ -111,33 +163,51 @@ def q_network(
     stream_size: int = 0,
     previous_inputs: bool = False,
     atoms: int | None = None,
+    layer_norm: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
+    core_options: Mapping[str, Any] = MappingProxyType({}),
+    head: str | None = None,
+    head_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Network:
     """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
 
     Args:
       spec: the environment's spec, with observations as the network takes them (frames stacked).
       torso: see `make_torso`.
-      core: `none` or `lstm`.
+      core: see `make_core`.
       hidden_sizes: layer sizes of the MLP for vector observations.
-      activation: activation of that MLP.
-      lstm_size: cells of the LSTM.
+      activation: activation of that MLP and of the head.
+      lstm_size: units of the LSTM or GRU.
       dueling: whether to use `heads.DuelingQHead` instead of `heads.QHead`.
       stream_size: units of the hidden layer in each stream of the head; 0 for none.
       previous_inputs: whether the core also takes the previous action and reward.
       atoms: numbers M of a distribution for each action, so that outputs are `[..., A, M]`; None for values alone.
+      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
+      filters: see `make_torso`.
+      image_features: see `make_torso`.
+      core_options: see `make_core`.
+      head: `package.module:factory` of another head, which takes the spec and `head_options`.
+      head_options: options of that head.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}")
-    body = _make_body(spec, torso, core, hidden_sizes, activation, lstm_size)
-    actions = spec.action.num_values
-    if atoms is not None:
-        head: Any = DistributionalQHead(actions, atoms, stream_size, dueling)
+    parts = _Parts(
+        spec, torso, core, hidden_sizes, activation, lstm_size, layer_norm, filters, image_features, core_options
+    )
+    body = parts.body()
+    if head is not None:
+        made = make_own_head(head, spec, head_options)
     else:
-        head = (DuelingQHead if dueling else QHead)(actions, stream_size)
-    return Network(spec, **body, head=head, previous_inputs=previous_inputs)
+        actions, layers = spec.action.num_values, (activation, layer_norm)
+        if atoms is not None:
+            made = DistributionalQHead(actions, atoms, stream_size, dueling, *layers)
+        else:
+            made = (DuelingQHead if dueling else QHead)(actions, stream_size, *layers)
+    return Network(spec, **body, head=made, previous_inputs=previous_inputs)
 
 
 def make_torso(
@@ -145,6 +215,9 @@ def make_torso(
     torso: Torso = "auto",
     hidden_sizes: Sequence[int] = (64, 64),
     activation: Any = "tanh",
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
+    layer_norm: bool = False,
 ) -> tf.keras.layers.Layer:
     """Makes a torso for an environment's observations.
 
@@ -152,10 +225,14 @@ def make_torso(
       spec: the environment's spec.
       torso: `mlp` flattens and concatenates all observations.  `nature` (DQN), `impala` (deep residual network) and
         `resnet8` to `resnet56` (`residual.ResNet`) apply a separate network to each image and an MLP to the rest.
-        `impala-xk`, for example `impala-x4`, and `resnet20-xk` have k times the channels.  `auto` is `impala` if there
-        are images, else `mlp`.  Any other `Torso` is the user's own.
+        `impala-xk`, for example `impala-x4`, and `resnet20-xk` have k times the channels.  `conv` has the convolutions
+        `filters`.  `auto` is `conv` if there are images and filters, `impala` if there are images, else `mlp`.  Any
+        other `Torso` is the user's own.
       hidden_sizes: layer sizes of the MLP.
-      activation: activation of the MLP.
+      activation: activation of the MLP and of `conv`.
+      filters: channels, kernel size and stride of each convolution of `conv`.
+      image_features: units of the dense layer after the convolutions; None for the torso's default.
+      layer_norm: whether the MLP and the dense layer of `conv` are normalized, see `dense.hidden_layers`.
 
     Raises:
       CallboardError: if the name is unknown, images are too small for `nature`, or a factory returns something other
@@ -170,29 +247,46 @@ def make_torso(
     _check_torso_name(spec, torso)
     if torso == "nature":
         check_nature_images(spec.observation)
+    check_filters(spec.observation, filters)
     name, width = _name_and_width(torso)
+    if name == "auto" and filters:
+        name = "conv"
+    features: dict[str, Any] = {} if image_features is None else {"features": image_features}
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
-        return MLPTorso(observation, hidden_sizes, activation)
+        return MLPTorso(observation, hidden_sizes, activation, layer_norm)
 
     def make_image_torso() -> tf.keras.layers.Layer:
+        if name == "conv":
+            return ConvTorso(filters, activation, layer_norm=layer_norm, **features)
         if name == "nature":
-            return NatureTorso()
+            return NatureTorso(**features)
         if name.startswith("resnet"):
             return ResNet(int(name.removeprefix("resnet")), width)
-        return ImpalaResNet(width=width)
+        return ImpalaResNet(width=width, **features)
 
     if name == "mlp" or not _has_images(spec):
         return make_mlp(spec.observation)
     return ObservationTorso(spec.observation, make_image_torso, make_mlp)
 
 
-def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
+def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> None:
+    """Checks that a network fits an environment's observations, without building it.
+
+    Raises:
+      CallboardError: as in `check_torso`; or the factory of a core or head does not exist or take its options.
+    """
+    check_torso(spec, settings.torso, settings.filters)
+    check_own_parts(spec, settings)
+
+
+def check_torso(spec: specs.EnvironmentSpec, torso: Torso, filters: Sequence[Sequence[int]] = ()) -> None:
     """Checks that a torso fits an environment's observations, without building it.
 
     Args:
       spec: the environment's spec, with single frames, not stacked.
-      torso: see `make_torso`.
+      torso: see `make_torso`, as for `filters`.
+      filters: the convolutions of the torso `conv`.
 
     Raises:
       CallboardError: as in `make_torso`, except that factories are not called; and if an image torso might take an
@@ -213,38 +307,57 @@ def check_torso(spec: specs.EnvironmentSpec, torso: Torso) -> None:
             )
     if torso == "nature":
         check_nature_images(spec.observation)
+    if filters and not _has_images(spec):
+        raise CallboardError(f"filters are for images, but the observation is {specs.describe(spec.observation)}")
+    check_filters(spec.observation, filters)
 
 
-def make_core(core: str = "none", lstm_size: int = 256) -> Core:
-    """Makes the core `none` or `lstm`.
+class _Parts(NamedTuple):
+    """Settings of the parts of a network before its head."""
 
-    Raises:
-      CallboardError: if the name is unknown.
-    """
-    if core not in CORES:
-        raise unknown("core", core, CORES)
-    return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
+    spec: specs.EnvironmentSpec
+    torso: Torso
+    core: str
+    hidden_sizes: Sequence[int]
+    activation: Any
+    lstm_size: int
+    layer_norm: bool
+    filters: Sequence[Sequence[int]]
+    image_features: int | None
+    core_options: Mapping[str, Any]
+
+    def body(self, normalizer: RunningNormalizer | None = None) -> dict[str, Any]:
+        """Makes the parts of a network before its head, as arguments of `Network`."""
+        spec = self.spec
+        if normalizer is not None:
+            spec = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
+        image = (self.filters, self.image_features, self.layer_norm)
+        return {
+            "normalizer": normalizer,
+            "torso": make_torso(spec, self.torso, self.hidden_sizes, self.activation, *image),
+            "core": make_core(self.core, self.lstm_size, self.core_options),
+        }
 
 
-def _make_body(
-    spec: specs.EnvironmentSpec,
-    torso: Torso,
-    core: str,
-    hidden_sizes: Sequence[int],
-    activation: Any,
-    lstm_size: int,
-    normalize_observations: bool = False,
-) -> dict[str, Any]:
-    """Makes the parts of a network before its head, as arguments of `Network`."""
-    normalizer = None
-    if normalize_observations:
-        normalizer = RunningNormalizer(spec.observation)
-        spec = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
-    return {
-        "normalizer": normalizer,
-        "torso": make_torso(spec, torso, hidden_sizes, activation),
-        "core": make_core(core, lstm_size),
-    }
+def _policy_and_value(
+    parts: _Parts,
+    make_head: Callable[[bool], Any],
+    make_value_head: Callable[[], Any] | None,
+    own_head: Callable[[], Any] | None,
+    normalize_observations: bool,
+    previous_inputs: bool = False,
+) -> Network:
+    """Builds one network for policy and value, or two if there is a `make_value_head`."""
+    normalizer = RunningNormalizer(parts.spec.observation) if normalize_observations else None
+    body = parts.body(normalizer)
+    if make_value_head is None:
+        head = make_head(True) if own_head is None else own_head()
+        return Network(parts.spec, **body, head=head, previous_inputs=previous_inputs)
+    if isinstance(parts.torso, tf.keras.layers.Layer):
+        raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")
+    policy = Network(parts.spec, **body, head=make_head(False), previous_inputs=previous_inputs)
+    value = Network(parts.spec, **parts.body(normalizer), head=make_value_head(), previous_inputs=previous_inputs)
+    return SeparateNetworks(policy, value)
 
 
 def _check_torso_name(spec: specs.EnvironmentSpec, torso: str) -> None:

@@ -1,11 +1,11 @@
 """Heads: map features to the outputs that an agent needs, such as policies and values."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from .dense import hidden_layers
 from .distributions import SquashedGaussian
 
 LOG_STD_BOUNDS = (-10.0, 2.0)
@@ -28,7 +28,13 @@ class PolicyValueHead(tf.Module):
     """
 
     def __init__(
-        self, num_actions: int, hidden_sizes: Sequence[int] = (), activation: Any = "tanh", name: str | None = None
+        self,
+        num_actions: int,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "tanh",
+        layer_norm: bool = False,
+        with_value: bool = True,
+        name: str | None = None,
     ) -> None:
         """Creates a head for `num_actions` actions.
 
@@ -36,15 +42,17 @@ class PolicyValueHead(tf.Module):
           num_actions: A, the number of actions.
           hidden_sizes: sizes of the separate hidden layers of policy and value.
           activation: activation of the hidden layers.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          with_value: whether there is a value; otherwise it is `()`, for another network to give.
           name: name of the module.
         """
         super().__init__(name)
-        self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01)
-        self._value = MLPHead(1, hidden_sizes, activation)
+        self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
+        self._value = ValueHead(hidden_sizes, activation, layer_norm) if with_value else None
 
     def __call__(self, features: tf.Tensor) -> PolicyValue:
         """Maps features `[N, F]` to logits `[N, A]` and values `[N]`."""
-        return PolicyValue(logits=self._logits(features), value=tf.squeeze(self._value(features), axis=-1))
+        return PolicyValue(logits=self._logits(features), value=() if self._value is None else self._value(features))
 
 
 class GaussianValue(NamedTuple):
@@ -72,6 +80,8 @@ class GaussianValueHead(tf.Module):
         initial_log_std: float = 0.0,
         std_from_features: bool = False,
         log_std_bounds: tuple[float, float] = LOG_STD_BOUNDS,
+        layer_norm: bool = False,
+        with_value: bool = True,
         name: str | None = None,
     ) -> None:
         """Creates a head for actions of `action_size` components.
@@ -83,11 +93,14 @@ class GaussianValueHead(tf.Module):
           initial_log_std: initial logarithm of the standard deviation.
           std_from_features: whether the standard deviation depends on the features, or is one variable per component.
           log_std_bounds: range to which the logarithm of the standard deviation is clipped.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          with_value: whether there is a value; otherwise it is `()`, for another network to give.
           name: name of the module.
         """
         super().__init__(name)
-        self._policy = MLPHead((2 if std_from_features else 1) * action_size, hidden_sizes, activation, gain=0.01)
-        self._value = MLPHead(1, hidden_sizes, activation)
+        outputs = (2 if std_from_features else 1) * action_size
+        self._policy = MLPHead(outputs, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
+        self._value = ValueHead(hidden_sizes, activation, layer_norm) if with_value else None
         self._initial_log_std = initial_log_std
         self._log_std_bounds = log_std_bounds
         self._log_std = None
@@ -110,7 +123,7 @@ class GaussianValueHead(tf.Module):
             log_std = tf.clip_by_value(log_std + self._initial_log_std, *self._log_std_bounds)
         else:
             log_std = tf.broadcast_to(self._log_std, tf.shape(mean))
-        return GaussianValue(mean, log_std, tf.squeeze(self._value(features), axis=-1))
+        return GaussianValue(mean, log_std, () if self._value is None else self._value(features))
 
 
 class MLPHead(tf.Module):
@@ -122,6 +135,7 @@ class MLPHead(tf.Module):
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
         gain: float = 1.0,
+        layer_norm: bool = False,
         name: str | None = None,
     ) -> None:
         """Creates a head with output vectors of length `outputs`.
@@ -131,16 +145,11 @@ class MLPHead(tf.Module):
           hidden_sizes: sizes of the hidden layers, whose weights are initialized orthogonal with gain sqrt(2).
           activation: activation of the hidden layers.
           gain: gain of the linear layer's orthogonal initializer.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
           name: name of the module.
         """
         super().__init__(name)
-        # One initializer per layer: a reused initializer returns the same weights again.
-        self._layers = [
-            tf.keras.layers.Dense(
-                size, activation, kernel_initializer=tf.keras.initializers.Orthogonal(math.sqrt(2)), name=f"dense_{i}"
-            )
-            for i, size in enumerate(hidden_sizes)
-        ]
+        self._layers = hidden_layers(hidden_sizes, activation, layer_norm)
         output_kernel = tf.keras.initializers.Orthogonal(gain)
         self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=output_kernel, name="output"))
 
@@ -151,28 +160,62 @@ class MLPHead(tf.Module):
         return features
 
 
+class ValueHead(MLPHead):
+    """State values: maps features `[N, F]` to values `[N]`."""
+
+    def __init__(
+        self,
+        hidden_sizes: Sequence[int] = (),
+        activation: Any = "tanh",
+        layer_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Creates a head with hidden layers; see `MLPHead`."""
+        super().__init__(1, hidden_sizes, activation, layer_norm=layer_norm, name=name)
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Maps features `[N, F]` to values `[N]`."""
+        return tf.squeeze(super().__call__(features), axis=-1)
+
+
 class QHead(MLPHead):
     """Values of all actions: maps features `[N, F]` to q `[N, A]`."""
 
-    def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:
+    def __init__(
+        self,
+        num_actions: int,
+        stream_size: int = 0,
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
         """Creates a head for `num_actions` actions, with a hidden layer of `stream_size` units; 0 for none."""
-        super().__init__(num_actions, _hidden(stream_size), name=name)
+        super().__init__(num_actions, _hidden(stream_size), activation, layer_norm=layer_norm, name=name)
 
 
 class DuelingQHead(tf.Module):
     """Values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9))."""
 
-    def __init__(self, num_actions: int, stream_size: int = 0, name: str | None = None) -> None:
+    def __init__(
+        self,
+        num_actions: int,
+        stream_size: int = 0,
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
         """Creates a head for `num_actions` actions.
 
         Args:
           num_actions: A, the number of actions.
           stream_size: units of the hidden layer in each of the two streams (512 in the paper); 0 for none.
+          activation: activation of that layer.
+          layer_norm: whether it is normalized, as in `dense.hidden_layers`.
           name: name of the module.
         """
         super().__init__(name)
-        self._value = MLPHead(1, _hidden(stream_size))
-        self._advantage = MLPHead(num_actions, _hidden(stream_size))
+        self._value = MLPHead(1, _hidden(stream_size), activation, layer_norm=layer_norm)
+        self._advantage = MLPHead(num_actions, _hidden(stream_size), activation, layer_norm=layer_norm)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to q `[N, A]`."""
@@ -187,7 +230,14 @@ class DistributionalQHead(tf.Module):
     """
 
     def __init__(
-        self, num_actions: int, atoms: int, stream_size: int = 0, dueling: bool = True, name: str | None = None
+        self,
+        num_actions: int,
+        atoms: int,
+        stream_size: int = 0,
+        dueling: bool = True,
+        activation: Any = "relu",
+        layer_norm: bool = False,
+        name: str | None = None,
     ) -> None:
         """Creates a head for `num_actions` actions.
 
@@ -196,12 +246,15 @@ class DistributionalQHead(tf.Module):
           atoms: M, the numbers of each distribution.
           stream_size: units of the hidden layer in each stream; 0 for none.
           dueling: whether there are two streams.
+          activation: activation of the hidden layers.
+          layer_norm: whether they are normalized, as in `dense.hidden_layers`.
           name: name of the module.
         """
         super().__init__(name)
         self._shape = (num_actions, atoms)
-        self._value = MLPHead(atoms, _hidden(stream_size)) if dueling else None
-        self._advantage = MLPHead(num_actions * atoms, _hidden(stream_size))
+        sizes = _hidden(stream_size)
+        self._value = MLPHead(atoms, sizes, activation, layer_norm=layer_norm) if dueling else None
+        self._advantage = MLPHead(num_actions * atoms, sizes, activation, layer_norm=layer_norm)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to the numbers of all distributions `[N, A, M]`."""
@@ -224,6 +277,7 @@ class SquashedGaussianHead(tf.Module):
         hidden_sizes: Sequence[int] = (),
         activation: Any = "relu",
         log_std_bounds: tuple[float, float] = (-20.0, 2.0),
+        layer_norm: bool = False,
         name: str | None = None,
     ) -> None:
         """Creates a head for actions of `action_size` components.
@@ -233,10 +287,11 @@ class SquashedGaussianHead(tf.Module):
           hidden_sizes: sizes of the hidden layers.
           activation: activation of the hidden layers.
           log_std_bounds: range to which the logarithm of the Gaussian's standard deviation is clipped.
+          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
           name: name of the module.
         """
         super().__init__(name)
-        self._parameters = MLPHead(2 * action_size, hidden_sizes, activation, gain=0.01)
+        self._parameters = MLPHead(2 * action_size, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
         self._log_std_bounds = log_std_bounds
 
     def __call__(self, features: tf.Tensor) -> SquashedGaussian:

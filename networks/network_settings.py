@@ -1,9 +1,16 @@
 """Settings of networks that several agents share."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
+from ..errors import unknown
 from ..setting_types import NonNegativeInt, PositiveInt
+
+CORES = ("none", "lstm", "gru")
+"""Names of cores; any other is `package.module:factory`."""
+
+Activation = Literal["relu", "tanh", "elu", "gelu", "leaky_relu", "selu", "sigmoid", "softplus", "swish"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -11,15 +18,39 @@ class NetworkSettings:
     """Settings of a network of any kind.
 
     Attributes:
-      torso: auto, mlp, nature, impala, resnet8 to resnet56, or package.module:factory, which takes the spec and returns
-        a Keras model.  auto is impala if there are images, else mlp.
+      torso: auto, mlp, conv, nature, impala, resnet8 to resnet56, or package.module:factory, which takes the spec and
+        returns a Keras model.  auto is conv if there are images and filters, impala if there are images, else mlp.
       hidden_sizes: layers of the MLP for vector observations.
-      activation: activation of the MLPs.
+      activation: activation of the MLPs and of the torso conv; nature, impala and resnet have ReLUs.
+      layer_norm: whether the inputs of the activations of all MLPs, and of the layer after the convolutions of conv,
+        are normalized (Ba et al. 2016).
+      filters: convolutions of the torso conv, such as [[32, 8, 4], [64, 4, 2]]; channels, kernel size and stride.
+      image_features: units of the layer after the convolutions; None for 512 of conv and nature, and 256 of impala.
     """
 
     torso: str = "auto"
     hidden_sizes: tuple[PositiveInt, ...]
-    activation: Literal["relu", "tanh", "elu", "gelu", "swish"]
+    activation: Activation
+    layer_norm: bool = False
+    filters: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
+    image_features: PositiveInt | None = None
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.torso == "conv" and not self.filters:
+            return "torso conv needs filters, such as [[32, 8, 4], [64, 4, 2], [64, 3, 1]]"
+        if self.filters and self.torso not in ("auto", "conv"):
+            return f"filters are those of torso conv, not of {self.torso}: leave one of them out"
+        core = getattr(self, "core", "none")
+        if core not in CORES and ":" not in core:
+            known = f"choose from {', '.join(CORES)}, or write package.module:factory"
+            return str(unknown("core", core, CORES, known))
+        for part in ("core", "head"):
+            name, options = getattr(self, part, None), getattr(self, f"{part}_options", None)
+            if options and ":" not in (name or ""):
+                return f"{part}_options are for a {part} package.module:factory, not for {name or 'the default'}"
+        return ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,25 +64,60 @@ class ActorCriticSettings(NetworkSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PolicyValueNetworkSettings(NetworkSettings):
+class CoreSettings:
+    """Settings of a network's core.
+
+    Attributes:
+      core: none; lstm or gru for a network with a memory; or package.module:factory, which takes core_options and
+        returns a `callboard.networks.recurrent.Core`.
+      lstm_size: units of the LSTM or GRU core.
+      core_options: options of a core of your own by name.
+    """
+
+    core: str = "none"
+    lstm_size: PositiveInt
+    core_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadSettings:
+    """Settings of a network's head.
+
+    Attributes:
+      head: package.module:factory, which takes the spec and head_options and returns a module from features to the same
+        outputs; None for the default.
+      head_options: options of a head of your own by name.
+    """
+
+    head: str | None = None
+    head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
     """Settings of a network that outputs a policy and a value.
 
     Attributes:
-      core: none, or lstm for a network with a memory.
-      lstm_size: units of the LSTM core.
       head_sizes: separate layers of policy and value after torso and core.
+      shared: whether policy and value share torso and core; otherwise each has its own.
       normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
         of the observations in the learner's batches.  Byte images are not normalized.
     """
 
-    core: Literal["none", "lstm"] = "none"
-    lstm_size: PositiveInt
     head_sizes: tuple[PositiveInt, ...]
+    shared: bool = True
     normalize_observations: bool = True
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if not self.shared and self.head is not None:
+            return "a head of your own outputs policy and value together and needs shared: true"
+        return super().problem
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QNetworkSettings(NetworkSettings):
+class QNetworkSettings(HeadSettings, NetworkSettings):
     """Settings of a network that outputs action values.
 
     Attributes:
@@ -64,15 +130,12 @@ class QNetworkSettings(NetworkSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecurrentQNetworkSettings(QNetworkSettings):
+class RecurrentQNetworkSettings(CoreSettings, QNetworkSettings):
     """Settings of a network with a memory that outputs action values.
 
     Attributes:
-      core: lstm, or none for a network without memory.
-      lstm_size: units of the LSTM core.
       previous_inputs: whether the core also sees the previous action and the previous reward, which is not clipped.
     """
 
-    core: Literal["none", "lstm"] = "lstm"
-    lstm_size: PositiveInt
+    core: str = "lstm"
     previous_inputs: bool = True

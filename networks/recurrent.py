@@ -121,3 +121,66 @@ def _timestep(inputs: tf.Tensor, state: LSTMState, first: tf.Tensor, recurrent_k
     write, keep, candidate, read = tf.split(inputs + tf.matmul(hidden, recurrent_kernel), 4, axis=-1)
     cell = tf.sigmoid(keep) * cell + tf.sigmoid(write) * tf.tanh(candidate)
     return LSTMState(hidden=tf.sigmoid(read) * tf.tanh(cell), cell=cell)
+
+
+class GRUCore(tf.Module):
+    """A gated recurrent unit (Cho et al. 2014, https://arxiv.org/abs/1406.1078) whose state is reset at episodes.
+
+    The reset gate is applied after the recurrent matrix product, as by default in Keras and cuDNN.
+    """
+
+    def __init__(self, size: int, name: str | None = None) -> None:
+        """Creates a GRU with `size` units."""
+        super().__init__(name)
+        self._size = size
+        self._gru = tf.keras.layers.GRUCell(size, reset_after=True)
+
+    @property
+    def state_spec(self) -> tf.TensorSpec:
+        """`tf.TensorSpec` `[size]`."""
+        return tf.TensorSpec((self._size,), self._gru.compute_dtype)
+
+    def build(self, feature_size: int) -> None:
+        """Creates the variables."""
+        with tf.name_scope(self._gru.name):
+            self._gru.build((None, feature_size))
+
+    def initial_state(self, batch_size: Any) -> tf.Tensor:
+        """Returns zeros."""
+        return tf.zeros((batch_size, self._size), self._gru.compute_dtype)
+
+    def step(self, features: tf.Tensor, state: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Processes one timestep: features `[B, F]` and first, bool `[B]`, give outputs `[B, size]`."""
+        state = _gru_timestep(self._project(features), state, first[:, tf.newaxis], *self._recurrent())
+        return state, state
+
+    def unroll(self, features: tf.Tensor, state: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Processes a sequence: features `[T, B, F]` and first, bool `[T, B]`, give outputs `[T, B, size]`.
+
+        T must be known when the function is traced.
+        """
+        inputs, resets = tf.unstack(self._project(features)), tf.unstack(first[:, :, tf.newaxis])
+        kernel, bias = self._recurrent()
+        timestep = _gru_timestep if tf.executing_eagerly() else tf.function(_gru_timestep, autograph=False)
+        outputs = []
+        for t in range(len(inputs)):
+            state = timestep(inputs[t], state, resets[t], kernel, bias)
+            outputs.append(state)
+        return tf.stack(outputs), state
+
+    def _project(self, features: tf.Tensor) -> tf.Tensor:
+        return tf.tensordot(features, self._gru.kernel, 1) + self._gru.bias[0]
+
+    def _recurrent(self) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.convert_to_tensor(self._gru.recurrent_kernel), self._gru.bias[1]
+
+
+def _gru_timestep(inputs: tf.Tensor, state: tf.Tensor, first: tf.Tensor, kernel: tf.Tensor, bias: Any) -> tf.Tensor:
+    """Runs a GRU for one timestep: inputs `[B, 3 * size]`, state `[B, size]`, first `[B, 1]`."""
+    state = tf.where(first, tf.zeros_like(state), state)
+    # Keras's `GRUCell` orders the gates in its kernels like this.
+    keep, reset, candidate = tf.split(inputs, 3, axis=-1)
+    state_keep, state_reset, state_candidate = tf.split(tf.matmul(state, kernel) + bias, 3, axis=-1)
+    keep = tf.sigmoid(keep + state_keep)
+    candidate = tf.tanh(candidate + tf.sigmoid(reset + state_reset) * state_candidate)
+    return keep * state + (1 - keep) * candidate

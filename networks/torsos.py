@@ -1,6 +1,5 @@
 """Torsos: map observations to features."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import tree
 from ..data import Nest
 from ..errors import CallboardError
 from ..specs import is_image
+from .dense import hidden_layers
 from .flatten import flat_features, scale, scale_by_bounds
 
 _NATURE_SMALLEST = 36
@@ -24,20 +24,16 @@ class MLPTorso(tf.keras.layers.Layer):
         spec: Nest,
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Any = "tanh",
+        layer_norm: bool = False,
         name: str | None = None,
     ) -> None:
         """Creates layers of `hidden_sizes` units for observations with the specs `spec`, a nest of dm_env specs.
 
-        Weights are initialized orthogonal with gain sqrt(2).
+        Weights are initialized orthogonal with gain sqrt(2); `layer_norm` as in `dense.hidden_layers`.
         """
         super().__init__(name=name)
         self._spec = spec
-        self._layers = [
-            tf.keras.layers.Dense(
-                size, activation, kernel_initializer=tf.keras.initializers.Orthogonal(math.sqrt(2)), name=f"dense_{i}"
-            )
-            for i, size in enumerate(hidden_sizes)
-        ]
+        self._layers = hidden_layers(hidden_sizes, activation, layer_norm)
 
     def call(self, observation: Nest) -> tf.Tensor:
         """Maps a nest of `[N, ...]` to `[N, hidden_sizes[-1]]`."""
@@ -67,18 +63,18 @@ def check_nature_images(spec: Nest) -> None:
 class NatureTorso(tf.keras.layers.Layer):
     """The convolutional network of DQN (Mnih et al. 2015, "Model architecture"), designed for 84 x 84 images."""
 
-    def __init__(self, name: str | None = None) -> None:
-        """Creates three convolutions and a dense layer of 512 units."""
+    def __init__(self, features: int = 512, name: str | None = None) -> None:
+        """Creates three convolutions and a dense layer of `features` units."""
         super().__init__(name=name)
         self._layers = [
             tf.keras.layers.Conv2D(channels, kernel, stride, activation="relu", kernel_initializer="he_uniform")
             for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1))
         ]
         self._flatten = tf.keras.layers.Flatten()
-        self._dense = tf.keras.layers.Dense(512, activation="relu", kernel_initializer="he_uniform")
+        self._dense = tf.keras.layers.Dense(features, activation="relu", kernel_initializer="he_uniform")
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
-        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, 512]`.
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.
 
         Height and width are at least 36, see `check_nature_images`.
         """
@@ -86,6 +82,67 @@ class NatureTorso(tf.keras.layers.Layer):
         for layer in self._layers:
             features = layer(features)
         return self._dense(self._flatten(features))
+
+
+def check_filters(spec: Nest, filters: Sequence[Sequence[int]]) -> None:
+    """Checks that the images of an observation, a nest of dm_env specs, are large enough for convolutions.
+
+    Raises:
+      CallboardError: a convolution's kernel is larger than its input.
+    """
+    for leaf in tree.flatten(spec):
+        if not is_image(leaf):
+            continue
+        height, width, _ = leaf.shape
+        for number, (_, kernel, stride) in enumerate(filters, start=1):
+            if min(height, width) < kernel:
+                raise CallboardError(
+                    f"filter {number} of network.filters, {list(filters[number - 1])}, is larger than its input of "
+                    f"{height}x{width}: use fewer filters, smaller kernels (the second number) or strides (the third)"
+                )
+            height, width = ((size - kernel) // stride + 1 for size in (height, width))
+
+
+class ConvTorso(tf.keras.layers.Layer):
+    """Convolutions without padding, and a dense layer."""
+
+    def __init__(
+        self,
+        filters: Sequence[Sequence[int]],
+        activation: Any = "relu",
+        features: int = 512,
+        layer_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Creates the layers.
+
+        Args:
+          filters: channels, kernel size and stride of each convolution.
+          activation: activation of all layers.
+          features: units of the dense layer.
+          layer_norm: whether the dense layer is normalized, as in `dense.hidden_layers`.
+          name: name of the layer.
+        """
+        super().__init__(name=name)
+        self._convolutions = [
+            tf.keras.layers.Conv2D(channels, kernel, stride, activation=activation, kernel_initializer="he_uniform")
+            for channels, kernel, stride in filters
+        ]
+        self._flatten = tf.keras.layers.Flatten()
+        self._layers = hidden_layers((features,), activation, layer_norm, "he_uniform")
+
+    def call(self, image: tf.Tensor) -> tf.Tensor:
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.
+
+        They are large enough for all convolutions, see `check_filters`.
+        """
+        hidden = scale(image, self.compute_dtype)
+        for layer in self._convolutions:
+            hidden = layer(hidden)
+        hidden = self._flatten(hidden)
+        for layer in self._layers:
+            hidden = layer(hidden)
+        return hidden
 
 
 class ObservationTorso(tf.keras.layers.Layer):

@@ -40,6 +40,11 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.torso": "auto",
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",
+        "network.layer_norm": False,
+        "network.filters": (),
+        "network.image_features": None,
+        "network.head": None,
+        "network.head_options": {},
         "network.dueling": True,
         "network.stream_size": 128,
     }

@@ -1,5 +1,6 @@
 """Deterministic policies: how they explore, and which actions they are refused for."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from callboard.agents.deterministic_policy import DeterministicNetworks, Determi
 from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.networks.deterministic_actor_critic import deterministic_actor_critic
+from callboard.networks.network_settings import ActorCriticSettings
 from callboard.specs import EnvironmentSpec
 
 BATCH = 2000
+NETWORK = ActorCriticSettings(hidden_sizes=(), activation="relu")
 
 
 def spec_of(action: Any) -> EnvironmentSpec:
@@ -82,10 +85,10 @@ def test_actors_fetch_the_policy_and_whether_it_learns_alone(networks):
 )
 def test_actions_without_finite_bounds_are_refused_in_one_line(action, message):
     with pytest.raises(CallboardError, match=message) as caught:
-        check_bounded("td3", layout_of(spec_of(action)), "auto")
+        check_bounded("td3", layout_of(spec_of(action)), NETWORK)
     assert "\n" not in str(caught.value)
 
 
 def test_torsos_with_batch_normalization_are_refused():
     with pytest.raises(CallboardError, match="set agent.network.torso to impala or nature, not resnet8"):
-        check_bounded("td3", layout_of(spec_of(BOX)), "resnet8")
+        check_bounded("td3", layout_of(spec_of(BOX)), dataclasses.replace(NETWORK, torso="resnet8"))

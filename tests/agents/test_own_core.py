@@ -15,6 +15,7 @@ from callboard.agents.ppo_policy import PpoNetworks
 from callboard.agents.ppo_rollout import observation_values
 from callboard.data import Layout, Sample
 from callboard.errors import CallboardError
+from callboard.nested_settings import from_values
 from callboard.networks.factory import make_torso
 from callboard.networks.heads import PolicyValueHead
 from callboard.networks.network import Network
@@ -60,10 +61,8 @@ def layout_of(agent):
     return layout
 
 
-def test_the_network_says_whether_there_is_a_memory():
-    agent = OwnPpo(unroll_length=STEPS, batch_size=BATCH, minibatches=2, epochs=1)
-    assert agent.network.core == "none"
-    layout = layout_of(agent)
+def iterate(agent, layout):
+    """Makes an iteration of random data; returns the rollout and the metrics."""
     networks = agent.make_networks(layout)
     traced = trace_layout(agent, layout, networks)
 
@@ -76,11 +75,27 @@ def test_the_network_says_whether_there_is_a_memory():
     record = record._replace(**longer, version=tf.zeros_like(record.version))
     sample = Sample(record, tree.map_structure(lambda spec: random(spec, BATCH), traced.state))
     rollout = agent.rollout(networks, [sample], [observation_values(networks, sample)])
-    # Whole sequences, each with its state, and no single transitions.
-    assert rollout.valid.shape == (STEPS, BATCH) and rollout.state["sum"].shape == (BATCH, 4)
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     metrics = learner.step(iter([sample])).metrics
     assert all(np.isfinite(float(value)) for value in metrics.values())
+    return rollout
+
+
+def test_the_network_says_whether_there_is_a_memory():
+    agent = OwnPpo(unroll_length=STEPS, batch_size=BATCH, minibatches=2, epochs=1)
+    assert agent.network.core == "none"
+    rollout = iterate(agent, layout_of(agent))
+    # Whole sequences, each with its state, and no single transitions.
+    assert rollout.valid.shape == (STEPS, BATCH) and rollout.state["sum"].shape == (BATCH, 4)
+
+
+def test_separate_networks_with_a_gru_each():
+    changed = {"unroll_length": STEPS, "batch_size": BATCH, "minibatches": 2, "epochs": 1}
+    network = {"network.core": "gru", "network.shared": False, "network.lstm_size": 3, "network.layer_norm": True}
+    agent = from_values(Ppo, {**changed, **network})
+    rollout = iterate(agent, layout_of(agent))
+    assert rollout.valid.shape == (STEPS, BATCH)
+    assert [state.shape for state in rollout.state] == [(BATCH, 3)] * 2
 
 
 def test_sequences_that_cannot_be_divided_are_refused():

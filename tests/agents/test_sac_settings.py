@@ -35,6 +35,9 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.torso": "auto",
         "network.hidden_sizes": (256, 256),
         "network.activation": "relu",
+        "network.layer_norm": False,
+        "network.filters": (),
+        "network.image_features": None,
     }
 
 

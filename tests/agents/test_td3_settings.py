@@ -36,6 +36,9 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.torso": "auto",
         "network.hidden_sizes": (400, 300),
         "network.activation": "relu",
+        "network.layer_norm": False,
+        "network.filters": (),
+        "network.image_features": None,
     }
 
 

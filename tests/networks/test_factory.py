@@ -150,7 +150,10 @@ def test_a_functional_model_on_a_nest():
             "natur",
             "unknown torso 'natur'; did you mean 'nature'",
         ),
-        ("x", "unknown torso 'x'; choose from auto, mlp, nature, impala, .*resnet56, or write package.module:factory"),
+        (
+            "x",
+            "unknown torso 'x'; choose from auto, mlp, conv, nature, .*resnet56, or write package.module:factory",
+        ),
         ("impala", "'impala' is for images.*'mlp'"),
         ("no_such_package:torso", "No module named 'no_such_package'"),
         ("torso_of_the_user:make_smal_torso", "did you mean 'make_small_torso'"),

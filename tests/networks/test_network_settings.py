@@ -25,15 +25,18 @@ RECURRENT_Q = RecurrentQNetworkSettings(**MLP, stream_size=0, lstm_size=8)
 
 
 def test_defaults_are_those_that_agents_share():
-    assert dataclasses.asdict(NetworkSettings(**MLP)) == {"torso": "auto", **MLP}
-    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {"torso": "auto", **MLP}
+    body = {"torso": "auto", **MLP, "layer_norm": False, "filters": (), "image_features": None}
+    core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
+    head: dict[str, Any] = {"head": None, "head_options": {}}
+    assert dataclasses.asdict(NetworkSettings(**MLP)) == body
+    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == body
     assert dataclasses.asdict(POLICY_VALUE) == {
-        **{"torso": "auto", **MLP, "core": "none", "lstm_size": 8},
-        **{"head_sizes": (16, 16), "normalize_observations": True},
+        **{**body, **core, **head, "core": "none"},
+        **{"head_sizes": (16, 16), "shared": True, "normalize_observations": True},
     }
-    q = {"torso": "auto", **MLP, "dueling": True, "stream_size": 0}
+    q = {**body, **head, "dueling": True, "stream_size": 0}
     assert dataclasses.asdict(QNetworkSettings(**MLP, stream_size=0)) == q
-    assert dataclasses.asdict(RECURRENT_Q) == {**q, "core": "lstm", "lstm_size": 8, "previous_inputs": True}
+    assert dataclasses.asdict(RECURRENT_Q) == {**q, **core, "core": "lstm", "previous_inputs": True}
 
 
 def test_sizes_and_the_activation_are_the_agents_choice():
@@ -79,17 +82,39 @@ def test_a_network_may_be_without_hidden_layers():
     check_ranges(RECURRENT_Q)
 
 
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(CallboardError, match="^activation must be relu, tanh, elu, .* or swish, not 'rlu'$"):
+        converted("activation", "rlu", declared_fields(NetworkSettings)["activation"].hint)
+
+
 @pytest.mark.parametrize(
-    "kind, name, value, allowed",
+    "changed, message",
     [
-        (PolicyValueNetworkSettings, "core", "gru", "none or lstm"),
-        (RecurrentQNetworkSettings, "core", "gru", "none or lstm"),
-        (NetworkSettings, "activation", "sigmoid", "relu, tanh, elu, gelu or swish"),
+        ({"core": "lstn"}, "network: unknown core 'lstn'; did you mean 'lstm'?"),
+        ({"core": "qqq"}, "choose from none, lstm, gru, or write package.module:factory"),
+        (
+            {"core": "gru", "core_options": {"size": 3}},
+            "core_options are for a core .*, not for gru",
+        ),
+        ({"head_options": {"size": 3}}, "head_options are for a head package.module:factory, not for the default"),
+        ({"torso": "conv"}, "torso conv needs filters, such as"),
+        ({"torso": "nature", "filters": ((8, 3, 1),)}, "filters are those of torso conv, not of nature: leave one of"),
+        ({"shared": False, "head": "a:b"}, "needs shared: true"),
     ],
 )
-def test_an_unknown_core_or_activation_is_refused(kind, name, value, allowed):
-    with pytest.raises(CallboardError, match=f"^{name} must be {allowed}, not '{value}'$"):
-        converted(name, value, declared_fields(kind)[name].hint)
+def test_what_does_not_go_together_is_refused_in_one_line(changed, message):
+    with pytest.raises(CallboardError, match=message) as caught:
+        check_ranges(dataclasses.replace(POLICY_VALUE, **changed), "network.")
+    assert "\n" not in str(caught.value)
+    check_ranges(dataclasses.replace(POLICY_VALUE, core="a:b", core_options={"size": 3}, filters=((8, 3, 1),)))
+
+
+def test_filters_are_lists_of_three_numbers():
+    hint = declared_fields(NetworkSettings)["filters"].hint
+    assert converted("filters", [[32, 8, 4], [64, 4, 2]], hint) == ((32, 8, 4), (64, 4, 2))
+    for wrong in ([[32, 8]], [[32, 8, 0]], [32, 8, 4], 3):
+        with pytest.raises(CallboardError, match="^filters must be a list"):
+            converted("filters", wrong, hint)
 
 
 def test_lists_are_converted_to_the_sizes_of_layers():

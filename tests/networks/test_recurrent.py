@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from callboard.networks.recurrent import FeedForwardCore, LSTMCore, LSTMState
+from callboard.networks.recurrent import FeedForwardCore, GRUCore, LSTMCore, LSTMState
 
 T, B = 7, 5
+GRU_WEIGHTS = ("kernel", "recurrent_kernel", "bias")
 
 
 def made(size=6, features=8):
@@ -87,3 +88,35 @@ def test_without_memory_features_pass_through():
     step, unroll = features[0], features
     assert core.step(step, (), first[0])[0] is step and core.unroll(unroll, (), first)[0] is unroll
     assert core.step(step, (), first[0])[1] == core.unroll(unroll, (), first)[1] == ()
+
+
+def test_gru_is_that_of_keras():
+    core = GRUCore(6)
+    core.build(8)
+    weights = {variable.name.split("/")[-1]: variable for variable in core.trainable_variables}
+    values = [np.random.default_rng(0).normal(size=weights[f"{name}:0"].shape) for name in GRU_WEIGHTS]
+    for name, value in zip(GRU_WEIGHTS, values, strict=True):
+        weights[f"{name}:0"].assign(value)
+    reference = tf.keras.layers.GRU(6, return_sequences=True, time_major=True, reset_after=True)
+    reference.build((T, B, 8))
+    reference.set_weights(values)
+    features = tf.random.stateless_normal((T, B, 8), (0, 1))
+    outputs, last = core.unroll(features, core.initial_state(B), tf.zeros((T, B), tf.bool))
+    np.testing.assert_allclose(outputs, reference(features), atol=1e-5)
+    np.testing.assert_array_equal(last, outputs[-1])
+
+
+def test_a_gru_s_unroll_equals_steps_over_resets():
+    core = GRUCore(6)
+    core.build(8)
+    features, first, (state, _) = random_sequence()
+    outputs, last = core.unroll(features, state, first)
+    in_graph, _ = tf.function(core.unroll, autograph=False)(features, state, first)
+    for t in range(T):
+        fresh, _ = core.step(features[t], core.initial_state(B), tf.zeros(B, tf.bool))
+        output, state = core.step(features[t], state, first[t])
+        np.testing.assert_allclose(outputs[t], output, atol=1e-6)
+        np.testing.assert_allclose(in_graph[t], output, atol=1e-6)
+        np.testing.assert_array_equal(np.abs(output - fresh).max(axis=-1) == 0, first[t])
+    np.testing.assert_allclose(last, state, atol=1e-6)
+    assert core.state_spec == tf.TensorSpec((6,), tf.float32)

@@ -6,7 +6,14 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.torsos import MLPTorso, NatureTorso, ObservationTorso, check_nature_images
+from callboard.networks.torsos import (
+    ConvTorso,
+    MLPTorso,
+    NatureTorso,
+    ObservationTorso,
+    check_filters,
+    check_nature_images,
+)
 
 VECTOR = specs.Array((3,), np.float32)
 CHOICE = specs.DiscreteArray(4)
@@ -60,6 +67,27 @@ def test_images_that_are_too_small_for_the_nature_network_are_refused(height, wi
 def test_the_smallest_images_have_an_output():
     check_nature_images((VECTOR, specs.Array((36, 36, 3), np.float32)))
     assert NatureTorso()(np.zeros((1, 36, 36, 3), np.uint8)).shape == (1, 512)
+
+
+def test_convolutions_with_the_filters_of_nature_are_the_nature_network():
+    image = np.random.default_rng(0).integers(0, 256, (2, 40, 36, 3)).astype(np.uint8)
+    nature, own = NatureTorso(features=16), ConvTorso(((32, 8, 4), (64, 4, 2), (64, 3, 1)), features=16)
+    nature(image), own(image)
+    own.set_weights(nature.get_weights())
+    np.testing.assert_array_equal(own(image), nature(image))
+
+
+def test_convolutions_have_the_activation():
+    image = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    assert float(tf.reduce_min(ConvTorso(((4, 3, 1),), "tanh", features=8)(image))) < 0
+    assert float(tf.reduce_min(ConvTorso(((4, 3, 1),), "relu", features=8)(image))) >= 0
+
+
+def test_filters_that_are_too_large_are_refused():
+    spec = {"map": specs.Array((10, 12, 3), np.float32), "body": VECTOR}
+    check_filters(spec, ((8, 4, 2), (8, 4, 1)))
+    with pytest.raises(CallboardError, match=r"^filter 2 of network.filters, \[8, 5, 1\], is larger than .* 4x5: use"):
+        check_filters(spec, ((8, 4, 2), (8, 5, 1)))
 
 
 class Sum(tf.keras.layers.Layer):

@@ -1,0 +1,86 @@
+"""Cores and heads made from the names in settings."""
+
+import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from .. import specs
+from ..errors import CallboardError, unknown
+from ..named_objects import import_object
+from .network_settings import CORES
+from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
+
+_CORE_PARTS = ("build", "initial_state", "step", "unroll")
+
+
+def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[str, Any] = MappingProxyType({})) -> Core:
+    """Makes a core.
+
+    Args:
+      core: `none`, `lstm`, `gru` or `package.module:factory`, which returns a `recurrent.Core`.
+      lstm_size: units of the LSTM or GRU.
+      core_options: arguments of the factory by name.
+
+    Raises:
+      CallboardError: if the name is unknown, or the factory returns something other than a core.
+    """
+    if ":" in core:
+        made = _made("core", core, core_options)
+        missing = [
+            part for part in ("state_spec", "build", "initial_state", "step", "unroll") if not hasattr(made, part)
+        ]
+        if missing:
+            raise CallboardError(
+                f"core {core!r} must return a callboard.networks.recurrent.Core, and {type(made).__name__} has no "
+                f"{', '.join(missing)}"
+            )
+        return made
+    if core not in CORES:
+        raise unknown("core", core, CORES)
+    if core == "gru":
+        return GRUCore(lstm_size)
+    return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
+
+
+def make_own_head(head: str, spec: specs.EnvironmentSpec, options: Mapping[str, Any]) -> Any:
+    """Makes the head that `package.module:factory` returns for a spec and options.
+
+    Raises:
+      CallboardError: the factory does not exist, does not take these options, or returns nothing that can be called.
+    """
+    made = _made("head", head, options, spec)
+    if not callable(made):
+        raise CallboardError(f"head {head!r} must return a module that maps features, not {type(made).__name__}")
+    return made
+
+
+def check_own_parts(spec: specs.EnvironmentSpec, settings: Any) -> None:
+    """Checks that the core and the head in `network_settings` can be made, without making them.
+
+    Raises:
+      CallboardError: a factory does not exist, or does not take its options.
+    """
+    core, head = getattr(settings, "core", ""), getattr(settings, "head", None)
+    if ":" in core:
+        _loaded("core", core, settings.core_options)
+    if head is not None:
+        _loaded("head", head, settings.head_options, spec)
+
+
+def _made(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:
+    """Returns what the factory `package.module:factory` makes of its options."""
+    return _loaded(kind, path, options, *arguments)(*arguments, **options)
+
+
+def _loaded(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:
+    factory = import_object(kind, path)
+    if not callable(factory):
+        raise CallboardError(f"{kind} {path!r} is not a function but of type {type(factory).__name__}")
+    try:
+        inspect.signature(factory).bind(*arguments, **options)
+    except TypeError as error:
+        raise CallboardError(f"{kind}_options do not fit {path}: {error}") from error
+    except ValueError:  # A class without a signature.
+        pass
+    return factory
