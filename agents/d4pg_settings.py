@@ -13,10 +13,10 @@ _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon
 
 @dataclasses.dataclass(frozen=True)
 class D4PGSettings:
-    """Hyperparameters of D4PG.  Defaults are the paper's (section 4 and appendix A) where it states one.
+    """Hyperparameters of D4PG.  Defaults are the paper's, or those of Acme's D4PG.
 
-    Replay is sampled uniformly; the paper found no consistent gain by priorities.  docs/defaults.md compares all
-    defaults with the paper's.
+    Replay is sampled uniformly; the paper found priorities less important than its other parts.  docs/defaults.md
+    compares all defaults with the paper's.
 
     Attributes:
       n_step: transitions in a window (N).
