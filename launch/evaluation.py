@@ -1,5 +1,6 @@
 """Evaluates the policy of an earlier run."""
 
+import contextlib
 import dataclasses
 import math
 import pathlib
@@ -8,17 +9,19 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..agents.acting import CompiledPolicy, Episode, evaluate
+from ..agents.acting import CompiledPolicy, Episode, Stepper, evaluate
+from ..environments import BatchedEnvironment
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
 from .experiment import Experiment
+from .live_view import check_display, live_view
 from .nodes.acting_setup import make_environments
 from .nodes.episode_watch import WatchedEnvironment
 from .nodes.evaluation_watch import EvaluationWatch
 from .nodes.metric_windows import evaluation_metrics
 from .run_directory.layout import RunDirectory
 from .saved_policies import policy_file, restored_policy
-from .video import record_video
+from .video import Recorded, make_drawing_environment, record_video
 
 
 class Evaluation(NamedTuple):
@@ -31,6 +34,10 @@ class Evaluation(NamedTuple):
     video_episodes: list[Episode]
     metrics: dict[str, float]
     """Metrics of the episodes from the environments' infos, as `evaluator/episode/...`; without those of the video."""
+    steps: int = 0
+    """Environment steps that were played, without those of the video."""
+    reward: float = 0.0
+    """Sum of the rewards of those steps."""
 
 
 class Played(NamedTuple):
@@ -39,6 +46,10 @@ class Played(NamedTuple):
     episodes: list[Episode]
     metrics: dict[str, float]
     """As in `Evaluation`."""
+    steps: int = 0
+    """Environment steps, also those of episodes that did not end."""
+    reward: float = 0.0
+    """Sum of the rewards of those steps."""
 
 
 def with_evaluation_settings(
@@ -85,6 +96,8 @@ def evaluate_run(
     checkpoint: str,
     video_episodes: int,
     notify: Callable[[str], None],
+    steps: int | None = None,
+    live: bool = False,
 ) -> Evaluation:
     """Plays whole episodes with the policy of a run, the same number in each of up to `evaluation_envs` environments.
 
@@ -97,10 +110,15 @@ def evaluate_run(
       checkpoint: `best`, `latest` or a learner step.
       video_episodes: number of additional episodes to play in one environment and record as MP4; 0 for no video.
       notify: receives a line for the user.
+      steps: number of environment steps to play instead of whole episodes, without metrics from infos; None for
+        episodes.
+      live: whether to play in one environment alone and show it in a window; the user ends it by closing the window.
 
     Raises:
-      CallboardError: there is no such checkpoint, or the environment cannot render.
+      CallboardError: there is no such checkpoint, the environment cannot render, or there is no display.
     """
+    if live:
+        check_display()
     weights = policy_file(run_directory, checkpoint)
     layout = experiment.acting_layout()
     policy = restored_policy(experiment, layout, weights)
@@ -108,12 +126,18 @@ def evaluate_run(
     def compiled_for(count: int) -> CompiledPolicy:
         return CompiledPolicy(policy, layout, np.arange(count), experiment.seed)
 
-    played = play_episodes(experiment, compiled_for, episodes, notify)
+    if live:
+        played = _play_live(experiment, compiled_for(1), episodes, steps)
+    elif steps is not None:
+        played = _play_steps(experiment, compiled_for, steps)
+    else:
+        played = play_episodes(experiment, compiled_for, episodes, notify)
+    amount = played.steps, played.reward
     if not video_episodes:
-        return Evaluation(weights, played.episodes, None, [], played.metrics)
+        return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
     path = run_directory.videos / f"{checkpoint}.mp4"
     recorded = record_video(experiment, compiled_for(1), path, video_episodes, notify)
-    return Evaluation(weights, played.episodes, path, recorded, played.metrics)
+    return Evaluation(weights, played.episodes, path, recorded, played.metrics, *amount)
 
 
 def play_episodes(
@@ -139,6 +163,34 @@ def play_episodes(
     try:
         played = evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
         found = {} if watched is None else evaluation_metrics(watched.take_ended(), episodes // envs)
-        return Played(played, found)
+        steps, reward = (sum(getattr(one, name) for one in played) for name in ("length", "episode_return"))
+        return Played(played, found, steps, reward)
     finally:
         environment.close()
+
+
+def _play_steps(experiment: Experiment, compiled_for: Callable[[int], CompiledPolicy], steps: int) -> Played:
+    count = min(steps, experiment.evaluation_envs)
+    with contextlib.closing(make_environments(experiment, "evaluator", 0, count)) as environment:
+        return _play(environment, compiled_for(count), lambda played: played.steps >= steps)
+
+
+def _play_live(experiment: Experiment, policy: CompiledPolicy, episodes: int, steps: int | None) -> Played:
+    def enough(played: Played) -> bool:
+        return view.closed or (len(played.episodes) >= episodes if steps is None else played.steps >= steps)
+
+    with contextlib.closing(make_drawing_environment(experiment, hidden=False)) as environment:
+        with live_view(f"{experiment.env} - Callboard", environment.frames_per_second) as view:
+            return _play(Recorded(environment, view.show), policy, enough)
+
+
+def _play(environment: BatchedEnvironment, policy: CompiledPolicy, enough: Callable[[Played], bool]) -> Played:
+    """Plays until there is enough; then unfinished episodes are left."""
+    stepper = Stepper(environment)
+    played = Played([], {})
+    while not enough(played):
+        action, _ = policy(stepper.timestep)
+        played.episodes.extend(stepper.step(action))
+        reward = played.reward + float(stepper.timestep.reward.sum())
+        played = Played(played.episodes, {}, stepper.environment_steps, reward)
+    return played

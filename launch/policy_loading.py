@@ -52,7 +52,7 @@ def load_policy(
         return ActingPolicy(exported.policy, exported.spec)
     reference = parse_run_reference(source)
     experiment = with_evaluation_settings(read_experiment(reference.run), mode, epsilon, seed)
-    with local_copy(reference.run) as directory:
+    with local_copy(reference.run, reference.checkpoint) as directory:
         spec = saved_spec(directory)
         if spec is None:
             raise CallboardError(

@@ -97,7 +97,7 @@ class EpisodeRecorder:
                 write(frame)
                 see(frame)
 
-            played = evaluate(_Recorded(environment, show), self._policy, episodes, stopped, episode_ended)
+            played = evaluate(Recorded(environment, show), self._policy, episodes, stopped, episode_ended)
             if not played:
                 raise _Abandoned
             return played
@@ -144,8 +144,13 @@ def _video_file(path: pathlib.Path, frames_per_second: float) -> Iterator[Callab
         yield file.write_frame
 
 
-class _Recorded(BatchedEnvironment):
-    """Writes a frame of another environment after every reset and step."""
+class Recorded(BatchedEnvironment):
+    """Writes a frame of another environment after every reset and step.
+
+    Args:
+      environment: the environment, see `make_drawing_environment`.
+      write: receives each frame, uint8 `[H, W, 3]`, of an even size for the video's format.
+    """
 
     def __init__(self, environment: BatchedEnvironment, write: Callable[[np.ndarray], None]):
         self._environment = environment
@@ -181,10 +186,11 @@ def _even(frame: np.ndarray) -> np.ndarray:
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 
-def make_drawing_environment(experiment: Experiment) -> BatchedEnvironment:
-    """Makes one environment of an evaluation that can be rendered."""
+def make_drawing_environment(experiment: Experiment, hidden: bool = True) -> BatchedEnvironment:
+    """Makes one environment of an evaluation that can be rendered; `hidden` is for machines without a display."""
     # Without this, SDL, with which Gymnasium renders, requires a display.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if hidden:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     environment = _first_that_draws(experiment)
     if experiment.evaluation_task is not None:
         environment.set_task(experiment.evaluation_task)

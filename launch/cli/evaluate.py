@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CallboardError
+from ..live_view import check_display
 from ..run_directory.remote_storage import local_copy
 from .command_parser import CommandParser
 from .experiment_options import split_options
 from .run_arguments import add_run_arguments, read_run
+
+_EPISODES = 20
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,7 +23,11 @@ def main(arguments: Sequence[str]) -> int:
         epilog="--env-options.NAME VALUE changes an option of the run's environment, --no-env-options.NAME removes it.",
     )
     add_run_arguments(parser)
-    parser.add_argument("--episodes", type=int, default=20, metavar="N", help="number of whole episodes (20)")
+    parser.add_argument("--episodes", type=int, metavar="N", help="number of whole episodes (20)")
+    parser.add_argument("--steps", type=int, metavar="N", help="number of environment steps instead of whole episodes")
+    parser.add_argument(
+        "--render", choices=("human",), help="human: play in one environment and show it in a window while it is played"
+    )
     parser.add_argument(
         "--mode", choices=("greedy", "sampled"), help="best actions, or actions sampled from the policy; as in the run"
     )
@@ -31,9 +38,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     env_options, others = split_options(arguments, ["env_options"])
     known = parser.parse_args(others)
-    for option, number in (("--episodes", known.episodes), ("--video-episodes", known.video_episodes)):
-        if number < 1:
-            raise CallboardError(f"{option} must be at least 1, not {number}")
+    for name in ("episodes", "steps", "video_episodes"):
+        number = getattr(known, name)
+        if number is not None and number < 1:
+            raise CallboardError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
+    if known.episodes is not None and known.steps is not None:
+        raise CallboardError("--episodes and --steps are two measures of how much to play; leave one of them out")
+    if known.render is not None:
+        check_display()
     experiment = read_run(known.run, env_options)
     from ..evaluation import evaluate_run, with_evaluation_settings
 
@@ -44,18 +56,30 @@ def main(arguments: Sequence[str]) -> int:
 
     with local_copy(known.run, known.checkpoint) as directory:
         video_episodes = known.video_episodes if known.video else 0
-        result = evaluate_run(experiment, directory, known.episodes, known.checkpoint, video_episodes, notify)
+        result = evaluate_run(
+            experiment,
+            directory,
+            _EPISODES if known.episodes is None else known.episodes,
+            known.checkpoint,
+            video_episodes,
+            notify,
+            known.steps,
+            live=known.render is not None,
+        )
     policy, video = (
         path and f"{known.run}/{path.relative_to(directory.path)}" for path in (result.policy, result.video)
     )
-    returns = [episode.episode_return for episode in result.episodes]
+    episodes = result.episodes
+    returns = [episode.episode_return for episode in episodes]
     summary: dict[str, Any] = {
-        "mean": statistics.fmean(returns),
-        "std": statistics.pstdev(returns),
-        "min": min(returns),
-        "max": max(returns),
+        "mean": statistics.fmean(returns) if returns else None,
+        "std": statistics.pstdev(returns) if returns else None,
+        "min": min(returns, default=None),
+        "max": max(returns, default=None),
         "episodes": len(returns),
-        "mean_length": statistics.fmean(episode.length for episode in result.episodes),
+        "mean_length": statistics.fmean(episode.length for episode in episodes) if episodes else None,
+        "steps": result.steps,
+        "mean_reward": result.reward / max(1, result.steps),
         "policy": policy,
         "video": video,
         "video_returns": [episode.episode_return for episode in result.video_episodes],
@@ -68,11 +92,15 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         print(json.dumps({**summary, "returns": returns}))
         return 0
-    print(" ".join(f"{value:g}" for value in returns))
-    print(
-        f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
-        f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
-    )
+    if returns:
+        print(" ".join(f"{value:g}" for value in returns))
+        print(
+            f"mean {summary['mean']:.1f} ± {summary['std']:.1f} over {len(returns)} episodes "
+            f"(from {summary['min']:g} to {summary['max']:g}), of {summary['mean_length']:.0f} steps"
+        )
+    if known.steps is not None or not returns:
+        ended = f"{len(returns)} episodes" if returns else "no episode"
+        print(f"{summary['steps']:,} steps, in which {ended} ended; mean reward of a step {summary['mean_reward']:.4g}")
     for name, value in summary["episode_metrics"].items():
         if f"{name}_min" in summary["episode_metrics"]:
             low, high = (summary["episode_metrics"][f"{name}{end}"] for end in ("_min", "_max"))

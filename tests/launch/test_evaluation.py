@@ -11,6 +11,7 @@ from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.evaluation import evaluate_run, play_episodes, with_evaluation_settings
 from callboard.launch.experiment import Experiment
+from callboard.launch.live_view import LiveView
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +72,30 @@ class StepsRight:
 
     def __call__(self, timestep):
         return self._action, ()
+
+
+def test_a_number_of_steps_instead_of_episodes(run):
+    experiment, directory = run
+    played = evaluate_run(experiment, directory, 1, "best", 0, print, steps=31)
+    # Two environments, whose episodes have seven steps and then one that is ignored.
+    assert played.steps == 32 and played.reward == 32.0
+    assert [episode.length for episode in played.episodes] == [7, 7, 7, 7]
+    played = evaluate_run(experiment, directory, 1, "best", 0, print, steps=1)
+    assert (played.episodes, played.steps, played.reward) == ([], 1, 1.0)
+
+
+def test_live_in_a_window(run, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    experiment, directory = run
+    shown = []
+    monkeypatch.setattr(LiveView, "show", lambda view, frame: shown.append(frame.shape))
+    played = evaluate_run(experiment, directory, 2, "best", 0, print, live=True)
+    assert [episode.length for episode in played.episodes] == [7, 7]
+    assert shown == [(400, 600, 3)] * (2 * 8)
+
+
+def test_a_window_needs_a_display(run, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CallboardError, match="--render human needs a display, and there is none here"):
+        evaluate_run(*run, 2, "best", 0, print, live=True)

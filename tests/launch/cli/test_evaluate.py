@@ -38,6 +38,11 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     (step,) = {int(file.name.partition(".")[0]) for file in pathlib.Path(path, "checkpoints").glob("0*")}
     assert returns("--checkpoint", str(step)) == result["returns"]
     assert set(returns("--env-options.max_episode_steps", "5")) == {5.0}
+    assert main(["evaluate", path, "--checkpoint", str(step), "--steps", "100", "--json"]) == 0
+    played = json.loads(capsys.readouterr().out)
+    assert 100 <= played["steps"] < 120 and played["mean_reward"] == 1.0
+    assert main(["evaluate", path, "--checkpoint", str(step), "--steps", "3"]) == 0
+    assert capsys.readouterr().out == "3 steps, in which no episode ended; mean reward of a step 1\n"
     assert main(["evaluate", path, "--checkpoint", str(step + 1)]) == 2
     assert f"has no checkpoint {step + 1}; choose from latest, {step}" in capsys.readouterr().err
     assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
@@ -46,10 +51,20 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert "has no checkpoint best; choose from latest, " in capsys.readouterr().err
 
 
+def test_a_window_is_refused_without_a_display(monkeypatch, capsys):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["evaluate", "nowhere", "--render", "human"]) == 2
+    assert "--render human needs a display" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         (["--episodes", "0"], "--episodes must be at least 1, not 0"),
+        (["--steps", "0"], "--steps must be at least 1, not 0"),
+        (["--steps", "5", "--episodes", "5"], "--episodes and --steps are two measures of how much to play"),
+        (["--render", "humn"], "--render must be one of human, not 'humn'"),
         (["--video-episodes", "-1"], "--video-episodes must be at least 1, not -1"),
         (["--mode", "best"], "--mode must be one of greedy, sampled, not 'best'"),
         (["--checkpoint", "newest"], "--checkpoint must be best, latest or a learner step, not 'newest'"),
