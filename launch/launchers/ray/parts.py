@@ -29,6 +29,7 @@ from ...run_directory.checkpoints import load_weights, save_policy
 from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
+from ...warm_start import check_warm_start, with_absolute_source
 from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer
@@ -103,7 +104,9 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     Raises:
       CallboardError: the experiment, its run directory or the file of weights is not valid.
     """
+    experiment = with_absolute_source(experiment)
     layout = experiment.check(learners_here=0)
+    check_warm_start(experiment, layout, new=not resume)
     if experiment.inference != "local":
         raise CallboardError("rollout tasks act by themselves; set inference to local, or take --launcher ray")
     if is_url(experiment.run_dir):
