@@ -281,9 +281,9 @@ def test_tensorflows_own_program_runs_the_signatures(tmp_path):
     assert all(state.shape == (2, 16) and not state.any() for state in states.values())
     observation = np.array([[0.1, -0.05], [0.0, 0.2]], np.float32)
     run("serving_default", observation=observation, first=np.array([True, True]), **states)
-    actions, state = load_policy(tmp_path / "run")(observation)
+    actions, state = load_policy(model)(observation)
     np.testing.assert_array_equal(np.load(tmp_path / "action.npy"), actions)
-    np.testing.assert_allclose(np.load(tmp_path / "state_hidden.npy"), state.hidden, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "state_hidden.npy"), state["state_hidden"], rtol=1e-5, atol=1e-6)
 
 
 def test_parts_that_would_have_one_name_are_refused():
