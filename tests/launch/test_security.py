@@ -57,7 +57,7 @@ def test_files_in_the_working_directory_do_not_take_the_place_of_libraries(optio
     for name in ("yaml", "json", "numpy", "rich", "gymnasium", "tensorflow", "callboard", "multiprocessing", "runpy"):
         (here / f"{name}.py").write_text("open('executed', 'w')\n")
     command = [sys.executable, tmp_path / "bin" / "callboard", "train", "--recipe", "impala-cartpole"]
-    done = subprocess.run([*command, *option, "--agent.network.core", "gru"], cwd=here, capture_output=True, text=True)
+    done = subprocess.run([*command, *option, "--agent.network.core", "lstn"], cwd=here, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("callboard: ") and done.stderr.count("\n") == 1, done.stderr
     assert not (here / "executed").exists()

@@ -261,7 +261,7 @@ def test_a_mistake_is_found_without_tensorflow(tmp_path):
     """Settings, environment and launcher are looked at before TensorFlow is imported."""
     refused = [
         ["train", "impala", "--env", "CartPole-v1", "--max-stps", "5"],
-        ["train", "impala", "--env", "CartPole-v1", "--agent.network.core", "gru"],
+        ["train", "impala", "--env", "CartPole-v1", "--agent.network.core", "lstn"],
         ["train", "impala", "--env", "CartPole-v1", "--actors", "0"],
         ["train", "impala", "--env", "CartPol-v1", "--launcher", "inline"],
         ["train", "impala", "--env", "CartPole-v1", "--launcher", "inline", "--env-options.gravity", "3"],
