@@ -2,7 +2,6 @@
 
 import collections
 import logging
-import math
 import os
 import socket
 import statistics
@@ -24,6 +23,7 @@ from .node_health import thread_stacks
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
 from .run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
+from .run_ending import RunEnding
 from .run_hooks import RunHooks
 from .step_budget import LeaseRequest, StepBudget
 from .step_rates import StepRates
@@ -38,10 +38,6 @@ _CONTROLLED_REPORT_SECONDS = 0.05
 """Interval between reports where a session waits for pauses and the results of commands."""
 _REPORTS_A_SECOND = 500
 """Upper bound on reports per second over all nodes."""
-_LAST_WEIGHTS_SECONDS = 120.0
-"""Extra time for the final evaluation: the learner first finishes its last step, which may be long."""
-_EVALUATOR_SILENT_SECONDS = 60.0
-"""Silence of the evaluator after which the run ends without the final evaluation."""
 
 
 class Coordinator(Node):
@@ -87,11 +83,7 @@ class Coordinator(Node):
         self._short_of_data: dict[str, float] = {}
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._evaluation: dict[str, float] = {}
-        self._stop_reason: str | None = None
-        self._stop_sent = False
-        self._final_is_evaluated = not run.experiment.evaluator
-        self._final_deadline = math.inf
-        self._evaluator_heard = -math.inf
+        self._ending = RunEnding(run.experiment, context.notify, clock)
         self._rates = StepRates()
         self._rows = 0
         self._earlier_learner_steps = self._counters.total("learner_steps")
@@ -156,7 +148,7 @@ class Coordinator(Node):
                     for kind, value in requests:
                         self._take_request(kind, value)
             if name.startswith("evaluator/"):
-                self._evaluator_heard = self._clock()
+                self._ending.hear_evaluator()
             self._decide()
             self._update_control()
             step_limit = None
@@ -164,10 +156,10 @@ class Coordinator(Node):
                 done, all_done = counts.get("environment_steps", 0), self._counters.total("environment_steps")
                 request, now = LeaseRequest(*lease), self._clock()
                 step_limit = self._budget.renew(name, incarnation_id, sequence, done, request, all_done, now)
-                if self._stop_reason is not None:
+                if self._ending:
                     step_limit = done
             return (
-                self._stop_reason is not None,
+                bool(self._ending),
                 self._counters.total("environment_steps"),
                 self._nodes.changed_since(known),
                 self._nodes.version,
@@ -196,14 +188,13 @@ class Coordinator(Node):
     def request_stop(self, reason: str) -> None:
         """Ends the run as at a limit, without a final evaluation."""
         with self._lock:
-            self._stop_reason = self._stop_reason or reason
-            self._final_is_evaluated = True
+            self._ending.request(reason)
 
     @property
     def stopping(self) -> bool:
         """Whether a limit was reached; after the limit of environment steps, the final evaluation still follows."""
         with self._lock:
-            return self._stop_reason is not None
+            return bool(self._ending)
 
     @property
     def out_of_time(self) -> bool:
@@ -215,7 +206,7 @@ class Coordinator(Node):
         """Environment steps left until the limit or the next pause, by the newest reports; 0 once the run ends."""
         with self._lock:
             self._update_control()
-            if self._stop_reason is not None:
+            if self._ending:
                 return 0
             return max(0, self._budget.limit - self._counters.total("environment_steps"))
 
@@ -223,7 +214,7 @@ class Coordinator(Node):
     def paused(self) -> bool:
         """Whether the run waits for its session."""
         with self._lock:
-            return self._stop_reason is None and self._control.paused
+            return not self._ending and self._control.paused
 
     @property
     def control(self) -> ControlState:
@@ -277,8 +268,8 @@ class Coordinator(Node):
                 **self._evaluation,
                 "max_steps": self._experiment.max_steps,
                 "stop_return": self._experiment.stop_return,
-                "stopping": self._stop_reason is not None,
-                "paused": self._stop_reason is None and self._control.paused,
+                "stopping": bool(self._ending),
+                "paused": not self._ending and self._control.paused,
                 "rows": self._rows,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
                 "node_restarts": self._overview.restarts,
@@ -312,8 +303,8 @@ class Coordinator(Node):
         with self._lock:
             if self._hooks.update(self._row):
                 self._save_control()
-            if self._stop_reason is None and self._rules.has_conditions:
-                self._check_conditions()
+            if not self._ending and self._rules.has_conditions:
+                self._end_because(self._rules.check_conditions(self._steps, {**self._row(), **self._evaluation}))
             self._decide()
         if now >= self._next_row and not self.context.cooperative:
             self._next_row = now + _ROW_SECONDS
@@ -366,7 +357,7 @@ class Coordinator(Node):
         if state.learner_limit is None:
             return state
         # The last learner steps of a run are not subject to a pause.
-        limit = None if self._stop_reason is not None else max(0, state.learner_limit - self._earlier_learner_steps)
+        limit = None if self._ending else max(0, state.learner_limit - self._earlier_learner_steps)
         return state._replace(learner_limit=limit)
 
     def _take_request(self, kind: str, value: Any) -> None:
@@ -374,8 +365,7 @@ class Coordinator(Node):
             self._control.set_task(value)
             self._save_control()
         elif kind == "stop":
-            self._stop_reason = self._stop_reason or value
-            self._final_is_evaluated = True
+            self._ending.request(value)
 
     def _take_callback_request(self, kind: str, value: Any) -> None:
         with self._lock:
@@ -395,7 +385,7 @@ class Coordinator(Node):
         self._values.update(values)
         self._episodes.extend((float(value), int(length)) for value, length in episodes)
         if evaluation is not None and "evaluator/final" in evaluation:
-            self._final_is_evaluated = True
+            self._ending.finish_evaluation()
         if evaluation is not None and "evaluator/return" in evaluation:
             self._evaluation = self._with_gap(evaluation)
             self._rules.add_evaluation(evaluation)
@@ -416,41 +406,18 @@ class Coordinator(Node):
                 self.context.notify(f"could not write the counters, retrying: {error}")
 
     def _decide(self) -> None:
-        if self._stop_reason is None:
-            self._check_limits()
-        if self._stop_reason is None or self._stop_sent:
-            return
-        now = self._clock()
-        deadline = min(self._final_deadline, self._evaluator_heard + _EVALUATOR_SILENT_SECONDS)
-        late = not self._final_is_evaluated and now > deadline
-        if late:
-            self.context.notify("the final policy was not evaluated in time")
-        if self._final_is_evaluated or late:
-            self._stop_sent = True
-            self.context.send("stop", self._stop_reason)
-
-    def _check_limits(self) -> None:
-        steps = self._counters.total("environment_steps")
-        self._end_because(self._rules.check(steps, self._values, self._evaluation))
-
-    def _check_conditions(self) -> None:
-        steps = self._counters.total("environment_steps")
-        self._end_because(self._rules.check_conditions(steps, {**self._row(), **self._evaluation}))
+        if not self._ending:
+            self._end_because(self._rules.check(self._steps, self._values, self._evaluation))
+        if self._ending.stops_now():
+            self.context.send("stop", self._ending.reason)
 
     def _end_because(self, stop: Stop | None) -> None:
-        """Ends the run if there is a reason, after a final evaluation if that is still of use."""
-        if stop is None:
-            return
-        self._stop_reason = stop.reason
-        if not stop.final_evaluation:
-            self._final_is_evaluated = True
-        if not self._final_is_evaluated:
-            experiment = self._experiment
-            self._evaluator_heard = self._clock()
-            self._final_deadline = self._clock() + experiment.evaluation_timeout + _LAST_WEIGHTS_SECONDS
-            self.context.notify(
-                f"{self._stop_reason}; evaluating the final policy over {experiment.evaluation_episodes} episodes",
-            )
+        if stop is not None:
+            self._ending.begin(stop)
+
+    @property
+    def _steps(self) -> int:
+        return self._counters.total("environment_steps")
 
     def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
         """Adds the generalization gap if training episodes are played the same way, on other levels."""

@@ -166,7 +166,6 @@ class Checkpoints:
         except OSError as error:
             raise NotWritten(file_error(error)) from error
         remove_directory(newest)
-        remove_directory(newest)
 
     def restore(
         self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]
