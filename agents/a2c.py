@@ -20,6 +20,7 @@ from .gradient_step import GradientStep, LossOutput, Objective
 from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import sum_over_replicas
+from .losses.rewards import learning_reward
 from .on_policy import FreshBatches, check_action, check_sizes, joined
 from .optimizers import make_objective
 from .ppo_policy import PpoNetworks, PpoPolicy
@@ -141,9 +142,7 @@ class A2C(A2CSettings, Agent):
         head = tf.nest.map_structure(lambda leaf: leaf[:-1], outputs)
         policy, value, dtype = networks.policy(head), outputs.value, outputs.value.dtype
         valid_t = valid_transitions(record.first, record.last, record.discount)
-        reward_t = tf.cast(record.reward, dtype)
-        if self.reward_clip is not None:
-            reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
+        reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(record.discount, dtype)
         advantage_t, target_t = gae(value, reward_t, discount_t, valid_t, self.gae_lambda)
         if self.normalize_advantages:

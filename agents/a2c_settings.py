@@ -6,13 +6,14 @@ from typing import Annotated
 from annotated_types import Interval
 
 from ..networks.network_settings import PolicyValueNetworkSettings
-from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class A2CSettings:
+class A2CSettings(RewardSettings):
     """Hyperparameters of A2C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
 
     The loss is a mean over time and batch, as in the synchronous implementation of OpenAI Baselines, from which
@@ -28,8 +29,8 @@ class A2CSettings:
       entropy_cost: weight of the entropy bonus (β), or a schedule of it.
       value_cost: weight of the value loss.
       normalize_advantages: whether advantages are standardized over the batch; not in the paper.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
-        clips Atari rewards to [-1, 1], which would change other tasks.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
+        clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
         action.  It is kept between -10 and 2.
       std_from_observation: whether that standard deviation depends on the observation, as in the paper (section 9).
@@ -46,7 +47,6 @@ class A2CSettings:
     entropy_cost: ScheduledNonNegativeFloat = 0.01
     value_cost: NonNegativeFloat = 0.5
     normalize_advantages: bool = False
-    reward_clip: PositiveFloat | None = None
     initial_log_std: Annotated[float, Interval(ge=-10, le=2)] = 0.0
     std_from_observation: bool = False
     optimizer: OptimizerSettings = OptimizerSettings(

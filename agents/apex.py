@@ -21,6 +21,7 @@ from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import largest_over_replicas
+from .losses.rewards import learning_reward
 from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
 from .value_distributions import ValueDistribution
 
@@ -79,7 +80,7 @@ class Apex(ApexSettings, Agent):
             layout,
             self.replay,
             self.batch_size,
-            self.updates_per_call,
+            self.updates_per_call * self.accumulate,
             priority_exponent=self.replay.priority_exponent,
             first_priority=self.first_priority,
             stack=self.frame_stack,
@@ -87,7 +88,7 @@ class Apex(ApexSettings, Agent):
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
+        steps = int(layout.max_steps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
         return make_q_learner(
             networks,
             functools.partial(self.loss, networks),
@@ -97,6 +98,7 @@ class Apex(ApexSettings, Agent):
             self.target_update_period,
             self.updates_per_call,
             self.epsilon,
+            self.accumulate,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -166,7 +168,4 @@ class Apex(ApexSettings, Agent):
         return LossOutput(loss, metrics, priorities=tf.abs(delta) + SMALLEST_PRIORITY)
 
     def _clipped(self, reward: Any) -> Any:
-        if self.reward_clip is None:
-            return reward
-        clip = tf.clip_by_value if tf.is_tensor(reward) else np.clip
-        return clip(reward, -self.reward_clip, self.reward_clip)
+        return learning_reward(reward, self.reward_scale, self.reward_clip)

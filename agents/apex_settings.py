@@ -8,13 +8,14 @@ from ..replay_settings import PrioritizedReplaySettings
 from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 
 Distribution = Literal["none", "categorical", "quantile"]
 """How the value of an action is distributed: a value alone, C51's atoms, or QR-DQN's quantiles."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexSettings(ExplorationSettings):
+class ApexSettings(RewardSettings, ExplorationSettings):
     """Hyperparameters of Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
 
     With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million
@@ -25,11 +26,13 @@ class ApexSettings(ExplorationSettings):
     Attributes:
       n_step: transitions in a window (n).
       batch_size: windows in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
       target_update_period: learner steps between updates of the target network.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
-        clips Atari rewards to [-1, 1].
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
+        clipping.  The paper clips Atari rewards to [-1, 1].
       huber: absolute TD error beyond which the loss is linear; None for a squared loss everywhere, as in the paper.
         With quantile, κ; None for a loss without smoothing.
       distribution: none, categorical (C51, Bellemare et al. 2017) or quantile (QR-DQN, Dabney et al. 2018).
@@ -46,10 +49,10 @@ class ApexSettings(ExplorationSettings):
 
     n_step: PositiveInt = 3
     batch_size: PositiveInt = 128
+    accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
     target_update_period: PositiveInt = 200
-    reward_clip: PositiveFloat | None = None
     huber: PositiveFloat | None = 1.0
     distribution: Distribution = "none"
     atoms: PositiveInt = 51

@@ -24,6 +24,7 @@ from .gradient_step import LossOutput
 from .losses.categorical import categorical_loss, mean_value, projected_target, support
 from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
+from .losses.rewards import learning_reward
 from .optimizers import make_objective
 
 
@@ -48,14 +49,15 @@ class D4PG(D4PGSettings, Agent):
         return DeterministicPolicy(networks, self.exploration_noise, mode)
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call, n_step=self.n_step)
+        batches = self.updates_per_call * self.accumulate
+        return TransitionReplay(layout, self.replay, self.batch_size, batches, n_step=self.n_step)
 
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
     ) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
+        steps = int(layout.max_steps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
 
         def update_targets(steps: tf.Tensor) -> None:
             copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)
@@ -70,6 +72,7 @@ class D4PG(D4PGSettings, Agent):
             ],
             strategy,
             updates_per_call=self.updates_per_call,
+            accumulate=self.accumulate,
             after_update=update_targets,
         )
 
@@ -82,7 +85,8 @@ class D4PG(D4PGSettings, Agent):
         """
         record, bounds = sample.record, networks.bounds
         valid_t = valid_transitions(record.first, record.last, record.discount)
-        steps = n_step_window(record.reward, self.discount * record.discount, valid_t)
+        reward_t = learning_reward(record.reward, self.reward_scale, self.reward_clip)
+        steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
         unit_0, _ = networks.policy.step(Inputs(x_0), (), record.first[0], training=True)

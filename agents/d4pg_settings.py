@@ -7,12 +7,13 @@ from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class D4PGSettings:
+class D4PGSettings(RewardSettings):
     """Hyperparameters of D4PG.  Defaults are the paper's, or those of Acme's D4PG.
 
     Replay is sampled uniformly; the paper found priorities less important than its other parts.  docs/defaults.md
@@ -21,6 +22,8 @@ class D4PGSettings:
     Attributes:
       n_step: transitions in a window (N).
       batch_size: windows in a learner step, over all replicas (M).
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
       atoms: values in the support of the critic's distribution, at least 2.
@@ -37,6 +40,7 @@ class D4PGSettings:
 
     n_step: PositiveInt = 5
     batch_size: PositiveInt = 256
+    accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
     atoms: PositiveInt = 51

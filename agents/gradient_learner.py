@@ -26,10 +26,11 @@ class GradientLearner(tf.Module):
       loss: takes one replica's share of a batch, a `Sample`, and with `seed` also an int64 `[2]`.
       objectives: the losses, and what they train.
       strategy: the strategy in whose scope the networks and the optimizers were created.
-      updates_per_call: updates that `step` makes.  If more than one, an element of the dataset holds as many batches,
-        stacked along a new first axis.
+      updates_per_call: updates that `step` makes.
       after_update: called after every update with the number of updates made so far, int64; for target networks.
-      seed: the run's seed, for losses that sample: the loss then also gets a seed that differs at every update.
+      seed: the run's seed, for losses that sample: the loss then also gets a seed that differs for every batch.
+      accumulate: batches in an update.  If an element of the dataset holds more than one batch (`updates_per_call`
+        times `accumulate`), they are stacked along a new first axis.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class GradientLearner(tf.Module):
         updates_per_call: int = 1,
         after_update: Callable[[tf.Tensor], None] | None = None,
         seed: int | None = None,
+        accumulate: int = 1,
     ):
         super().__init__()
         self._loss = loss
@@ -47,10 +49,11 @@ class GradientLearner(tf.Module):
         self._updates_per_call = updates_per_call
         self._after_update = after_update
         self._seed = seed
+        self._accumulate = accumulate
         # Attributes, so that they are saved in checkpoints.
         self.optimizers = [objective.optimizer for objective in objectives]
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
-        self._gradient_step = GradientStep(objectives, strategy)
+        self._gradient_step = GradientStep(objectives, strategy, accumulate)
         self._call = _CompiledByKey(self._update if updates_per_call == 1 else self._updates)
 
     def step(self, iterator: Iterator[Any]) -> Update:
@@ -75,7 +78,7 @@ class GradientLearner(tf.Module):
     def _update(
         self, due: tuple[str, ...], batches: Any, number: tf.Tensor | None = None
     ) -> tuple[dict[str, tf.Tensor], Any]:
-        """Makes one update; `number` is the index of its batch if there are several."""
+        """Makes one update; `number` is its index if a call makes several."""
         steps = self.steps.read_value()
         metrics, priorities = self._gradient_step(self._replica_loss, batches, number, steps, due=due)
         self.steps.assign_add(1)
@@ -86,9 +89,13 @@ class GradientLearner(tf.Module):
                 self._after_update(steps + 1)
         return metrics, priorities
 
-    def _replica_loss(self, batches: Sample, number: tf.Tensor | None, steps: tf.Tensor) -> LossOutput:
-        sample = batches if number is None else tree.map_structure(lambda leaf: leaf[number], batches)
-        seed = () if self._seed is None else (tf.stack([tf.constant(self._seed, tf.int64), steps]),)
+    def _replica_loss(self, batches: Sample, number: tf.Tensor | None, steps: tf.Tensor, part: int = 0) -> LossOutput:
+        sample = batches
+        if number is not None or self._accumulate > 1:
+            index = (0 if number is None else number) * self._accumulate + part
+            sample = tree.map_structure(lambda leaf: leaf[index], batches)
+        batch = steps * self._accumulate + part
+        seed = () if self._seed is None else (tf.stack([tf.constant(self._seed, tf.int64), batch]),)
         output = self._loss(sample, *seed)
         age = tf.maximum(steps - tf.cast(sample.record.version[..., 1], tf.int64), 0)
         lag = tf.reduce_mean(tf.cast(age, tf.keras.backend.floatx())) / self._strategy.num_replicas_in_sync

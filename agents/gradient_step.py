@@ -35,6 +35,8 @@ class Objective(NamedTuple):
     period: int = 1
     """Learner steps from one gradient step on the loss to the next.  The steps between leave the variables, and the
     state of their optimizer, as they are."""
+    is_sum: bool = False
+    """Whether the loss is a sum over its batch, so that gradients of several batches are added instead of averaged."""
 
 
 class GradientStep:
@@ -46,9 +48,11 @@ class GradientStep:
     Args:
       objectives: the losses.
       strategy: the strategy in whose scope the variables and the optimizers were created.
+      accumulate: batches in a step, whose gradients are added or averaged before they are clipped and applied.
     """
 
-    def __init__(self, objectives: Sequence[Objective], strategy: tf.distribute.Strategy):
+    def __init__(self, objectives: Sequence[Objective], strategy: tf.distribute.Strategy, accumulate: int = 1):
+        self._accumulate = accumulate
         self._objectives = [objective._replace(variables=trained(objective.variables)) for objective in objectives]
         self._strategy = strategy
         for objective in self._objectives:
@@ -69,7 +73,8 @@ class GradientStep:
         """Makes the step; called outside of the replicas, in a `tf.function`.
 
         Args:
-          loss: called in every replica.  The leaves of `priorities` may have any structure.
+          loss: called in every replica; if a step has several batches for each of them, with its index after the
+            arguments.  The leaves of `priorities` may have any structure.
           *arguments: arguments of `loss`; values distributed over the replicas are replaced by each replica's own.
           due: names of the losses whose gradients are applied; None for all.
 
@@ -93,19 +98,19 @@ class GradientStep:
     def _in_replica(
         self, loss: Callable[..., LossOutput], applied: Sequence[Objective], *arguments: Any
     ) -> tuple[Any, Any, Nest]:
-        several = len(self._objectives) > 1
-        with tf.GradientTape(persistent=len(applied) > 1) as tape:
-            output = loss(*arguments)
-        losses = output.loss if several else {self._objectives[0].name: output.loss}
-        gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in applied]
-        del tape
+        parts = [self._differentiate(loss, applied, *arguments, *([0] if self._accumulate > 1 else []))]
+        for part in range(1, self._accumulate):
+            # One after the other, so that only one batch takes memory at a time.
+            with tf.control_dependencies([leaf for leaf in tree.flatten(parts[-1][0]) if leaf is not None]):
+                parts.append(self._differentiate(loss, applied, *arguments, part))
+        gradients, metrics, priorities = _combine(parts, applied)
         context = tf.distribute.get_replica_context()
         if context.num_replicas_in_sync > 1:
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         norms = {}
         for objective, gradient in zip(applied, gradients, strict=True):
             if not objective.variables:
-                norms[_norm_name(objective.name)] = tf.zeros((), losses[objective.name].dtype)
+                norms[_norm_name(objective.name)] = tf.zeros((), metrics[objective.name].dtype)
                 continue
             norms[_norm_name(objective.name)] = norm = tf.linalg.global_norm(gradient)
             if objective.max_gradient_norm is not None:
@@ -113,8 +118,30 @@ class GradientStep:
             objective.optimizer.apply_gradients(
                 zip(gradient, objective.variables, strict=True), skip_gradients_aggregation=True
             )
-        priorities = () if output.priorities is None else output.priorities
-        return {**output.metrics, **losses}, norms, priorities
+        return metrics, norms, priorities
+
+    def _differentiate(self, loss: Callable[..., LossOutput], applied: Sequence[Objective], *arguments: Any) -> Any:
+        """Returns the gradients of a batch, the metrics with the losses, and the priorities."""
+        several = len(self._objectives) > 1
+        with tf.GradientTape(persistent=len(applied) > 1) as tape:
+            output = loss(*arguments)
+        losses = output.loss if several else {self._objectives[0].name: output.loss}
+        gradients = [tape.gradient(losses[objective.name], objective.variables) for objective in applied]
+        return gradients, {**output.metrics, **losses}, () if output.priorities is None else output.priorities
+
+
+def _combine(parts: Sequence[Any], applied: Sequence[Objective]) -> Any:
+    """Returns what `_differentiate` returns, of several batches: gradients added or averaged, and means of metrics."""
+    if len(parts) == 1:
+        return parts[0]
+    all_gradients, all_metrics, all_priorities = zip(*parts, strict=True)
+    gradients = []
+    for objective, batches in zip(applied, zip(*all_gradients, strict=True), strict=True):
+        factor = 1.0 if objective.is_sum else 1.0 / len(parts)
+        by_variable = zip(*batches, strict=True)
+        gradients.append([None if each[0] is None else factor * tf.add_n(each) for each in by_variable])
+    metrics = {name: tf.add_n([one[name] for one in all_metrics]) / len(parts) for name in all_metrics[0]}
+    return gradients, metrics, tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *all_priorities)
 
 
 def _norm_name(loss: str) -> str:

@@ -21,6 +21,7 @@ from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .impala_settings import ImpalaSettings
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
+from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
 from .optimizers import make_objective
 from .registry import agent_name
@@ -85,15 +86,18 @@ class Impala(ImpalaSettings, Agent):
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
-        return SequenceQueue(layout, self.unroll_length, self.batch_size, self.queue_batches, self.updates_per_call)
+        batches = self.updates_per_call * self.accumulate
+        return SequenceQueue(layout, self.unroll_length, self.batch_size, self.queue_batches, batches)
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = layout.max_steps // (self.unroll_length * self.batch_size)
+        steps = layout.max_steps // (self.unroll_length * self.batch_size * self.accumulate)
+        objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps)
         return GradientLearner(
             functools.partial(self.loss, networks),
-            [make_objective("loss", networks.trainable_variables, self.optimizer, steps)],
+            [objective._replace(is_sum=True)],
             strategy,
             self.updates_per_call,
+            accumulate=self.accumulate,
         )
 
     def loss(self, network: Network, sample: Sample) -> LossOutput:
@@ -110,9 +114,7 @@ class Impala(ImpalaSettings, Agent):
         target_policy = Categorical(outputs.logits[:-1])
         behavior_policy = Categorical(record.extras.logits)
         dtype = outputs.value.dtype
-        reward_t = tf.cast(record.reward, dtype)
-        if self.reward_clip is not None:
-            reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
+        reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         log_prob_t = target_policy.log_prob(record.action)
         log_rho_t = log_prob_t - tf.cast(behavior_policy.log_prob(record.action), dtype)

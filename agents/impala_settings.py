@@ -5,11 +5,12 @@ import dataclasses
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class ImpalaSettings:
+class ImpalaSettings(RewardSettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) where it states one, without its clip.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
@@ -19,6 +20,8 @@ class ImpalaSettings:
     Attributes:
       unroll_length: transitions in a sequence (T).
       batch_size: sequences in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are added before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       queue_batches: maximum number of batches in the queue; a longer queue means older behavior policies.
       discount: γ.
@@ -28,8 +31,8 @@ class ImpalaSettings:
       clip_c: c-bar, upper bound of the trace coefficients.
       clip_policy_gradient_rho: upper bound of the importance weights in the policy gradient.
       lambda_: λ of the trace coefficients; 1 in the paper.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.  The paper
-        clips Atari rewards to [-1, 1], which would change other tasks.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
+        clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       optimizer: see `OptimizerSettings`.  An `epsilon` of 0.01 is the paper's for Atari; the authors' code, for DMLab,
         uses 0.1.
       network: see `PolicyValueNetworkSettings`.  The torso sees a single frame; the paper stacks 4 Atari frames.  The
@@ -38,6 +41,7 @@ class ImpalaSettings:
 
     unroll_length: PositiveInt = 20
     batch_size: PositiveInt = 32
+    accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     queue_batches: PositiveInt = 2
     discount: UnitInterval = 0.99
@@ -47,7 +51,6 @@ class ImpalaSettings:
     clip_c: PositiveFloat = 1.0
     clip_policy_gradient_rho: PositiveFloat = 1.0
     lambda_: UnitInterval = 1.0
-    reward_clip: PositiveFloat | None = None
     optimizer: OptimizerSettings = OptimizerSettings(
         name="rmsprop", learning_rate=6e-4, epsilon=0.01, rmsprop_decay=0.99, max_gradient_norm=40.0
     )

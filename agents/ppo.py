@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from dm_env import specs as dm_specs
@@ -16,6 +17,7 @@ from .agent import Agent, Mode
 from .gradient_step import LossOutput
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
+from .losses.rewards import learning_reward
 from .on_policy import check_action, check_sizes
 from .optimizers import make_optimizer
 from .ppo_learner import PpoLearner, Rates
@@ -98,6 +100,7 @@ class Ppo(PpoSettings, Agent):
             parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,
             epochs=self.epochs,
             minibatches=self.minibatches,
+            accumulate=self.accumulate,
             max_policy_lag=self.max_policy_lag,
             target_kl=self.target_kl,
             max_gradient_norm=self.optimizer.max_gradient_norm,
@@ -113,7 +116,14 @@ class Ppo(PpoSettings, Agent):
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
         """Returns a replica's share of an iteration's data, see `make_rollout`."""
+        samples = [
+            sample._replace(record=sample.record._replace(reward=self._learning_reward(sample.record.reward)))
+            for sample in samples
+        ]
         return make_rollout(networks, samples, values, self.discount, self.gae_lambda, self.normalize_advantages)
+
+    def _learning_reward(self, reward: Any) -> Any:
+        return learning_reward(tf.convert_to_tensor(reward), self.reward_scale, self.reward_clip)
 
     def loss(self, networks: PpoNetworks, rollout: Rollout, clip: tf.Tensor) -> LossOutput:
         """Returns a replica's part of a minibatch's loss (equation (9)) and metrics.

@@ -36,7 +36,8 @@ class PpoLearner(tf.Module):
       rates: returns the rates of an iteration, by the number of iterations made before it.
       parts: number of dataset elements per replica that make up a batch.
       epochs: passes over the batch per iteration.
-      minibatches: gradient steps per epoch.
+      minibatches: parts of the batch in an epoch.
+      accumulate: minibatches in a gradient step.
       max_policy_lag: age, in iterations, of the oldest weights whose data is learned from.
       target_kl: mean KL divergence over an epoch above which the iteration stops; None for no limit.
       max_gradient_norm: global norm to which gradients are clipped; None for no clipping.
@@ -54,6 +55,7 @@ class PpoLearner(tf.Module):
         parts: int,
         epochs: int,
         minibatches: int,
+        accumulate: int,
         max_policy_lag: int,
         target_kl: float | None,
         max_gradient_norm: float | None,
@@ -65,15 +67,17 @@ class PpoLearner(tf.Module):
         self._strategy = strategy
         self._rates = rates
         self._epochs = epochs
-        self._minibatches = minibatches
+        self._gradient_steps = minibatches // accumulate
         self._batches = FreshBatches(strategy, parts, max_policy_lag)
         self._target_kl = target_kl
         self._seed = seed
         objective = Objective("loss", networks.network.trainable_variables, optimizer, max_gradient_norm)
-        self._gradient_step = gradient_step = GradientStep([objective], strategy)
+        self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
 
-        def minibatch_loss(rollout: Rollout, number: tf.Tensor, seed: tf.Tensor, clip: tf.Tensor) -> LossOutput:
-            return loss(select_minibatch(rollout, minibatches, number, seed), clip)
+        def minibatch_loss(
+            rollout: Rollout, number: tf.Tensor, seed: tf.Tensor, clip: tf.Tensor, part: int = 0
+        ) -> LossOutput:
+            return loss(select_minibatch(rollout, minibatches, number * accumulate + part, seed), clip)
 
         def in_replicas(function: Any) -> Any:
             return tf.function(lambda *arguments: strategy.run(function, args=arguments), autograph=False)
@@ -108,8 +112,8 @@ class PpoLearner(tf.Module):
     def _epoch(self, rollout: Any, seed: tf.Tensor, clip: tf.Tensor, iterator: Iterator[Any]) -> dict[str, Any]:
         """Makes a gradient step on each minibatch, and returns the means of their metrics."""
         each = []
-        for number in range(self._minibatches):
+        for number in range(self._gradient_steps):
             raise_if_stopped(iterator)
             metrics, _ = self._update(rollout, tf.constant(number), seed, clip)
             each.append(metrics)
-        return {name: sum(metrics[name] for metrics in each) / self._minibatches for name in each[0]}
+        return {name: sum(metrics[name] for metrics in each) / self._gradient_steps for name in each[0]}

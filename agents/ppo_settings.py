@@ -8,11 +8,12 @@ from annotated_types import Interval
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings:
+class PpoSettings(RewardSettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
@@ -22,7 +23,9 @@ class PpoSettings:
       unroll_length: transitions in a sequence (T).
       batch_size: sequences in an iteration, over all replicas; a multiple of the number of environments of all actors.
       epochs: passes over the batch per iteration.
-      minibatches: gradient steps per epoch.
+      minibatches: parts of the batch in an epoch, each with a gradient step.
+      accumulate: minibatches in a gradient step, whose gradients are averaged, as if they were one larger minibatch
+        that did not fit into memory.
       max_policy_lag: maximum age, in learner steps (iterations), of the weights that acted when learning from their
         data begins.  With 0 actors and learner alternate, as in the paper; higher values trade staleness for speed.
       discount: γ.
@@ -51,6 +54,7 @@ class PpoSettings:
     batch_size: PositiveInt = 32
     epochs: PositiveInt = 10
     minibatches: PositiveInt = 32
+    accumulate: PositiveInt = 1
     max_policy_lag: NonNegativeInt = 0
     discount: UnitInterval = 0.99
     gae_lambda: UnitInterval = 0.95
@@ -68,3 +72,12 @@ class PpoSettings:
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
     )
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.normalize_rewards and self.reward_clip is not None:
+            return "rewards are either normalized or clipped: set normalize_rewards to false, or leave reward_clip out"
+        if self.minibatches % self.accumulate:
+            return f"minibatches must be a multiple of accumulate ({self.accumulate}), not {self.minibatches}"
+        return super().problem

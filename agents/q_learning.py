@@ -74,6 +74,7 @@ def make_q_learner(
     target_update_period: int,
     updates_per_call: int,
     epsilon: Any,
+    accumulate: int = 1,
 ) -> GradientLearner:
     """Creates a learner that trains the online network and periodically copies it to the target network.
 
@@ -86,6 +87,7 @@ def make_q_learner(
       target_update_period: learner steps between updates of the target network.
       updates_per_call: updates that one call makes.
       epsilon: exploration rate for the actors, as `QNetworks.epsilon`; a scalar, or a variable that may change.
+      accumulate: batches in an update.
     """
     copy_weights(networks.online, networks.target)
 
@@ -94,7 +96,7 @@ def make_q_learner(
         networks.epsilon.assign(epsilon)
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
-    return GradientLearner(loss, [objective], strategy, updates_per_call, after_update=update_target)
+    return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, accumulate=accumulate)
 
 
 def check_action(name: str, layout: Layout) -> None:

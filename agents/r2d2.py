@@ -20,6 +20,7 @@ from .gradient_step import LossOutput
 from .losses.prioritization import importance_weights, mixed_priority
 from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
+from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, make_q_learner
 from .r2d2_policy import R2D2Policy, without_frames
@@ -75,7 +76,7 @@ class R2D2(R2D2Settings, Agent):
             layout,
             self.replay,
             self.batch_size,
-            self.updates_per_call,
+            self.updates_per_call * self.accumulate,
             priority_exponent=self.replay.priority_exponent,
             first_priority=self.first_priority,
             stack=self.frame_stack,
@@ -86,7 +87,9 @@ class R2D2(R2D2Settings, Agent):
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = int(layout.max_steps / self.period * self.replay.samples_per_insert / self.batch_size)
+        steps = int(
+            layout.max_steps / self.period * self.replay.samples_per_insert / (self.batch_size * self.accumulate)
+        )
         return make_q_learner(
             networks,
             functools.partial(self.loss, networks),
@@ -96,6 +99,7 @@ class R2D2(R2D2Settings, Agent):
             self.target_update_period,
             self.updates_per_call,
             self.epsilon,
+            self.accumulate,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -165,9 +169,7 @@ class R2D2(R2D2Settings, Agent):
     def _td_errors(self, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns TD errors and the mask of valid transitions, `[trace_length, B]`."""
         valid_t = valid_transitions(trace.first, trace.last, trace.discount)
-        reward_t = tf.convert_to_tensor(trace.reward)
-        if self.reward_clip is not None:
-            reward_t = tf.clip_by_value(reward_t, -self.reward_clip, self.reward_clip)
+        reward_t = learning_reward(tf.convert_to_tensor(trace.reward), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(trace.discount, q_target.dtype)
         target_t = sequence_double_q_targets(
             q_online, q_target, reward_t, discount_t, valid_t, self.n_step, self._rescaling

@@ -4,13 +4,14 @@ import dataclasses
 
 from ..networks.network_settings import RecurrentQNetworkSettings
 from ..replay_settings import PrioritizedReplaySettings
-from ..setting_types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Settings(ExplorationSettings):
+class R2D2Settings(RewardSettings, ExplorationSettings):
     """Hyperparameters of R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (table 2).
 
     The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them
@@ -25,12 +26,13 @@ class R2D2Settings(ExplorationSettings):
       period: steps of an environment from the start of one sequence to the start of the next.
       n_step: transitions in a return (n); fewer at the end of a sequence.
       batch_size: sequences in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       priority_eta: η, weight of the largest TD error in a priority; the mean TD error has weight 1 - η.
       discount: γ.
       target_update_period: learner steps between updates of the target network.
       rescale_values: whether the network learns rescaled values h(Q) instead of Q.
-      reward_clip: rewards are clipped to [-reward_clip, reward_clip] for learning; None disables clipping.
       frame_stack: number of most recent images that the network sees; replay stores each image once.
       optimizer: see `OptimizerSettings`.  `epsilon` and `max_gradient_norm` apply to gradients of a loss that is a sum
         over the `trace_length` steps of a sequence and a mean over sequences, as in the authors' published code (SEED
@@ -44,12 +46,12 @@ class R2D2Settings(ExplorationSettings):
     period: PositiveInt = 20
     n_step: PositiveInt = 5
     batch_size: PositiveInt = 32
+    accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     priority_eta: UnitInterval = 0.9
     discount: UnitInterval = 0.99
     target_update_period: PositiveInt = 100
     rescale_values: bool = True
-    reward_clip: PositiveFloat | None = None
     frame_stack: PositiveInt = 1
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=1e-3, epsilon=1e-3, max_gradient_norm=40.0)
     replay: PrioritizedReplaySettings = PrioritizedReplaySettings(

@@ -25,6 +25,7 @@ from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .losses.replicas import global_index
+from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .optimizers import make_objective
 from .sac_settings import SacSettings
@@ -130,13 +131,13 @@ class Sac(SacSettings, Agent):
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call)
+        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call * self.accumulate)
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
         # The critic may have other weights than at first, those of another run.
         copy_weights(learned.critic, learned.target_critic)
-        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
+        steps = int(layout.max_steps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
 
         def update_target(steps: tf.Tensor) -> None:
             move_weights(learned.critic, learned.target_critic, self.target_update_rate)
@@ -153,6 +154,7 @@ class Sac(SacSettings, Agent):
             updates_per_call=self.updates_per_call,
             after_update=update_target,
             seed=layout.seed,
+            accumulate=self.accumulate,
         )
 
     def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:
@@ -174,7 +176,7 @@ class Sac(SacSettings, Agent):
         x_tp1 = tree.map_structure(lambda leaf: leaf[1], record.observation)
         target = networks.target_critic(x_tp1, actions[1])
         target_t = soft_target(
-            r_t=record.reward[0],
+            r_t=learning_reward(record.reward[0], self.reward_scale, self.reward_clip),
             discount_t=self.discount * record.discount[0],
             q1_tp1=target.q1,
             q2_tp1=target.q2,

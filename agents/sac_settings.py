@@ -9,12 +9,13 @@ from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class SacSettings:
+class SacSettings(RewardSettings):
     """Hyperparameters of SAC.  Defaults are the paper's (appendix D) where it states one.
 
     The gradients of critics, policy and temperature are taken at the same weights; other implementations update one
@@ -22,6 +23,8 @@ class SacSettings:
 
     Attributes:
       batch_size: transitions in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       hold: timesteps for which an exploratory action is repeated before the next one is sampled.
       discount: γ.
@@ -38,6 +41,7 @@ class SacSettings:
     """
 
     batch_size: PositiveInt = 256
+    accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     hold: PositiveInt = 1
     discount: UnitInterval = 0.99

@@ -19,6 +19,7 @@ from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .losses.deterministic_policy import clipped_double_q_target, deterministic_policy_loss, smoothed_action
 from .losses.replicas import global_index
+from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .optimizers import make_objective
 from .td3_settings import TD3Settings
@@ -41,14 +42,14 @@ class TD3(TD3Settings, Agent):
         return DeterministicPolicy(networks, self.exploration_noise, mode)
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call)
+        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call * self.accumulate)
 
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
     ) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = int(layout.max_steps * self.replay.samples_per_insert / self.batch_size)
+        steps = int(layout.max_steps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
         policy_variables = learned.policy.trainable_variables
         actor = make_objective("actor_loss", policy_variables, self.actor_optimizer, max(1, steps // self.policy_delay))
 
@@ -67,6 +68,7 @@ class TD3(TD3Settings, Agent):
             ],
             strategy,
             updates_per_call=self.updates_per_call,
+            accumulate=self.accumulate,
             after_update=update_targets,
             seed=layout.seed,
         )
@@ -90,7 +92,7 @@ class TD3(TD3Settings, Agent):
         smoothed = smoothed_action(unit_tp1, self.target_noise * normal, self.target_noise_clip)
         target = networks.target_critic(x_tp1, smoothed)
         target_t = clipped_double_q_target(
-            r_t=record.reward[0],
+            r_t=learning_reward(record.reward[0], self.reward_scale, self.reward_clip),
             discount_t=self.discount * record.discount[0],
             q1_tp1=target.q1,
             q2_tp1=target.q2,

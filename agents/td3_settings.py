@@ -9,18 +9,21 @@ from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import NonNegativeFloat, PositiveInt, UnitInterval
 from .optimizer_settings import OptimizerSettings
+from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3Settings:
+class TD3Settings(RewardSettings):
     """Hyperparameters of TD3.  Defaults are the paper's (sections 6.1 and C) where it states one.
 
     docs/defaults.md compares all defaults with the paper's.
 
     Attributes:
       batch_size: transitions in a learner step, over all replicas.
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
       discount: γ.
       exploration_noise: standard deviation of the Gaussian noise of actors, in units of half the range of an action.
@@ -37,6 +40,7 @@ class TD3Settings:
     """
 
     batch_size: PositiveInt = 100
+    accumulate: PositiveInt = 1
     updates_per_call: PositiveInt = 1
     discount: UnitInterval = 0.99
     exploration_noise: NonNegativeFloat = 0.1

@@ -68,7 +68,7 @@ def loss_by_loops(agent: A2C, outputs: Any, record: Record) -> dict[str, float]:
                 continue
             valid[t, b] = True
             reward = float(record.reward[t, b])
-            if agent.reward_clip is not None:
+            if isinstance(agent.reward_clip, float):
                 reward = max(-agent.reward_clip, min(agent.reward_clip, reward))
             discount = agent.discount * record.discount[t, b]
             # With lambda = 1 this is R_t - V(x_t).

@@ -12,6 +12,7 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(A2CSettings) == {
         "unroll_length": 5,
         "batch_size": 32,
+        "reward_scale": 1.0,
         "max_policy_lag": 0,
         "discount": 0.99,
         "gae_lambda": 1.0,
@@ -62,7 +63,7 @@ def test_values_survive_yaml():
         ("gae_lambda", -0.1, "a number from 0 to 1"),
         ("entropy_cost", -0.01, f"a number of at least 0 or {Schedule.description}"),
         ("value_cost", float("nan"), "a number of at least 0"),
-        ("reward_clip", 0.0, "a number above 0 or null"),
+        ("reward_clip", 0.0, "a number above 0, a list of 2 numbers, such as [0.5, 1.0] or null"),
         ("initial_log_std", 2.5, "a number from -10 to 2"),
     ],
 )

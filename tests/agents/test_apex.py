@@ -82,7 +82,7 @@ def q_of(network: Any, observation: Any) -> np.ndarray:
             {},
             "agent.optimizer.max_gradient_norm must be a number above 0 or null, not -1.0",
         ),
-        (dict(reward_clip=0.0), {}, "agent.reward_clip must be a number above 0 or null, not 0.0"),
+        (dict(reward_clip=0.0), {}, "agent.reward_clip must be a number above 0, a list .* or null, not 0.0"),
         (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
         ({}, dict(replicas=3), "make agent.batch_size a multiple of 3"),
     ],
@@ -185,7 +185,7 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
             if record.last[t, b] or cut_off:
                 break
             reward = float(record.reward[t, b])
-            if agent.reward_clip is not None:
+            if isinstance(agent.reward_clip, float):
                 reward = min(max(reward, -agent.reward_clip), agent.reward_clip)
             target += factor * reward
             factor *= agent.discount * float(record.discount[t, b])

@@ -11,6 +11,8 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(ApexSettings) == {
         "n_step": 3,
         "batch_size": 128,
+        "accumulate": 1,
+        "reward_scale": 1.0,
         "updates_per_call": 1,
         "discount": 0.99,
         "epsilon": 0.4,

@@ -22,6 +22,9 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(D4PGSettings) == {
         "n_step": 5,
         "batch_size": 256,
+        "reward_scale": 1.0,
+        "accumulate": 1,
+        "reward_clip": None,
         "updates_per_call": 1,
         "discount": 0.99,
         "atoms": 51,

@@ -148,3 +148,47 @@ def test_a_loss_with_a_period_is_learned_from_at_the_first_step_and_every_period
     due = [number // 3 * 3 for number in range(at_once - 1, 10, at_once)]
     assert [float(update.metrics["seldom_gradient_norm"]) for update in updates] == due
     assert all(set(update.finite) <= set(update.metrics) for update in updates)
+
+
+@pytest.mark.parametrize("is_sum", [False, True])
+@pytest.mark.parametrize("updates_per_call", [1, 2])
+def test_accumulated_batches_are_one_larger_batch(is_sum, updates_per_call):
+    """Linear regression with clipped gradients, against NumPy."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 12, 5)), rng.normal(size=(2, 12))
+    weights = tf.Variable(np.zeros(5))
+    divisor = 1 if is_sum else 3
+
+    def loss(sample, seed):
+        error = tf.linalg.matvec(sample.record.observation, weights) - sample.record.reward
+        seen.append(0)
+        return LossOutput(tf.reduce_sum(tf.square(error)) / divisor, {"seed": seed[1]}, error)
+
+    seen = []
+    optimizer = tf.keras.optimizers.SGD(0.01, jit_compile=False)
+    objective = Objective("loss", [weights], optimizer, max_gradient_norm=1.5, is_sum=is_sum)
+    strategy = tf.distribute.get_strategy()
+    learner = GradientLearner(loss, [objective], strategy, updates_per_call, seed=7, accumulate=4)
+    nothing: dict[str, Any] = dict.fromkeys(Record._fields, ())
+
+    def element(call):
+        """Batches of 3, 4 for each update."""
+        leaves = {"observation": x, "reward": y}
+        shape = (2, 4, 3) if updates_per_call == 1 else (1, 8, 3)
+        parts = {name: tf.constant(leaf.reshape(*shape, *leaf.shape[2:])[call]) for name, leaf in leaves.items()}
+        version = tf.zeros((4 * updates_per_call, 1, 1, 2), tf.int32)
+        info = ItemInfo(*(tf.zeros((4 * updates_per_call, 3)),) * 4)
+        return Sample(Record(**{**nothing, **parts, "version": version}), (), info)
+
+    updates = [learner.step(iter([element(call)])) for call in range(2 // updates_per_call)]
+    expected = np.zeros(5)
+    for number in range(2):
+        error = x[number] @ expected - y[number]
+        gradient = 2 * error @ x[number] / (1 if is_sum else 12)
+        norm = np.linalg.norm(gradient)
+        expected -= 0.01 * gradient * min(1.0, 1.5 / norm)
+    np.testing.assert_allclose(weights, expected)
+    assert float(updates[-1].metrics["gradient_norm"]) == pytest.approx(norm)
+    assert float(updates[-1].metrics["seed"]) == np.mean([4, 5, 6, 7])
+    assert sum(update.steps for update in updates) == 2
+    assert updates[-1].priorities.priority.shape == (12 * updates_per_call,)

@@ -240,7 +240,7 @@ def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, flo
             action = record.action[t, b]
             ratio = np.exp(log_pi[action] - log_mu[action])
             reward = float(record.reward[t, b])
-            if agent.reward_clip is not None:
+            if isinstance(agent.reward_clip, float):
                 reward = max(-agent.reward_clip, min(agent.reward_clip, reward))
             discount = agent.discount * record.discount[t, b]
             delta = min(agent.clip_rho, ratio) * (reward + discount * value[t + 1, b] - value[t, b])
@@ -412,7 +412,7 @@ def test_batches_of_whole_blocks_or_even_parts_of_them_are_fine(batch_size, envs
             {"optimizer.learning_rate": -1.0},
             "optimizer.learning_rate must be a number above 0 or a schedule .*, not -1.0",
         ),
-        ({"reward_clip": 0.0}, "reward_clip must be a number above 0 or null, not 0.0"),
+        ({"reward_clip": 0.0}, "reward_clip must be a number above 0, a list .* or null, not 0.0"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):

@@ -11,6 +11,8 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(ImpalaSettings) == {
         "unroll_length": 20,
         "batch_size": 32,
+        "accumulate": 1,
+        "reward_scale": 1.0,
         "updates_per_call": 1,
         "queue_batches": 2,
         "discount": 0.99,
@@ -76,7 +78,7 @@ def test_values_survive_yaml():
         ("clip_c", float("nan"), "a number above 0"),
         ("clip_policy_gradient_rho", -1.0, "a number above 0"),
         ("lambda_", 1.5, "a number from 0 to 1"),
-        ("reward_clip", 0.0, "a number above 0 or null"),
+        ("reward_clip", 0.0, "a number above 0, a list of 2 numbers, such as [0.5, 1.0] or null"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):

@@ -96,3 +96,17 @@ def test_epochs_end_early_where_the_policy_has_moved_far():
     for target, expected in ((1e-4, range(1, 2)), (1e9, range(9, 10))):
         _, (metrics,) = iterate(dataclasses.replace(agent, target_kl=target), [sample, sample], steps=1)
         assert metrics["epochs"] in expected
+
+
+def test_accumulated_minibatches_are_one_larger_minibatch():
+    settings = {"unroll_length": 5, "batch_size": 4, "epochs": 2, "optimizer.learning_rate": 0.1}
+    sample = random_sample(np.random.default_rng(0), from_values(Ppo, settings), DISCRETE)
+    weights, metrics = [], []
+    for parts in (1, 4):
+        agent = from_values(Ppo, {**settings, "minibatches": parts, "accumulate": parts})
+        networks, rows = iterate(agent, [sample], steps=1)
+        weights.append([variable.numpy() for variable in networks.network.trainable_variables])
+        metrics.append(rows[0])
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-3, abs=1e-5)

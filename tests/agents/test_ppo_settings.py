@@ -11,6 +11,9 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(PpoSettings) == {
         "unroll_length": 64,
         "batch_size": 32,
+        "accumulate": 1,
+        "reward_scale": 1.0,
+        "reward_clip": None,
         "epochs": 10,
         "minibatches": 32,
         "max_policy_lag": 0,

@@ -198,7 +198,7 @@ class LoopedLoss:
     def _target(self, rows: list[dict[str, Any]], q: Any, q_target: Any, t: int) -> float | None:
         if not rows[t]["valid"]:
             return None
-        clip = self.agent.reward_clip or np.inf
+        clip: Any = self.agent.reward_clip or np.inf
         total, discount, end = 0.0, 1.0, t
         while end < min(t + self.agent.n_step, len(rows) - 1) and rows[end]["valid"] and discount > 0:
             total += discount * np.clip(rows[end]["reward"], -clip, clip)
@@ -388,7 +388,7 @@ def test_without_a_memory_there_is_no_state_but_the_previous_action():
             {},
             "agent.optimizer.learning_rate must be a number above 0 or a schedule .*, not 0.0",
         ),
-        (dict(reward_clip=-1.0), {}, "agent.reward_clip must be a number above 0 or null, not -1.0"),
+        (dict(reward_clip=-1.0), {}, "agent.reward_clip must be a number above 0, a list .* or null, not -1.0"),
         (dict(frame_stack=4), {}, "set agent.frame_stack to 1"),
         (dict(), dict(replicas=3), "make agent.batch_size a multiple of 3"),
         # The fifth sequence of an environment ends with its 27th observation.

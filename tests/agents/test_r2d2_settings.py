@@ -14,6 +14,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "period": 20,
         "n_step": 5,
         "batch_size": 32,
+        "accumulate": 1,
+        "reward_scale": 1.0,
         "updates_per_call": 1,
         "priority_eta": 0.9,
         "discount": 0.99,

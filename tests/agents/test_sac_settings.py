@@ -21,6 +21,9 @@ ADAM = {
 def test_the_defaults_are_those_of_the_documentation():
     assert values_of(SacSettings) == {
         "batch_size": 256,
+        "accumulate": 1,
+        "reward_scale": 1.0,
+        "reward_clip": None,
         "updates_per_call": 1,
         "hold": 1,
         "discount": 0.99,

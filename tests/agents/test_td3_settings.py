@@ -21,6 +21,9 @@ ADAM = {
 def test_the_defaults_are_those_of_the_documentation():
     assert values_of(TD3Settings) == {
         "batch_size": 100,
+        "reward_scale": 1.0,
+        "accumulate": 1,
+        "reward_clip": None,
         "updates_per_call": 1,
         "discount": 0.99,
         "exploration_noise": 0.1,

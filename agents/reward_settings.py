@@ -1,0 +1,26 @@
+"""Settings of the rewards that agents learn from."""
+
+import dataclasses
+
+from ..setting_types import PositiveFloat
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RewardSettings:
+    """What is done to rewards before learning, which agents' settings extend.  Metrics show the environment's rewards.
+
+    Attributes:
+      reward_scale: factor of rewards, before they are clipped.
+      reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
+        clipping.
+    """
+
+    reward_scale: PositiveFloat = 1.0
+    reward_clip: PositiveFloat | tuple[float, float] | None = None
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if isinstance(self.reward_clip, tuple) and not self.reward_clip[0] < self.reward_clip[1]:
+            return f"reward_clip must be an increasing range, such as [-1, 5], not {list(self.reward_clip)}"
+        return ""
