@@ -91,7 +91,8 @@ class Impala(ImpalaSettings, Agent):
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size * self.accumulate)
-        objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps)
+        of_value = (getattr(networks, "value_variables", ()), self.value_learning_rate_scale)
+        objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps, *of_value)
         return GradientLearner(
             functools.partial(self.loss, networks),
             [objective._replace(is_sum=True)],

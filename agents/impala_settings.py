@@ -27,6 +27,8 @@ class ImpalaSettings(RewardSettings):
       discount: γ.
       entropy_cost: weight of the entropy bonus, or a schedule of it.
       baseline_cost: weight of the value loss.
+      value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
+        those of its head, and of its own torso and core if `network.shared` is false.
       clip_rho: ρ-bar, upper bound of the importance weights in the V-trace targets.
       clip_c: c-bar, upper bound of the trace coefficients.
       clip_policy_gradient_rho: upper bound of the importance weights in the policy gradient.
@@ -47,6 +49,7 @@ class ImpalaSettings(RewardSettings):
     discount: UnitInterval = 0.99
     entropy_cost: ScheduledNonNegativeFloat = 0.01
     baseline_cost: NonNegativeFloat = 0.5
+    value_learning_rate_scale: PositiveFloat = 1.0
     clip_rho: PositiveFloat = 1.0
     clip_c: PositiveFloat = 1.0
     clip_policy_gradient_rho: PositiveFloat = 1.0

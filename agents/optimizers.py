@@ -11,6 +11,7 @@ from .gradient_step import Objective
 from .optimizer_options import OPTIMIZERS, WITHOUT_EPSILON
 from .optimizer_settings import OptimizerSettings
 from .schedules import Schedule
+from .split_optimizer import ScaledRate, SplitOptimizer
 
 _CLASSES = {name.lower(): getattr(tf.keras.optimizers, name) for name in dir(tf.keras.optimizers)}
 
@@ -30,18 +31,57 @@ class RMSProp(tf.keras.optimizers.RMSprop):
                 average.assign(tf.ones_like(average))
 
 
-def make_objective(name: str, variables: Sequence[tf.Variable], settings: OptimizerSettings, steps: int) -> Objective:
-    """Returns the loss with that name, trained by an optimizer with these settings; see `make_optimizer`."""
-    return Objective(name, variables, make_optimizer(settings, steps), settings.max_gradient_norm)
+def make_objective(
+    name: str,
+    variables: Sequence[tf.Variable],
+    settings: OptimizerSettings,
+    steps: int,
+    value_variables: Sequence[tf.Variable] = (),
+    value_factor: float = 1.0,
+) -> Objective:
+    """Returns the loss with that name, trained by an optimizer with these settings.
+
+    Args:
+      name: see `Objective`, as for the variables.
+      variables: all variables to train.
+      settings: see `make_optimizer`, as for `steps`.
+      steps: learner steps of the run.
+      value_variables: see `make_split_optimizer`, as for `value_factor`.
+      value_factor: 1 for one learning rate.
+    """
+    optimizer = make_split_optimizer(settings, steps, value_variables, value_factor)
+    return Objective(name, variables, optimizer, settings.max_gradient_norm)
 
 
-def make_optimizer(settings: OptimizerSettings, steps: int | None) -> tf.keras.optimizers.Optimizer:
+def make_split_optimizer(
+    settings: OptimizerSettings, steps: int | None, value_variables: Sequence[tf.Variable], value_factor: float
+) -> Any:
+    """Creates an optimizer whose learning rate is `value_factor` times as large for some variables.
+
+    Raises:
+      CallboardError: there are no such variables, though the factor is not 1.
+    """
+    if value_factor == 1.0:
+        return make_optimizer(settings, steps)
+    if not value_variables:
+        raise CallboardError(
+            "which variables are those of the value only is not known: let the network's head have a property "
+            "value_variables, or set agent.value_learning_rate_scale to 1"
+        )
+    scaled = make_optimizer(settings, steps, value_factor)
+    return SplitOptimizer(make_optimizer(settings, steps), scaled, value_variables, value_factor)
+
+
+def make_optimizer(
+    settings: OptimizerSettings, steps: int | None, factor: float = 1.0
+) -> tf.keras.optimizers.Optimizer:
     """Creates an optimizer.
 
     Args:
       settings: its settings; clipping is the learner's.
       steps: learner steps of the run, over which the learning rate decays if `learning_rate_decay` is set.  None for an
         optimizer whose learning rate the learner assigns.
+      factor: factor of the learning rate.
 
     Raises:
       CallboardError: the learning rate is still a `Schedule`, which `LiveSettings` replaces by a variable; or the
@@ -55,6 +95,8 @@ def make_optimizer(settings: OptimizerSettings, steps: int | None) -> tf.keras.o
         # a run resumed with another learning rate would continue with the old one.
         last = 0.0 if settings.learning_rate_decay else rate
         rate = tf.keras.optimizers.schedules.PolynomialDecay(rate, max(1, steps), end_learning_rate=last)
+        if factor != 1.0:
+            rate = ScaledRate(rate, factor)
     if settings.name not in OPTIMIZERS:
         return _made_by_user(settings, rate)
     options = dict(settings.options)

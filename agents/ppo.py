@@ -19,7 +19,7 @@ from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
 from .losses.rewards import learning_reward
 from .on_policy import check_action, check_sizes
-from .optimizers import make_optimizer
+from .optimizers import make_split_optimizer
 from .ppo_learner import PpoLearner, Rates
 from .ppo_policy import PpoNetworks, PpoPolicy
 from .ppo_rollout import Rollout, make_rollout
@@ -94,7 +94,9 @@ class Ppo(PpoSettings, Agent):
             networks,
             functools.partial(self.loss, networks),
             functools.partial(self.rollout, networks),
-            make_optimizer(self.optimizer, steps=None),
+            make_split_optimizer(
+                self.optimizer, None, getattr(networks.network, "value_variables", ()), self.value_learning_rate_scale
+            ),
             strategy,
             rates=functools.partial(self._rates, max(1, layout.max_steps // (self.unroll_length * self.batch_size))),
             parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,

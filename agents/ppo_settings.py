@@ -35,6 +35,8 @@ class PpoSettings(RewardSettings):
       clip_value: whether the value loss is clipped too, so that it has no gradient once the value has moved by ε.
       entropy_cost: weight of the entropy bonus, or a schedule of it.
       value_cost: weight of the value loss.
+      value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
+        those of its head, and of its own torso and core if `network.shared` is false.
       normalize_advantages: whether advantages are standardized over the whole batch.  Other implementations standardize
         them in each minibatch.
       normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
@@ -63,6 +65,7 @@ class PpoSettings(RewardSettings):
     clip_value: bool = False
     entropy_cost: ScheduledNonNegativeFloat = 0.0
     value_cost: NonNegativeFloat = 0.5
+    value_learning_rate_scale: PositiveFloat = 1.0
     normalize_advantages: bool = True
     normalize_rewards: bool = True
     target_kl: PositiveFloat | None = None

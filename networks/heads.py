@@ -50,6 +50,11 @@ class PolicyValueHead(tf.Module):
         self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
         self._value = ValueHead(hidden_sizes, activation, layer_norm) if with_value else None
 
+    @property
+    def value_variables(self) -> Sequence[tf.Variable]:
+        """Trainable variables of the value."""
+        return () if self._value is None else self._value.trainable_variables
+
     def __call__(self, features: tf.Tensor) -> PolicyValue:
         """Maps features `[N, F]` to logits `[N, A]` and values `[N]`."""
         return PolicyValue(logits=self._logits(features), value=() if self._value is None else self._value(features))
@@ -114,6 +119,11 @@ class GaussianValueHead(tf.Module):
                 constraint=lambda log_std: tf.clip_by_value(log_std, *log_std_bounds),
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             )
+
+    @property
+    def value_variables(self) -> Sequence[tf.Variable]:
+        """Trainable variables of the value."""
+        return () if self._value is None else self._value.trainable_variables
 
     def __call__(self, features: tf.Tensor) -> GaussianValue:
         """Maps features `[N, F]` to mean and log_std `[N, D]`, and values `[N]`."""

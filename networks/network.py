@@ -127,6 +127,11 @@ class Network(tf.Module):
         unique = {id(variable): variable for part in parts for variable in part.trainable_variables}
         return tuple(unique.values())
 
+    @property
+    def value_variables(self) -> tuple[tf.Variable, ...]:
+        """Those of the trainable variables that only the value has, as the head says; empty if it does not."""
+        return tuple(getattr(self._head, "value_variables", ()))
+
     def regularization_loss(self) -> Any:
         """Returns one replica's share of the torso's regularization losses, such as L2: a scalar, 0 for most torsos."""
         # The total loss is the sum over all replicas.

@@ -49,6 +49,11 @@ class SeparateNetworks(Network):
         """Variables that the learner trains, those of the policy first."""
         return (*self.policy.trainable_variables, *self.value.trainable_variables)
 
+    @property
+    def value_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables of the value's network."""
+        return self.value.trainable_variables
+
     def regularization_loss(self) -> Any:
         """As in `Network`: the sum of both."""
         return self.policy.regularization_loss() + self.value.regularization_loss()

@@ -18,6 +18,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "discount": 0.99,
         "entropy_cost": 0.01,
         "baseline_cost": 0.5,
+        "value_learning_rate_scale": 1.0,
         "clip_rho": 1.0,
         "clip_c": 1.0,
         "clip_policy_gradient_rho": 1.0,

@@ -24,6 +24,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "clip_value": False,
         "entropy_cost": 0.0,
         "value_cost": 0.5,
+        "value_learning_rate_scale": 1.0,
         "normalize_advantages": True,
         "normalize_rewards": True,
         "target_kl": None,
