@@ -1,10 +1,12 @@
 """Settings of optimizers, which all agents share."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import CallboardError
+from ..named_objects import import_object
 from ..setting_types import PositiveFloat, UnitInterval
 from .optimizer_options import check_optimizer
 from .schedules import ScheduledPositiveFloat
@@ -44,3 +46,22 @@ class OptimizerSettings:
         except CallboardError as error:
             return str(error)
         return ""
+
+
+def check_own_optimizers(agent: Any) -> None:
+    """Checks the optimizers of an agent that are `package.module:factory`, without making them.
+
+    Raises:
+      CallboardError: a factory does not exist, or does not take its options.
+    """
+    for field in dataclasses.fields(agent):
+        settings = getattr(agent, field.name)
+        if not isinstance(settings, OptimizerSettings) or ":" not in settings.name:
+            continue
+        factory = import_object("optimizer", settings.name)
+        if not callable(factory):
+            raise CallboardError(f"optimizer {settings.name!r} is not a function but of type {type(factory).__name__}")
+        try:
+            inspect.signature(factory).bind(0.0, **settings.options)
+        except TypeError as error:
+            raise CallboardError(f"agent.{field.name}.options do not fit {settings.name}: {error}") from error

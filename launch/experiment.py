@@ -9,6 +9,7 @@ from annotated_types import Interval
 
 from ..agents import Agent
 from ..agents.agent import Mode
+from ..agents.optimizer_settings import check_own_optimizers
 from ..agents.registry import agent_name
 from ..agents.schedules import check_schedules
 from ..callbacks import Callbacks, check_callbacks, overridden, plain_task
@@ -227,6 +228,7 @@ class Experiment:
         check_hooks(self.env, self.env_options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
         check_hooks(self.env, self.env_options, False, [self.evaluation_task])
         self.agent.check(layout)
+        check_own_optimizers(self.agent)
         check_schedules(self.agent, layout, self.max_learner_steps)
         return layout
 

@@ -1,11 +1,13 @@
 """Settings of optimizers: what agents must choose, and what is allowed."""
 
 import dataclasses
+import sys
 
 import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.agents.optimizer_settings import OptimizerSettings
+from callboard.agents.impala_settings import ImpalaSettings
+from callboard.agents.optimizer_settings import OptimizerSettings, check_own_optimizers
 from callboard.agents.schedules import Schedule
 from callboard.errors import CallboardError
 from callboard.setting_types import check_ranges
@@ -58,3 +60,29 @@ def test_an_unknown_optimizer_or_option_is_refused():
         check_ranges(dataclasses.replace(SETTINGS, name="sdg"), "agent.optimizer.")
     with pytest.raises(CallboardError, match="^agent.optimizer: unknown option 'momentun' of the optimizer 'sgd'; did"):
         check_ranges(dataclasses.replace(SETTINGS, name="sgd", options={"momentun": 0.9}), "agent.optimizer.")
+
+
+def make_my_optimizer(learning_rate, momentum):
+    return learning_rate, momentum
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        (":x", {}, "cannot be imported"),
+        ("my_optimizers:make_my_optimzer", {}, "did you mean 'make_my_optimizer'?"),
+        ("my_optimizers:SETTINGS", {}, "is not a function but of type OptimizerSettings"),
+        ("my_optimizers:make_my_optimizer", {"speed": 1}, "agent.optimizer.options do not fit my_optimizers:make"),
+    ],
+)
+def test_an_optimizer_of_the_user_s_own_is_checked_before_a_run(monkeypatch, name, options, message):
+    monkeypatch.setitem(sys.modules, "my_optimizers", sys.modules[__name__])
+
+    def check(name, options):
+        optimizer = dataclasses.replace(SETTINGS, name=name, options=options)
+        check_own_optimizers(ImpalaSettings(optimizer=optimizer))
+
+    check("my_optimizers:make_my_optimizer", {"momentum": 0.5})
+    with pytest.raises(CallboardError, match=message) as caught:
+        check(name, options)
+    assert "\n" not in str(caught.value)
