@@ -13,7 +13,7 @@ from callboard.agents.weight_patterns import matching
 from callboard.data import Layout
 from callboard.errors import CallboardError
 
-FROZEN = {"sac": "policy", "ppo-gaussian": "core"}
+FROZEN = {"sac": "policy", "td3": "policy", "d4pg": "policy", "ppo-gaussian": "core"}
 """Parts to freeze that have weights; of the other agents the torso."""
 
 
