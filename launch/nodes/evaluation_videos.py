@@ -22,7 +22,7 @@ _GIF_FRAMES = 100
 _GIF_SIZE = 240
 """Largest width and height of the pictures in TensorBoard."""
 _GIF_SECONDS = 0.05
-_TAG = "evaluator/video"
+_TAG = "videos/evaluation"
 
 
 class EvaluationVideos:

@@ -80,9 +80,9 @@ def test_every_machine_checks_the_part_of_the_run_that_it_has(tmp_path):
     experiment = hosts["a"].fit(Experiment(None, "CartPole-v1"))
     assert (experiment.learners, experiment.replay_shards, experiment.actors) == (2, 3, 5)
     assert hosts["a"].local_part(experiment) == LocalPart(1, [0], checkpoints=True)
-    assert hosts["b"].local_part(experiment) == LocalPart(1, [1, 2], checkpoints=False)
-    assert hosts["c"].local_part(experiment) == LocalPart(0, [], checkpoints=False)
+    assert hosts["b"].local_part(experiment) == LocalPart(1, [1, 2], checkpoints=False, coordinator=False)
+    assert hosts["c"].local_part(experiment) == LocalPart(0, [], checkpoints=False, coordinator=False)
     assert ProcessesLauncher().local_part(experiment) == LocalPart(2, range(3))
-    assert RayLauncher().local_part(experiment) == LocalPart(0, range(3))
+    assert RayLauncher().local_part(experiment) == LocalPart(0, range(3), coordinator=False)
     with pytest.raises(CallboardError, match="actors is 2, and .* places 5; leave it out"):
         hosts["a"].fit(Experiment(None, "CartPole-v1"), given=["actors"])

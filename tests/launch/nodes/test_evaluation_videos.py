@@ -38,7 +38,7 @@ def pictures(directory):
         for record in tf.data.TFRecordDataset(str(path)):
             event = tf.compat.v1.Event.FromString(record.numpy())
             for value in event.summary.value:
-                assert value.tag == "evaluator/video" and value.metadata.plugin_data.plugin_name == "images"
+                assert value.tag == "videos/evaluation" and value.metadata.plugin_data.plugin_name == "images"
                 found.append((event.step, list(value.tensor.string_val)))
     return found
 
