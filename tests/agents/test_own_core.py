@@ -89,6 +89,7 @@ def test_the_network_says_whether_there_is_a_memory():
     assert rollout.valid.shape == (STEPS, BATCH) and rollout.state["sum"].shape == (BATCH, 4)
 
 
+@pytest.mark.slow
 def test_separate_networks_with_a_gru_each():
     changed = {"unroll_length": STEPS, "batch_size": BATCH, "minibatches": 2, "epochs": 1}
     network = {"network.core": "gru", "network.shared": False, "network.lstm_size": 3, "network.layer_norm": True}

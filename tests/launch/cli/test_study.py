@@ -80,6 +80,7 @@ def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, started, t
     assert not started and sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_study_trains_and_reports(study, tmp_path, capfd):
     pytest.importorskip("matplotlib")
     arguments = ["mine.yaml", "--run-dir", "s", "--seeds", "1", "--agent.network.hidden-sizes=[4]"]
