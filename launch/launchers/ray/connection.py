@@ -50,20 +50,7 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         yield True
         return
     address = address or os.environ.get("RAY_ADDRESS")
-    check_address(address)
-    try:
-        found = None if address == "local" else services.canonicalize_bootstrap_address(address)
-    except ConnectionError as error:
-        raise CallboardError(
-            "no Ray cluster runs here; start one with `ray start`, or leave --ray-address out"
-        ) from error
-    except (ValueError, OSError) as error:
-        raise CallboardError(
-            f"{address!r} is not the address of a Ray cluster; write HOST:PORT, auto or local ({_in_a_line(error)})"
-        ) from error
-    if found is not None:
-        _check_answers(found)
-        _check_files(found)
+    found = find_cluster(address)
     with contextlib.ExitStack() as stack:
         settings: dict[str, Any] = {"namespace": "callboard", "log_to_driver": False, "logging_level": "ERROR"}
         if found is None:
@@ -77,6 +64,38 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
         _connect("auto" if found is not None and address in (None, "auto") else found, settings)
         stack.callback(ray.shutdown)
         yield found is not None
+
+
+def find_cluster(address: str | None) -> str | None:
+    """Returns the address `host:port` of the cluster to join; None to start one.
+
+    Args:
+      address: as in `connected`.
+
+    Raises:
+      CallboardError: there is no cluster at the address, or it cannot be joined.
+    """
+    check_address(address)
+    try:
+        found = None if address == "local" else services.canonicalize_bootstrap_address(address)
+    except ConnectionError as error:
+        raise CallboardError(
+            "no Ray cluster runs here; start one with `ray start`, or leave --ray-address out"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise CallboardError(
+            f"{address!r} is not the address of a Ray cluster; write HOST:PORT, auto or local ({_in_a_line(error)})"
+        ) from error
+    if found is None:
+        return None
+    try:
+        _check_answers(found)
+    except CallboardError:
+        if address is not None:
+            raise
+        return None  # Ray still names a cluster of this machine that was killed.
+    _check_files(found)
+    return found
 
 
 def session_directory() -> pathlib.Path:

@@ -10,7 +10,7 @@ import ray
 from ray._private import services
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.ray.connection import _check_files, connected
+from callboard.launch.launchers.ray.connection import _check_files, connected, find_cluster
 
 
 @pytest.fixture
@@ -67,3 +67,13 @@ def test_a_cluster_whose_files_were_removed_is_refused(tmp_path):
             _check_files(address)
         finally:
             process.communicate(b"\n", timeout=30)
+
+
+def test_a_cluster_that_was_killed_is_not_joined_unless_it_was_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    assert find_cluster(None) is None
+    for address in ("auto", "127.0.0.1:1"):
+        with pytest.raises(CallboardError, match="no Ray cluster"):
+            find_cluster(address)
