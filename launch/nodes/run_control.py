@@ -154,11 +154,6 @@ class RunControl:
         """Returns the results of a command so far, by node."""
         return dict(self._replies.get(command_id, {}))
 
-    @property
-    def has_commands(self) -> bool:
-        """Whether a command waits for a node."""
-        return any(self._waiting.values())
-
 
 class ControlFile:
     """Keeps what has been changed in a run, in addition to its checkpoints.
