@@ -1,7 +1,11 @@
-"""SAC: soft actor-critic with a learned temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905)."""
+"""SAC: soft actor-critic with a learned temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905).
+
+For discrete actions, the variant of Christodoulou 2019 (https://arxiv.org/abs/1910.07207).
+"""
 
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +14,12 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Nest, Sample, Timestep
+from ..data import Layout, Nest, Sample
 from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
-from ..networks.distributions import SquashedGaussian
+from ..networks.discrete_actor_critic import discrete_actor_critic_networks
 from ..networks.factory import check_network
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
@@ -24,73 +28,29 @@ from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .losses.discrete_soft_actor_critic import discrete_actor_loss, discrete_soft_target, expected_log_prob
+from .losses.q_learning import action_value
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .optimizers import make_objective
+from .sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .sac_settings import SacSettings
 
-
-class SacNetworks(tf.Module):
-    """Actor and critics, and whether learning has begun."""
-
-    def __init__(self, actor_critic: ActorCritic):
-        super().__init__()
-        self.actor_critic = actor_critic
-        self.learning = tf.Variable(False, trainable=False, name="learning")
-        """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
+_ENTROPY_SHARE = 0.98
+"""Default target of the entropy, as a share of the largest, of the uniform policy (Christodoulou 2019, appendix B)."""
 
 
-class HeldAction(NamedTuple):
-    """Recurrent state of a policy that repeats its actions."""
+class SoftTerms(NamedTuple):
+    """The losses of transitions, `[B]` each, 0 where a transition is not valid, and what metrics show."""
 
-    unit: Any
-    """`[B, D]`, the previous action, in [-1, 1]."""
-    left: Any
-    """int32 `[B]`, number of timesteps for which it will be repeated."""
-
-
-class SacPolicy(tf.Module):
-    """Samples from the policy in training (uniformly until learning begins); takes its median in evaluation.
-
-    Where actions are repeated, the recurrent state is a `HeldAction`.
-    """
-
-    def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
-        super().__init__()
-        self.network = networks.actor_critic.policy
-        self.learning = networks.learning
-        self._bounds = networks.actor_critic.bounds
-        self._hold = hold if mode == "train" else 1
-        self._mode = mode
-
-    def initial_state(self, batch_size: int) -> Nest:
-        if self._hold == 1:
-            return ()
-        unit = tf.zeros((batch_size, self._bounds.size), tf.keras.backend.floatx())
-        return HeldAction(unit, tf.zeros((batch_size,), tf.int32))
-
-    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        policy, _ = self.network.step(Inputs(timestep.observation), (), timestep.first)
-        if self._mode == "evaluate":
-            return self._bounds.to_environment(policy.mode()), (), state
-        if self._mode == "sample":
-            return self._bounds.to_environment(_sampled(policy, slot, seed)), (), state
-        unit = self._explore(policy, slot, seed)
-        if self._hold > 1:
-            renew = timestep.first | (state.left == 0)
-            unit = tf.where(renew[:, tf.newaxis], unit, state.unit)
-            state = HeldAction(unit, tf.where(renew, self._hold, state.left) - 1)
-        return self._bounds.to_environment(unit), (), state
-
-    def _explore(self, policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        shape, dtype = (self._bounds.size,), policy.mean.dtype
-        by_chance = 2 * noise.uniform(seed, slot, shape, dtype) - 1
-        return tf.where(self.learning, _sampled(policy, slot, seed), by_chance)
-
-
-def _sampled(policy: SquashedGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    return policy.sample(noise.standard_normal(seed, slot, policy.mean.shape[-1:], policy.mean.dtype))
+    critic_loss: tf.Tensor
+    actor_loss: tf.Tensor
+    temperature_loss: tf.Tensor
+    entropy: tf.Tensor
+    """`[B]`, entropy of the policy, estimated from sampled actions where they are continuous."""
+    value: tf.Tensor
+    """`[B]`, the lower of both critics' values of the policy's actions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,17 +61,8 @@ class Sac(SacSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
-        if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
-            raise CallboardError(
-                f"sac has a Gaussian policy and needs one action of floats with bounds, but the environment's action "
-                f"is {specs.describe(action)}"
-            )
-        if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
-            raise CallboardError(
-                f"sac scales its actions to the environment's bounds and needs finite ones, but the environment's "
-                f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
-            )
-        ActionBounds(action)
+        if not isinstance(action, dm_specs.DiscreteArray):
+            _check_continuous(action)
         torso = self.network.torso
         if ":" not in torso and torso.startswith("resnet"):
             raise CallboardError(
@@ -122,10 +73,13 @@ class Sac(SacSettings, Agent):
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
-        return SacNetworks(actor_critic_networks(layout.spec, **vars(self.network), temperature=self.temperature))
+        discrete = isinstance(layout.spec.action, dm_specs.DiscreteArray)
+        build = discrete_actor_critic_networks if discrete else actor_critic_networks
+        return SacNetworks(build(layout.spec, **vars(self.network), temperature=self.temperature), layout.spec)
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
-        return SacPolicy(networks, self.hold, mode)
+        kind = DiscreteSacPolicy if networks.actor_critic.bounds is None else SacPolicy
+        return kind(networks, self.hold, mode)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")
@@ -165,27 +119,10 @@ class Sac(SacSettings, Agent):
           sample: transitions `[2, B, ...]`, as `replay.WindowFormat.read` returns them.
           seed: int64 `[2]`, seed of the sampled actions.
         """
-        record, bounds = sample.record, networks.bounds
         dtype = networks.log_alpha.dtype
-        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
-        policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
-        normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (2, bounds.size), dtype)
-        actions, log_probs = policies.sample_and_log_prob(tf.transpose(normal, (1, 0, 2)))
-        log_prob_t, log_prob_tp1 = log_probs[0], log_probs[1]
-        x_t = tree.map_structure(lambda leaf: leaf[0], record.observation)
-        x_tp1 = tree.map_structure(lambda leaf: leaf[1], record.observation)
-        target = networks.target_critic(x_tp1, actions[1])
-        target_t = soft_target(
-            r_t=learning_reward(record.reward[0], self.reward_scale, self.reward_clip),
-            discount_t=self.discount * record.discount[0],
-            q1_tp1=target.q1,
-            q2_tp1=target.q2,
-            log_prob_tp1=log_prob_tp1,
-            alpha=networks.alpha,
+        terms = (
+            self._discrete(networks, sample) if networks.bounds is None else self._continuous(networks, sample, seed)
         )
-        taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
-        sampled = networks.critic(x_t, actions[0])
-        target_entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
         # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
 
@@ -193,13 +130,97 @@ class Sac(SacSettings, Agent):
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
         losses = {
-            "critic_loss": mean(critic_loss(taken.q1, taken.q2, target_t, valid_t)),
-            "actor_loss": mean(actor_loss(sampled.q1, sampled.q2, log_prob_t, networks.alpha, valid_t)),
-            "temperature_loss": mean(temperature_loss(networks.alpha, log_prob_t, target_entropy, valid_t)),
+            "critic_loss": mean(terms.critic_loss),
+            "actor_loss": mean(terms.actor_loss),
+            "temperature_loss": mean(terms.temperature_loss),
         }
         metrics = {
-            "temperature": mean(tf.fill(tf.shape(valid_t), networks.alpha)),
-            "entropy": -mean(log_prob_t),
-            "value": mean(tf.minimum(sampled.q1, sampled.q2)),
+            "temperature": mean(tf.fill(tf.shape(terms.value), networks.alpha)),
+            "entropy": mean(terms.entropy),
+            "value": mean(terms.value),
         }
         return LossOutput(losses, metrics)
+
+    def _continuous(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
+        """Returns the losses of a Gaussian policy, with one sampled action at each observation."""
+        record, bounds = sample.record, networks.bounds
+        assert bounds is not None
+        dtype = networks.log_alpha.dtype
+        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
+        policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
+        normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (2, bounds.size), dtype)
+        actions, log_probs = policies.sample_and_log_prob(tf.transpose(normal, (1, 0, 2)))
+        x_t, x_tp1 = _observations(sample)
+        target = networks.target_critic(x_tp1, actions[1])
+        target_t = soft_target(
+            r_t=self._reward(sample),
+            discount_t=self.discount * record.discount[0],
+            q1_tp1=target.q1,
+            q2_tp1=target.q2,
+            log_prob_tp1=log_probs[1],
+            alpha=networks.alpha,
+        )
+        taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
+        sampled = networks.critic(x_t, actions[0])
+        entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
+        return SoftTerms(
+            critic_loss=critic_loss(taken.q1, taken.q2, target_t, valid_t),
+            actor_loss=actor_loss(sampled.q1, sampled.q2, log_probs[0], networks.alpha, valid_t),
+            temperature_loss=temperature_loss(networks.alpha, log_probs[0], entropy, valid_t),
+            entropy=-log_probs[0],
+            value=tf.minimum(sampled.q1, sampled.q2),
+        )
+
+    def _discrete(self, networks: ActorCritic, sample: Sample) -> SoftTerms:
+        """Returns the losses of a categorical policy, with expectations over all actions (Christodoulou 2019)."""
+        record = sample.record
+        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
+        policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
+        log_probs = policies.log_probs()
+        x_t, x_tp1 = _observations(sample)
+        target = networks.target_critic(x_tp1)
+        target_t = discrete_soft_target(
+            r_t=self._reward(sample),
+            discount_t=self.discount * record.discount[0],
+            q1_tp1=target.q1,
+            q2_tp1=target.q2,
+            log_probs_tp1=log_probs[1],
+            alpha=networks.alpha,
+        )
+        values, action = networks.critic(x_t), record.action[0]
+        q1_t, q2_t = action_value(values.q1, action), action_value(values.q2, action)
+        log_prob_t = expected_log_prob(log_probs[0])
+        largest = math.log(log_probs.shape[-1])
+        entropy = _ENTROPY_SHARE * largest if self.target_entropy is None else self.target_entropy
+        lower = tf.minimum(values.q1, values.q2)
+        return SoftTerms(
+            critic_loss=critic_loss(q1_t, q2_t, target_t, valid_t),
+            actor_loss=discrete_actor_loss(values.q1, values.q2, log_probs[0], networks.alpha, valid_t),
+            temperature_loss=temperature_loss(networks.alpha, log_prob_t, entropy, valid_t),
+            entropy=-log_prob_t,
+            value=tf.reduce_sum(tf.exp(log_probs[0]) * lower, axis=-1),
+        )
+
+    def _reward(self, sample: Sample) -> tf.Tensor:
+        return learning_reward(sample.record.reward[0], self.reward_scale, self.reward_clip)
+
+
+def _observations(sample: Sample) -> tuple[Nest, Nest]:
+    """Returns the observations before and after the transitions of a sample."""
+    x_t, x_tp1 = (tree.map_structure(lambda leaf, t=t: leaf[t], sample.record.observation) for t in (0, 1))
+    return x_t, x_tp1
+
+
+def _check_continuous(action: Any) -> None:
+    """Raises `CallboardError` unless an environment's action is one array of floats with finite bounds."""
+    if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
+        raise CallboardError(
+            f"sac needs one discrete action or one action of floats with bounds, but the environment's action is "
+            f"{specs.describe(action)}"
+        )
+    if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
+        raise CallboardError(
+            f"sac scales its actions to the environment's bounds and needs finite ones, but the environment's "
+            f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
+        )
+    ActionBounds(action)

@@ -73,19 +73,19 @@ class ActorCritic(tf.Module):
     def __init__(
         self,
         policy: Network,
-        critic: TwinCritic,
-        target_critic: TwinCritic,
-        bounds: ActionBounds,
+        critic: Any,
+        target_critic: Any,
+        bounds: ActionBounds | None,
         temperature: float = 1.0,
         name: str | None = None,
     ) -> None:
         """Stores the networks and copies the critic's weights to the target critic.
 
         Args:
-          policy: outputs a `distributions.SquashedGaussian` over unit actions.
-          critic: online critics.
+          policy: outputs a `distributions.SquashedGaussian` over unit actions, or a `distributions.Categorical`.
+          critic: online critics, a module that returns `TwinQ`.
           target_critic: target critics, with the same architecture but separate variables.
-          bounds: maps unit actions to the environment's.
+          bounds: maps unit actions to the environment's; None for discrete actions.
           temperature: initial value of alpha.
           name: name of the module.
         """

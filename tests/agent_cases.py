@@ -258,7 +258,19 @@ AGENT_CASES = (
                 },
                 transitions=1,
                 continuous=True,
-            )
+            ),
+            # The losses differ, and the rest is the same.
+            "sac-discrete": SmallUpdate(
+                {
+                    **_SIZES,
+                    **_SAC_EPSILON,
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                    "temperature_optimizer.learning_rate": 0.3,
+                },
+                transitions=1,
+                slow=True,
+            ),
         },
         first_loss="critic loss",
         learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),

@@ -1,0 +1,107 @@
+"""How SAC acts, with Gaussian or categorical policies, and the networks that it acts with."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ..data import Nest, Timestep
+from ..networks import stateless_random as noise
+from ..networks.actor_critic import ActorCritic
+from ..networks.network import Inputs
+from ..specs import EnvironmentSpec
+from .agent import Mode
+
+
+class SacNetworks(tf.Module):
+    """Actor and critics, and whether learning has begun."""
+
+    def __init__(self, actor_critic: ActorCritic, spec: EnvironmentSpec):
+        super().__init__()
+        self.actor_critic = actor_critic
+        self.spec = spec
+        self.learning = tf.Variable(False, trainable=False, name="learning")
+        """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
+
+
+class HeldAction(NamedTuple):
+    """Recurrent state of a policy that repeats its actions."""
+
+    action: Any
+    """The previous action: `[B, D]` in [-1, 1], or integers `[B]`."""
+    left: Any
+    """int32 `[B]`, number of timesteps for which it will be repeated."""
+
+
+class SacPolicy(tf.Module):
+    """Samples from the policy in training (uniformly until learning begins); takes its median in evaluation.
+
+    Where actions are repeated, the recurrent state is a `HeldAction`.
+    """
+
+    def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
+        super().__init__()
+        self.network = networks.actor_critic.policy
+        self.learning = networks.learning
+        self._bounds: Any = networks.actor_critic.bounds
+        self._hold = hold if mode == "train" else 1
+        self._mode = mode
+
+    def initial_state(self, batch_size: int) -> Nest:
+        if self._hold == 1:
+            return ()
+        return HeldAction(self._no_action(batch_size), tf.zeros((batch_size,), tf.int32))
+
+    def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
+        policy, _ = self.network.step(Inputs(timestep.observation), (), timestep.first)
+        if self._mode == "evaluate":
+            return self._to_environment(self._best(policy)), (), state
+        action = self._sampled(policy, slot, seed)
+        if self._mode == "train":
+            action = tf.where(self.learning, action, self._by_chance(policy, slot, seed))
+        if self._hold > 1:
+            renew = timestep.first | (state.left == 0)
+            action = tf.where(tf.reshape(renew, (-1, *[1] * (action.shape.rank - 1))), action, state.action)
+            state = HeldAction(action, tf.where(renew, self._hold, state.left) - 1)
+        return self._to_environment(action), (), state
+
+    def _no_action(self, batch_size: int) -> tf.Tensor:
+        return tf.zeros((batch_size, self._bounds.size), tf.keras.backend.floatx())
+
+    def _best(self, policy: Any) -> tf.Tensor:
+        return policy.mode()
+
+    def _sampled(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return policy.sample(noise.standard_normal(seed, slot, (self._bounds.size,), policy.mean.dtype))
+
+    def _by_chance(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return 2 * noise.uniform(seed, slot, (self._bounds.size,), policy.mean.dtype) - 1
+
+    def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
+        return self._bounds.to_environment(action)
+
+
+class DiscreteSacPolicy(SacPolicy):
+    """Likewise for one discrete action; in evaluation it takes the most likely one."""
+
+    def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
+        super().__init__(networks, hold, mode)
+        self._dtype = tf.as_dtype(networks.spec.action.dtype)
+
+    def _no_action(self, batch_size: int) -> tf.Tensor:
+        return tf.zeros((batch_size,), self._dtype)
+
+    def _best(self, policy: Any) -> tf.Tensor:
+        return policy.mode(self._dtype)
+
+    def _sampled(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        # The largest of the logits plus Gumbel noise is a sample of the softmax; the noise depends on the slot alone.
+        uniform = noise.uniform(seed, slot, policy.logits.shape[-1:], tf.float64)
+        gumbel = -tf.math.log(-tf.math.log1p(-uniform))
+        return tf.argmax(tf.cast(policy.logits, tf.float64) + gumbel, axis=-1, output_type=self._dtype)
+
+    def _by_chance(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        uniform = noise.uniform(seed, slot, (), tf.float64)
+        return tf.cast(uniform * policy.logits.shape[-1], self._dtype)
+
+    def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
+        return action
