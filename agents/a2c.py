@@ -43,7 +43,7 @@ class A2CPolicy(PpoPolicy):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
-        policy = self._distribution(outputs)
+        policy = self._distribution(outputs, timestep.observation)
         chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
         extras = A2CExtras(policy.log_prob(chosen), () if self._bounds is None else chosen)
         return self._to_environment(chosen), extras, state
@@ -139,8 +139,8 @@ class A2C(A2CSettings, Agent):
         if network.normalizer is not None:
             # Not earlier, since the gradient is that of the policy that acted.
             network.normalizer.update(record.observation)
-        head = tf.nest.map_structure(lambda leaf: leaf[:-1], outputs)
-        policy, value, dtype = networks.policy(head), outputs.value, outputs.value.dtype
+        head, observation_t = tf.nest.map_structure(lambda leaf: leaf[:-1], (outputs, record.observation))
+        policy, value, dtype = networks.policy(head, observation_t), outputs.value, outputs.value.dtype
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(record.discount, dtype)

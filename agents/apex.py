@@ -10,6 +10,7 @@ import tree
 
 from ..data import Layout, Nest, Record, Sample, Timestep
 from ..networks.factory import check_network, q_network
+from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
 from ..replay import TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
 from ..transitions import valid_transitions
@@ -44,8 +45,9 @@ class ApexPolicy(QPolicy):
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         observation, state = push_frames(timestep, state, self._agent.frame_stack)
         outputs, _ = self.network.step(Inputs(observation), (), timestep.first)
-        q = self._agent.values.mean(outputs)
-        action = self.choose(q, slot, seed)
+        legal = legal_actions(timestep.observation)
+        q = mask_illegal(self._agent.values.mean(outputs), legal)
+        action = self.choose(q, slot, seed, legal)
         return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
 
 
@@ -138,10 +140,11 @@ class Apex(ApexSettings, Agent):
 
         distribution = self.values
         outputs_0 = values(networks.online, x_0, training=True)
-        q_0 = distribution.mean(outputs_0)
+        q_0 = networks.masked(distribution.mean(outputs_0), x_0)
         # Keras discards the losses that layers add when they are called again.
         regularization = networks.online.regularization_loss()
-        q_n, target_outputs = distribution.mean(values(networks.online, x_n)), values(networks.target, x_n)
+        q_n = networks.masked(distribution.mean(values(networks.online, x_n)), x_n)
+        target_outputs = values(networks.target, x_n)
         target = double_q_target(steps, q_n, distribution.mean(target_outputs))
         delta = td_error(q_0, record.action[0], target, steps.valid)
         weight = importance_weights(

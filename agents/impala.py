@@ -13,6 +13,7 @@ from ..data import Layout, Nest, Sample, Timestep
 from ..errors import CallboardError
 from ..networks.distributions import Categorical
 from ..networks.factory import check_network, policy_value_network
+from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
 from ..replay import SequenceQueue
 from ..transitions import valid_transitions
@@ -31,7 +32,7 @@ class ImpalaExtras(NamedTuple):
     """What the behavior policy adds to the record."""
 
     logits: Any
-    """`[B, A]`."""
+    """`[B, A]`, the lowest where actions are masked."""
 
 
 class PolicyTerms(NamedTuple):
@@ -56,9 +57,9 @@ class ImpalaPolicy(tf.Module):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
-        policy = Categorical(outputs.logits)
+        policy = Categorical(mask_illegal(outputs.logits, legal_actions(timestep.observation)))
         action = policy.mode() if self._mode == "evaluate" else policy.sample(seed)
-        return action, ImpalaExtras(outputs.logits), state
+        return action, ImpalaExtras(policy.logits), state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,8 @@ class Impala(ImpalaSettings, Agent):
         if network.normalizer is not None:
             network.normalizer.update(record.observation)
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
-        target_policy = Categorical(outputs.logits[:-1])
+        logits = mask_illegal(outputs.logits, legal_actions(record.observation))
+        target_policy = Categorical(logits[:-1])
         behavior_policy = Categorical(record.extras.logits)
         dtype = outputs.value.dtype
         reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)

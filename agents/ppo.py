@@ -137,7 +137,8 @@ class Ppo(PpoSettings, Agent):
         """
         network = networks.network
         outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
-        policy, valid_t, dtype = networks.policy(outputs), rollout.valid, outputs.value.dtype
+        policy = networks.policy(outputs, rollout.observation)
+        valid_t, dtype = rollout.valid, outputs.value.dtype
         log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, valid_t)
         # Dividing by the size of the global minibatch, not by this replica's valid transitions, makes the sum over the
         # replicas the loss of the whole minibatch.

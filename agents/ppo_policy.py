@@ -12,6 +12,7 @@ from ..data import Nest, Timestep
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.distributions import Categorical, DiagonalGaussian
+from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
 from ..networks.normalization import RunningNormalizer
 from .agent import Mode
@@ -35,10 +36,10 @@ class PpoNetworks(tf.Module):
         """Whether the network carries a state from one observation to the next."""
         return bool(tree.flatten(self.network.state_spec))
 
-    def policy(self, outputs: Any) -> Categorical | DiagonalGaussian:
-        """Returns the action distribution parametrized by the network's outputs."""
+    def policy(self, outputs: Any, observation: Nest) -> Categorical | DiagonalGaussian:
+        """Returns the action distribution parametrized by the network's outputs for observations, with their masks."""
         if self.bounds is None:
-            return Categorical(outputs.logits)
+            return Categorical(mask_illegal(outputs.logits, legal_actions(observation)))
         return DiagonalGaussian(outputs.mean, outputs.log_std)
 
 
@@ -84,12 +85,12 @@ class PpoPolicy(tf.Module):
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         if self._mode != "train":
             outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
-            policy = self._distribution(outputs)
+            policy = self._distribution(outputs, timestep.observation)
             chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
             # The mode of a distribution with NaN probabilities looks valid; its log-probability reveals it.
             return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
         outputs, network_state = self.network.step(Inputs(timestep.observation), state.network, timestep.first)
-        policy = self._distribution(outputs)
+        policy = self._distribution(outputs, timestep.observation)
         chosen = self._sample(policy, slot, seed)
         # Where episodes are reset in the same step, the reward of the first timestep belongs to the previous episode.
         discounted_return = self._discount * state.discounted_return + timestep.reward

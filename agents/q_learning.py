@@ -7,8 +7,9 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Sample
+from ..data import Layout, Nest, Sample
 from ..errors import CallboardError
+from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
 from .agent import Mode
@@ -37,6 +38,10 @@ class QNetworks(tf.Module):
         self.epsilon = tf.Variable(first, trainable=False, dtype=tf.float32, name="epsilon")
         """Exploration rate of the first environment, which actors fetch with the weights."""
 
+    def masked(self, q: Any, observation: Nest) -> tf.Tensor:
+        """Returns action values `[..., A]`, the lowest where the masks of observations forbid actions."""
+        return mask_illegal(q, legal_actions(observation))
+
 
 class QPolicy(tf.Module):
     """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation.
@@ -56,13 +61,13 @@ class QPolicy(tf.Module):
         self._agent = agent
         self._mode = mode
 
-    def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns actions `[B]` for action values `[B, A]`."""
+    def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns actions `[B]` for action values `[B, A]` and which actions are legal, bool `[B, A]`."""
         if self._mode == "train":
             epsilon = epsilon_ladder(slot, self._slots, self.epsilon, self._agent.epsilon_alpha)
         else:
             epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
-        return epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype))
+        return epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype), legal)
 
 
 def make_q_learner(

@@ -124,7 +124,7 @@ class R2D2(R2D2Settings, Agent):
             returns them.
         """
         trace, info = self._trace(sample.record), sample.info
-        q_online = self._values(networks.online, sample, training=True)
+        q_online = networks.masked(self._values(networks.online, sample, training=True), trace.observation)
         delta_t, valid_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
         weight = importance_weights(
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..data import Nest, Timestep
+from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs
 from ..replay import initial_frames, push_frames
 from .q_learning import QPolicy
@@ -25,7 +26,7 @@ class R2D2Extras(NamedTuple):
     """What the behavior policy adds to the record."""
 
     q: Any
-    """`[B, A]`, action values for the initial priorities."""
+    """`[B, A]`, action values for the initial priorities, the lowest where actions are masked."""
     previous_reward: Any
     """`[B]`, the reward that came with the observation; a sequence holds only the rewards that followed."""
 
@@ -47,7 +48,9 @@ class R2D2Policy(QPolicy):
         q, core = self.network.step(
             Inputs(observation, state.previous_action, timestep.reward), state.core, timestep.first
         )
-        action = self.choose(q, slot, seed)
+        legal = legal_actions(observation)
+        q = mask_illegal(q, legal)
+        action = self.choose(q, slot, seed, legal)
         return action, R2D2Extras(q, timestep.reward), R2D2State(core, action, frames)
 
 

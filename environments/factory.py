@@ -12,12 +12,14 @@ import gymnasium
 import numpy as np
 import tree
 
+from ..action_masks import has_mask
 from ..data import Nest
 from ..errors import CallboardError
 from ..named_objects import import_module
 from ..specs import EnvironmentSpec, describe
 from .batched import BatchedEnvironment, check_seeds
 from .gymnasium_registry import refuse_old_atari
+from .mask_checks import MaskCheckedEnvironment
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 
@@ -86,10 +88,12 @@ def make(
         environment = maker(rest, batch_size, seeds, merged)
     try:
         _check_observation(factory_name(name), environment.spec.observation)
+        if has_mask(environment.spec.observation):
+            return MaskCheckedEnvironment(environment, factory_name(name))
+        return environment
     except CallboardError:
         environment.close()
         raise
-    return environment
 
 
 def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:

@@ -11,6 +11,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
+from ..action_masks import has_mask, visible_spec
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
 from .action_bounds import ActionBounds
@@ -21,7 +22,15 @@ from .network_settings import NetworkSettings
 from .normalization import RunningNormalizer
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .separate import SeparateNetworks
-from .torsos import ConvTorso, MLPTorso, NatureTorso, ObservationTorso, check_filters, check_nature_images
+from .torsos import (
+    ConvTorso,
+    MaskHidingTorso,
+    MLPTorso,
+    NatureTorso,
+    ObservationTorso,
+    check_filters,
+    check_nature_images,
+)
 
 TORSOS = ("auto", "mlp", "conv", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 
@@ -219,7 +228,7 @@ def make_torso(
     image_features: int | None = None,
     layer_norm: bool = False,
 ) -> tf.keras.layers.Layer:
-    """Makes a torso for an environment's observations.
+    """Makes a torso for an environment's observations; it does not see an action mask.
 
     Args:
       spec: the environment's spec.
@@ -238,6 +247,11 @@ def make_torso(
       CallboardError: if the name is unknown, images are too small for `nature`, or a factory returns something other
         than a Keras layer.
     """
+    if has_mask(spec.observation):
+        visible = visible_spec(spec)
+        return MaskHidingTorso(
+            make_torso(visible, torso, hidden_sizes, activation, filters, image_features, layer_norm)
+        )
     if isinstance(torso, tf.keras.layers.Layer):
         return torso
     if callable(torso):

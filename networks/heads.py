@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from .dense import hidden_layers
 from .distributions import SquashedGaussian
+from .legal_actions import legal_mean
 
 LOG_STD_BOUNDS = (-10.0, 2.0)
 """Range of the logarithm of a diagonal Gaussian policy's standard deviation."""
@@ -204,7 +205,12 @@ class QHead(MLPHead):
 
 
 class DuelingQHead(tf.Module):
-    """Values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9))."""
+    """Values of all actions as Q(x, a) = V(x) + A(x, a) - mean_b A(x, b) (Wang et al. 2016, equation (9)).
+
+    With an action mask, the mean is that of the legal actions.
+    """
+
+    takes_legal = True
 
     def __init__(
         self,
@@ -227,10 +233,10 @@ class DuelingQHead(tf.Module):
         self._value = MLPHead(1, _hidden(stream_size), activation, layer_norm=layer_norm)
         self._advantage = MLPHead(num_actions, _hidden(stream_size), activation, layer_norm=layer_norm)
 
-    def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Maps features `[N, F]` to q `[N, A]`."""
+    def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
+        """Maps features `[N, F]` and which actions are legal, bool `[N, A]`, to q `[N, A]`."""
         advantage = self._advantage(features)
-        return self._value(features) + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+        return self._value(features) + advantage - legal_mean(advantage, legal)
 
 
 class DistributionalQHead(tf.Module):
@@ -238,6 +244,8 @@ class DistributionalQHead(tf.Module):
 
     With dueling, the numbers are sums as in `DuelingQHead` (Hessel et al. 2018, "The integrated agent").
     """
+
+    takes_legal = True
 
     def __init__(
         self,
@@ -266,13 +274,13 @@ class DistributionalQHead(tf.Module):
         self._value = MLPHead(atoms, sizes, activation, layer_norm=layer_norm) if dueling else None
         self._advantage = MLPHead(num_actions * atoms, sizes, activation, layer_norm=layer_norm)
 
-    def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Maps features `[N, F]` to the numbers of all distributions `[N, A, M]`."""
+    def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
+        """Maps features `[N, F]` and legal actions, bool `[N, A]`, to the numbers of all distributions `[N, A, M]`."""
         advantage = tf.reshape(self._advantage(features), (-1, *self._shape))
         if self._value is None:
             return advantage
         value = self._value(features)[:, tf.newaxis]
-        return value + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
+        return value + advantage - legal_mean(advantage, None if legal is None else legal[..., tf.newaxis], axis=1)
 
 
 class SquashedGaussianHead(tf.Module):

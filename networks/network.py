@@ -9,6 +9,7 @@ from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
 from .flatten import flat_features
+from .legal_actions import legal_actions
 from .normalization import RunningNormalizer
 from .recurrent import Core
 
@@ -32,6 +33,9 @@ class Network(tf.Module):
 
     A recurrent state is the input that goes with an observation.  Where `first` is True, the state is reset before the
     observation is processed, and the previous action and reward, which belong to another episode, are set to zero.
+
+    A head with a true attribute `takes_legal` has a second argument: which actions are legal, bool `[N, A]`, or None if
+    observations contain no action mask.
 
     Variables are created in the strategy scope that surrounds the constructor.  Their initial values depend only on
     an earlier call of `tf.keras.utils.set_random_seed` in the same thread.
@@ -94,7 +98,7 @@ class Network(tf.Module):
           Outputs, leaves `[B, ...]`, and the state for the next observation.
         """
         features, state = self._core.step(self._features(inputs, first, training), state, first)
-        return self._head(features), state
+        return self._outputs(features, inputs.observation), state
 
     @tf.autograph.experimental.do_not_convert
     def unroll(self, inputs: Inputs, state: Nest, first: tf.Tensor, training: bool = False) -> tuple[Any, Nest]:
@@ -116,7 +120,7 @@ class Network(tf.Module):
         merged = Inputs(*(None if part is None else tree.map_structure(_merge_time, part) for part in inputs))
         features = _split_time(self._features(merged, _merge_time(first), training), lengths)
         features, state = self._core.unroll(features, state, first)
-        outputs = self._head(_merge_time(features))
+        outputs = self._outputs(_merge_time(features), merged.observation)
         return tree.map_structure(lambda output: _split_time(output, lengths), outputs), state
 
     @property
@@ -150,6 +154,11 @@ class Network(tf.Module):
         previous = tf.where(first[:, tf.newaxis], tf.zeros_like(previous), previous)
         return tf.concat([features, previous], axis=-1)
 
+    def _outputs(self, features: tf.Tensor, observation: Nest) -> Any:
+        if getattr(self._head, "takes_legal", False):
+            return self._head(features, legal_actions(observation))
+        return self._head(features)
+
     def _build(self, spec: specs.EnvironmentSpec) -> None:
         observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
         inputs = Inputs(observation, action, tf.zeros((1,)))
@@ -159,7 +168,7 @@ class Network(tf.Module):
             raise CallboardError(f"A torso must give features [batch, size]; this one gives {features.shape}.")
         self._core.build(features.shape[1])
         features, _ = self._core.step(features, self.initial_state(1), first)
-        self._head(features)
+        self._outputs(features, observation)
 
 
 def _merge_time(tensor: Any) -> tf.Tensor:

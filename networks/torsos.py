@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tree
 
+from ..action_masks import without_mask
 from ..data import Nest
 from ..errors import CallboardError
 from ..specs import is_image
@@ -180,3 +181,16 @@ class ObservationTorso(tf.keras.layers.Layer):
         if self._vector_torso is not None:
             features.append(self._vector_torso([leaves[index] for index in self._vectors]))
         return features[0] if len(features) == 1 else tf.concat(features, axis=-1)
+
+
+class MaskHidingTorso(tf.keras.layers.Layer):
+    """A torso that sees observations without their action mask."""
+
+    def __init__(self, torso: tf.keras.layers.Layer, name: str | None = None) -> None:
+        """Takes the torso for observations without a mask."""
+        super().__init__(name=name)
+        self._torso = torso
+
+    def call(self, observation: Nest, training: bool = False) -> tf.Tensor:
+        """Maps a nest of `[N, ...]` with an action mask to what the torso makes of the rest."""
+        return self._torso(without_mask(observation), training=training)

@@ -1,0 +1,89 @@
+"""Action masks: the part `action_mask` of an observation says which discrete actions may be taken.
+
+As in PettingZoo and RLlib, the observation is a dictionary with the key `action_mask`.  The mask is a vector of 0 and
+1, or of bools, with one element for each value of the action.  If the action has several discrete parts, it is the
+concatenation of their vectors, or a nest of them (as in Gymnasium's `MultiDiscrete.sample`), in the order of
+`tree.flatten`.  The network sees the rest of the observation: its part `observation` if there is no other part, and
+otherwise all parts but the mask.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import tree
+from dm_env import specs as dm_specs
+
+from .data import Nest
+from .errors import CallboardError
+from .specs import EnvironmentSpec, MultiDiscreteArray, describe
+
+MASK = "action_mask"
+_REST = "observation"
+
+
+def has_mask(observation: Nest) -> bool:
+    """Returns whether an observation, or its spec, contains an action mask."""
+    return isinstance(observation, Mapping) and MASK in observation
+
+
+def without_mask(observation: Nest) -> Nest:
+    """Returns an observation, or its spec, without its action mask, as the network sees it."""
+    if not has_mask(observation):
+        return observation
+    rest = {key: part for key, part in observation.items() if key != MASK}
+    return rest[_REST] if set(rest) == {_REST} else rest
+
+
+def visible_spec(spec: EnvironmentSpec) -> EnvironmentSpec:
+    """Returns the environment's spec as the network sees it, without an action mask."""
+    return spec._replace(observation=without_mask(spec.observation)) if has_mask(spec.observation) else spec
+
+
+def choice_sizes(action: Nest) -> np.ndarray:
+    """Returns the number of values of each discrete choice of an action, int64 `[K]`, in the order of `tree.flatten`.
+
+    Args:
+      action: nest of dm_env specs; those that are not discrete have no choices.
+    """
+    discrete = [leaf for leaf in tree.flatten(action) if isinstance(leaf, dm_specs.DiscreteArray | MultiDiscreteArray)]
+    return np.concatenate([np.zeros(0, np.int64), *(np.ravel(leaf.num_values) for leaf in discrete)]).astype(np.int64)
+
+
+def check_mask(spec: EnvironmentSpec) -> None:
+    """Checks that the action mask of an environment's observations, if there is one, fits its actions.
+
+    Raises:
+      CallboardError: it does not fit, or there is nothing else in the observation.
+    """
+    if not has_mask(spec.observation):
+        return
+    parts = tree.flatten(spec.observation[MASK])
+    sizes = choice_sizes(spec.action)
+    wrong = [part for part in parts if len(part.shape) != 1]
+    if wrong:
+        raise CallboardError(f"'{MASK}' has the shape {wrong[0].shape}: make it a vector, or one vector per choice")
+    if not len(sizes):
+        raise CallboardError(
+            f"'{MASK}' is for discrete actions, but the environment's action is {describe(spec.action)}: rename the "
+            "part if it is something else"
+        )
+    found = sum(part.shape[0] for part in parts)
+    if found != sizes.sum() or (len(parts) > 1 and [part.shape[0] for part in parts] != sizes.tolist()):
+        shapes = " + ".join(str(part.shape[0]) for part in parts)
+        raise CallboardError(
+            f"'{MASK}' has {shapes} elements, but the environment's action has {' + '.join(map(str, sizes))} values"
+        )
+    if not tree.flatten(without_mask(spec.observation)):
+        raise CallboardError(f"the observation has nothing but an '{MASK}': add what the agent is to see")
+
+
+def illegal_rows(spec: EnvironmentSpec, observation: Nest) -> np.ndarray:
+    """Returns the rows of a batch in which a choice has no value left, int64 `[N]`.
+
+    Args:
+      spec: the environment's spec, which has a mask.
+      observation: arrays `[B, ...]`.
+    """
+    allowed = np.concatenate(tree.flatten(observation[MASK]), axis=-1) != 0
+    sizes = choice_sizes(spec.action)
+    return np.flatnonzero(~np.logical_or.reduceat(allowed, np.cumsum(sizes) - sizes, axis=-1).all(axis=-1))
