@@ -15,17 +15,28 @@ from .factory import (
 )
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .mixtures import WeightedEnvironment, environment_of_slots, read_mixture
+from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
+from .multi_agent_factory import is_multi_agent, make_multi_agent
 from .names import names
+from .policy_batches import PolicyBatches, make_policy_batches
+from .policy_slots import PolicyMapping, PolicySlots, SceneEpisode, parse_mapping
 from .python_factory import named_factory
 from .seeding import environment_seeds
 
 __all__ = [
+    "AgentStep",
     "BatchedEnvironment",
     "DmEnvBatch",
     "Environment",
     "EnvironmentWrapper",
     "GymnasiumBatch",
     "GymnasiumVectorBatch",
+    "MultiAgentEnvironment",
+    "MultiAgentWrapper",
+    "PolicyBatches",
+    "PolicyMapping",
+    "PolicySlots",
+    "SceneEpisode",
     "WeightedEnvironment",
     "check",
     "check_hooks",
@@ -35,9 +46,13 @@ __all__ = [
     "environment_text",
     "for_evaluation",
     "has_unseen_levels",
+    "is_multi_agent",
     "make",
+    "make_multi_agent",
+    "make_policy_batches",
     "named_factory",
     "names",
+    "parse_mapping",
     "read_mixture",
     "spec",
 ]

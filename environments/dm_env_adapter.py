@@ -35,8 +35,8 @@ class DmEnvBatch(BatchedEnvironment):
           CallboardError: if an observation or action spec is not supported.
         """
         self._environments = tuple(environments)
-        self._observation = _encoding(environments[0].observation_spec(), "observation")
-        self._action = _encoding(environments[0].action_spec(), "action")
+        self._observation = spec_encoding(environments[0].observation_spec(), "observation")
+        self._action = spec_encoding(environments[0].action_spec(), "action")
         self._spec = encoding.EnvironmentEncoding(self._observation, self._action).spec()
         self._over = [True] * len(environments)
         self._tasks = Tasks(len(environments))
@@ -144,11 +144,16 @@ class DmEnvBatch(BatchedEnvironment):
         self.infos = Infos(followed=chosen_rows(mask, nothing, rows), begun=chosen_rows(mask, rows, nothing))
 
 
-def _encoding(spec: Any, role: str) -> Nest:
+def spec_encoding(spec: Any, role: str) -> Nest:
+    """Returns the encoding of a spec for a role, `observation` or `action`.
+
+    Raises:
+      CallboardError: the spec is not supported.
+    """
     if isinstance(spec, Mapping):
-        return {key: _encoding(part, role) for key, part in spec.items()}
+        return {key: spec_encoding(part, role) for key, part in spec.items()}
     if isinstance(spec, list | tuple):
-        return tuple(_encoding(part, role) for part in spec)
+        return tuple(spec_encoding(part, role) for part in spec)
     if not isinstance(spec, specs.Array) or not (
         np.issubdtype(spec.dtype, np.number) or np.issubdtype(spec.dtype, np.bool_)
     ):

@@ -147,6 +147,27 @@ def split(encoding: Nest, actions: Nest, batch_size: int) -> list[Any]:
     return _rows(encoding, decode(encoding, actions, batch_size))
 
 
+def encode_one(encoding: Nest, observation: Any) -> Nest:
+    """Encodes the observation of one environment as a nest of new arrays `[...]`."""
+    if isinstance(encoding, Leaf):
+        return _encode_leaf(encoding, (observation,))[0]
+    if isinstance(encoding, dict):
+        return {key: encode_one(part, _part(observation, key)) for key, part in encoding.items()}
+    return tuple(encode_one(part, _part(observation, index)) for index, part in enumerate(encoding))
+
+
+def decode_one(encoding: Nest, action: Nest) -> Nest:
+    """Decodes an agent's action in one environment: ints for single choices, and otherwise new arrays `[...]`."""
+    if isinstance(encoding, Leaf):
+        if isinstance(encoding.spec, specs.DiscreteArray):
+            return int(action) + int(encoding.start or 0)
+        array = np.array(action, encoding.dtype)
+        return array if encoding.start is None else array + np.asarray(encoding.start, array.dtype)
+    if isinstance(encoding, dict):
+        return {key: decode_one(part, action[key]) for key, part in encoding.items()}
+    return tuple(decode_one(part, action[index]) for index, part in enumerate(encoding))
+
+
 def _rows(encoding: Nest, batch: Nest) -> list[Any]:
     if isinstance(encoding, Leaf):
         # Gymnasium checks a Python integer ten times as fast as a NumPy integer.
@@ -158,8 +179,12 @@ def _rows(encoding: Nest, batch: Nest) -> list[Any]:
 
 
 def _parts(values: Sequence[Any], key: Any) -> list[Any]:
+    return [_part(value, key) for value in values]
+
+
+def _part(value: Any, key: Any) -> Any:
     try:
-        return [value[key] for value in values]
+        return value[key]
     except (KeyError, IndexError, TypeError) as error:
         raise CallboardError(f"the environment gives an observation without the part {key!r} of its space") from error
 

@@ -87,7 +87,7 @@ def make(
     else:
         environment = maker(rest, batch_size, seeds, merged)
     try:
-        _check_observation(factory_name(name), environment.spec.observation)
+        check_observation(factory_name(name), environment.spec.observation)
         if has_mask(environment.spec.observation):
             return MaskCheckedEnvironment(environment, factory_name(name))
         return environment
@@ -186,6 +186,11 @@ def environment_text(env: Environment) -> str:
     return ", ".join(map(factory_name, environment_names(env)))
 
 
+def is_python_factory(name: Factory) -> bool:
+    """Returns whether an environment is made by a class or function of the user's own, which may be given by name."""
+    return _resolve(name, "check")[0] is check_factory
+
+
 def _is_mixture(env: Environment) -> TypeGuard[Sequence[Any]]:
     return isinstance(env, list | tuple)
 
@@ -224,7 +229,8 @@ def _evaluation_options(name: Factory, options: Mapping[str, Any]) -> dict[str, 
     return {key: value for key, value in options.items() if key not in left_out}
 
 
-def _check_observation(name: str, observation: Nest) -> None:
+def check_observation(name: str, observation: Nest) -> None:
+    """Raises `CallboardError` if an observation spec has no parts, or one without elements."""
     leaves = tree.flatten_with_path(observation)
     if not leaves:
         raise CallboardError(f"environment {name!r} shows nothing: its observation space is empty, give it a part")

@@ -9,11 +9,12 @@ from gymnasium.envs.registration import load_env_creator
 from .atari import atari_ids
 from .gymnasium_registry import is_only_refused
 from .minatar import minatar_ids
+from .pettingzoo_names import pettingzoo_names
 from .procgen import GAMES
 
 
 def names() -> list[str]:
-    """Returns the sorted names of all Gymnasium, Atari, MinAtar and Procgen environments with installed packages.
+    """Returns the sorted names of all environments in installed packages.
 
     Only the newest version of an id is listed, although older ones can be made too.  Ids that Gymnasium registers only
     to raise an error are omitted.
@@ -32,7 +33,7 @@ def names() -> list[str]:
     ids = [id for id in ids if id in atari or not _is_of_ale(id)]
     minatar = minatar_ids() if importlib.util.find_spec("minatar") else []
     procgen = [f"procgen:{game}" for game in GAMES] if importlib.util.find_spec("procgen") else []
-    return sorted({*ids, *atari, *minatar, *procgen})
+    return sorted({*ids, *atari, *minatar, *procgen, *pettingzoo_names()})
 
 
 def _can_be_loaded(spec: gymnasium.envs.registration.EnvSpec) -> bool:

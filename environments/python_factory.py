@@ -58,24 +58,7 @@ def make_factory(
       CallboardError: if the module or function does not exist, an option is unknown or missing, or the result is not
         an environment or has a batch size other than `batch_size`.
     """
-    create, name = check_factory(factory, options), factory_name(factory)
-    named, _ = keywords(create)
-    own, config = _split_options(named, options)
-
-    def call(index: int) -> Any:
-        values = {
-            "seed": int(seeds[index]),
-            "seeds": [int(seed) for seed in seeds],
-            "batch_size": batch_size,
-            "index": index if slots is None else int(slots[index]),
-            "actor": actor,
-            "env_config": dict(config),
-        }
-        arguments = {**{key: value for key, value in values.items() if key in named}, **own}
-        with user_errors(name, options, lambda: (key for key in named if key not in (*_GIVEN, *_OFFERED))):
-            _check_arguments(name, create, arguments)
-            return create(**arguments)
-
+    name, call = factory_name(factory), factory_call(factory, batch_size, seeds, options, slots, actor)
     with contextlib.ExitStack() as opened:
         environments = [call(0)]
         made = environments[0]
@@ -103,6 +86,40 @@ def make_factory(
             batch = GymnasiumBatch(environments, seeds) if is_gymnasium else DmEnvBatch(environments)
         opened.pop_all()
         return batch
+
+
+def factory_call(
+    factory: Factory,
+    batch_size: int,
+    seeds: Sequence[int],
+    options: Mapping[str, Any],
+    slots: Sequence[int] | None = None,
+    actor: int | None = None,
+) -> Callable[[int], Any]:
+    """Returns a function that calls a factory, as explained in `make_factory`, for the environment with an index.
+
+    Raises:
+      CallboardError: as in `check_factory`; the function raises it for options that the factory refuses.
+    """
+    create, name = check_factory(factory, options), factory_name(factory)
+    named, _ = keywords(create)
+    own, config = _split_options(named, options)
+
+    def call(index: int) -> Any:
+        values = {
+            "seed": int(seeds[index]),
+            "seeds": [int(seed) for seed in seeds],
+            "batch_size": batch_size,
+            "index": index if slots is None else int(slots[index]),
+            "actor": actor,
+            "env_config": dict(config),
+        }
+        arguments = {**{key: value for key, value in values.items() if key in named}, **own}
+        with user_errors(name, options, lambda: (key for key in named if key not in (*_GIVEN, *_OFFERED))):
+            _check_arguments(name, create, arguments)
+            return create(**arguments)
+
+    return call
 
 
 def check_factory(factory: Factory, options: Mapping[str, Any]) -> Callable[..., Any]:

@@ -1,0 +1,137 @@
+"""Creation of environments with several agents from names, classes and functions."""
+
+import contextlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import dm_env
+import gymnasium
+
+from ..errors import CallboardError
+from ..setting_types import converted
+from .agent_groups import GroupedAgents, Groups
+from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
+from .batched import BatchedEnvironment
+from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
+from .factory import check_observation, is_python_factory
+from .multi_agent import MultiAgentEnvironment
+from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
+from .pettingzoo_names import PREFIX, make_pettingzoo
+from .python_factory import check_factory, factory_call, factory_name, named_factory
+
+_WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
+
+
+def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
+    """Returns whether an environment has several agents.
+
+    A class is known by its methods, and a function by its annotation, if that is a class; any other function is called
+    once with the options.  What cannot be made does not count: making it as an environment with one agent raises the
+    error.
+
+    Args:
+      env: a name, a class or function, or a list.
+      options: options of the environment.
+    """
+    if isinstance(env, list | tuple):
+        return False
+    with contextlib.suppress(CallboardError):
+        factory, own_options = named_factory(env)
+        if isinstance(factory, str) and factory.startswith(PREFIX):
+            return True
+        if not is_python_factory(factory):
+            return False
+        create = check_factory(factory, {})
+        declared = create if inspect.isclass(create) else getattr(create, "__annotations__", {}).get("return")
+        if inspect.isclass(declared) and issubclass(declared, _WITH_ONE_AGENT):
+            return False
+        if inspect.isclass(declared) and (issubclass(declared, MultiAgentEnvironment) or is_pettingzoo(declared)):
+            return True
+        made = factory_call(factory, 1, [0], {**own_options, **(options or {})})(0)
+        close = getattr(made, "close", None)
+        if callable(close):
+            close()
+        return _has_several_agents(made)
+    return False
+
+
+def make_multi_agent(
+    env: Any,
+    seed: int,
+    options: Mapping[str, Any] | None = None,
+    slot: int = 0,
+    actor: int | None = None,
+    groups: Groups | None = None,
+    agent_index: bool = False,
+    state: State | None = None,
+) -> MultiAgentEnvironment:
+    """Makes one environment with several agents.
+
+    Args:
+      env: `pettingzoo:FAMILY.NAME`; or a class or function, by its name (`package.module:factory`) or itself, that
+        returns a PettingZoo `ParallelEnv` or `AECEnv`, a `MultiAgentEnvironment`, or an environment with the `dm_env`
+        interface whose timesteps are mappings by agent.  It is passed what `make_factory` passes to a factory of single
+        environments.
+      seed: seed of the environment, for a factory that takes it; the first `reset` gets it too.
+      options: options of the environment.
+      slot: index of the environment among those of all actors.
+      actor: index of the actor that steps the environment, if one does.
+      groups: patterns of the members of each group of agents that becomes one agent, by the group's name; see
+        `GroupedAgents`.
+      agent_index: whether observations get a leaf `agent_index`; see `AgentIndices`.
+      state: what the leaf `state` of observations contains, for centralized critics: all agents' `observations`,
+        `observations_and_actions`, or the state of the `environment` itself; None for no such leaf.
+
+    Raises:
+      CallboardError: the name or an option is unknown, a package is not installed, a space is not supported, the
+        environment has only one agent, or `groups`, `agent_index` or `state` do not fit it.
+    """
+    groups = converted("groups", groups, dict[str, tuple[str, ...]] | None)
+    state = converted("state", state, State | None)
+    factory, own_options = named_factory(env)
+    merged, name = {**own_options, **(options or {})}, factory_name(factory)
+    environment: MultiAgentEnvironment
+    if isinstance(factory, str) and factory.startswith(PREFIX):
+        environment = make_pettingzoo(factory, merged)
+    elif is_python_factory(factory):
+        environment = _adapted(factory_call(factory, 1, [seed], merged, [slot], actor)(0), name)
+    else:
+        raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and groups out")
+    try:
+        for agent in environment.agents:
+            check_observation(f"{name}, agent {agent}", environment.specs[agent].observation)
+        if state is not None and state != "environment":
+            environment = ObservedState(environment, with_actions=state == "observations_and_actions")
+        if groups:
+            environment = GroupedAgents(environment, groups)
+        if agent_index:
+            environment = AgentIndices(environment)
+        if state is not None:
+            environment = StateLeaves(environment)
+    except CallboardError:
+        environment.close()
+        raise
+    return environment
+
+
+def _has_several_agents(made: Any) -> bool:
+    return isinstance(made, MultiAgentEnvironment) or (
+        not isinstance(made, _WITH_ONE_AGENT) and (is_pettingzoo(made) or is_dm_env_of_agents(made))
+    )
+
+
+def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
+    """Returns what a factory has made as an environment with several agents."""
+    if isinstance(made, MultiAgentEnvironment):
+        return made
+    if isinstance(made, _WITH_ONE_AGENT):
+        raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and groups out")
+    if is_pettingzoo(made):
+        return PettingZooEnvironment(made, name)
+    if isinstance(made, dm_env.Environment) or is_dm_env_of_agents(made):
+        return DmEnvAgents(made, name)
+    raise CallboardError(
+        f"environment {name!r} is of type {type(made).__name__}: the factory must give a PettingZoo ParallelEnv or "
+        "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent"
+    )

@@ -1,0 +1,195 @@
+"""Adapter for PettingZoo environments: parallel ones, and turn-based ones through PettingZoo's own conversion."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..data import Nest
+from ..errors import CallboardError
+from . import encoding
+from .batched import picture
+from .encoding import EnvironmentEncoding
+from .gymnasium_checks import frame_rate, rendered
+from .infos import NO_INFO
+from .multi_agent import MASK, AgentStep, MultiAgentEnvironment
+from .spaces import action_encoding, observation_encoding
+from .tasks import Task, Tasks, option_errors, reset_options
+
+
+class PettingZooEnvironment(MultiAgentEnvironment):
+    """A PettingZoo environment.
+
+    Agents are named by the text of their PettingZoo names.  As in PettingZoo, an agent that has terminated or was
+    truncated does not return in the same episode, and the episode is over when no other agent is left.  An agent that
+    the environment drops with a final observation, but neither terminated nor truncated, counts as truncated.
+
+    In turn-based environments all agents act in each step, and only the action of the agent whose turn it is has an
+    effect.  Where an agent's `action_mask` has no legal action, because it is not the agent's turn or the episode is
+    over, the agent sees a mask in which action 0 is the only legal one, so that its policy is deterministic there.
+
+    A task is passed to the environment's method `set_task` before a reset, if it has one; otherwise every reset gets
+    the task, a mapping, as its `options`.
+    """
+
+    def __init__(self, environment: Any, name: str) -> None:
+        """Takes ownership of an environment; `close` closes it.
+
+        Args:
+          environment: a `ParallelEnv` or an `AECEnv`.
+          name: the environment's name, for messages.
+
+        Raises:
+          CallboardError: the environment has no `possible_agents`, or a space is not supported.
+        """
+        self._name = name
+        self._environment = environment = _parallel(environment)
+        possible = getattr(environment, "possible_agents", None)
+        if not possible:
+            raise CallboardError(f"{name} has no possible_agents: list all agents that may appear in them")
+        self._ids = {str(agent): agent for agent in possible}
+        self.agents = tuple(self._ids)
+        self._encodings = {agent: self._encoding(agent, id) for agent, id in self._ids.items()}
+        self.specs = {agent: own.spec() for agent, own in self._encodings.items()}
+        state_space = getattr(environment, "state_space", None)
+        self._state_size = None if state_space is None else int(np.prod(state_space.shape, dtype=np.int64))
+        self._masked = [
+            agent
+            for agent, own in self._encodings.items()
+            if isinstance(own.observation, dict) and MASK in own.observation
+        ]
+        self._tasks = Tasks(1)
+        self._set_task = getattr(environment, "set_task", None) or getattr(environment.unwrapped, "set_task", None)
+        self._options: dict[str, Any] | None = None
+        self._ended: set[str] = set()
+        self._closed = False
+        self.is_over = True
+
+    def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
+        if self._set_task is not None:
+            self._tasks.pass_on(0, self._set_task)
+        arguments: dict[str, Any] = {"seed": seed}
+        if self._options is not None:
+            arguments["options"] = dict(self._options)
+        with option_errors(self._name):
+            outcome = self._environment.reset(**arguments)
+        if not (isinstance(outcome, tuple) and len(outcome) == 2 and all(isinstance(one, Mapping) for one in outcome)):
+            raise CallboardError(
+                f"'reset' of {self._name} must return (observations, infos), two dictionaries by agent, as in "
+                "PettingZoo 1.24 and later"
+            )
+        observations, infos = outcome
+        self._ended = set()
+        self.is_over = not self._environment.agents
+        return {
+            agent: AgentStep(self._observation(agent, observations[id]), info=infos.get(id) or NO_INFO)
+            for agent, id in self._ids.items()
+            if id in observations
+        }
+
+    def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
+        own_actions = {
+            self._ids[agent]: encoding.decode_one(self._encodings[agent].action, action)
+            for agent, action in actions.items()
+        }
+        outcome = self._environment.step(own_actions)
+        if not (isinstance(outcome, tuple) and len(outcome) == 5 and all(isinstance(one, Mapping) for one in outcome)):
+            raise CallboardError(
+                f"'step' of {self._name} must return (observations, rewards, terminations, truncations, infos), five "
+                "dictionaries by agent"
+            )
+        observations, rewards, terminations, truncations, infos = outcome
+        left = set(self._environment.agents)
+        steps: dict[str, AgentStep] = {}
+        self.is_over = True
+        for agent, id in self._ids.items():
+            if agent in self._ended:
+                continue
+            terminated = bool(terminations.get(id, False))
+            truncated = bool(truncations.get(id, False))
+            if id in observations and (agent in actions or id in left):
+                truncated = truncated or not (terminated or id in left)
+                reward = self._reward(rewards.get(id, 0.0), agent)
+                observation = self._observation(agent, observations[id])
+                steps[agent] = AgentStep(observation, reward, terminated, truncated, infos.get(id) or NO_INFO)
+            if terminated or truncated:
+                self._ended.add(agent)
+            elif id in left:
+                self.is_over = False
+        return steps
+
+    @property
+    def state_size(self) -> int | None:
+        return self._state_size
+
+    def state(self) -> np.ndarray:
+        return np.array(self._environment.state(), np.float32).reshape(-1)
+
+    def set_task(self, task: Task) -> None:
+        if self._set_task is None:
+            self._options = reset_options(self._name, task)
+        self._tasks.set(task)
+
+    @property
+    def frames_per_second(self) -> float | None:
+        return frame_rate(self._environment)
+
+    def render(self) -> np.ndarray:
+        if getattr(self._environment, "render_mode", None) != "rgb_array":
+            modes = (getattr(self._environment, "metadata", None) or {}).get("render_modes", ())
+            raise CallboardError(
+                f"{self._name} has no picture to show: "
+                + (
+                    "make it with the option render_mode='rgb_array'"
+                    if "rgb_array" in modes
+                    else "it has no render mode 'rgb_array'"
+                )
+            )
+        return picture(rendered(self._environment, self._name), self._name)
+
+    @property
+    def unwrapped(self) -> Any:
+        return self._environment.unwrapped
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._environment.close()
+
+    def _encoding(self, agent: str, id: Any) -> EnvironmentEncoding:
+        try:
+            return EnvironmentEncoding(
+                observation_encoding(self._environment.observation_space(id)),
+                action_encoding(self._environment.action_space(id)),
+            )
+        except CallboardError as error:
+            raise CallboardError(f"agent {agent!r} of {self._name}: {error}") from error
+
+    def _observation(self, agent: str, observation: Any) -> Nest:
+        encoded = encoding.encode_one(self._encodings[agent].observation, observation)
+        if agent in self._masked and not encoded[MASK].any():
+            encoded[MASK].flat[0] = 1
+        return encoded
+
+    def _reward(self, reward: Any, agent: str) -> float:
+        try:
+            return float(reward)
+        except (TypeError, ValueError) as error:
+            raise CallboardError(
+                f"'step' of {self._name} gives agent {agent!r} the reward {reward!r}: it must be a number"
+            ) from error
+
+
+def is_pettingzoo(made: Any) -> bool:
+    """Returns whether an object is an environment of PettingZoo; duck-typed, since the package may not be installed."""
+    return all(callable(getattr(made, name, None)) for name in ("reset", "step", "observation_space", "action_space"))
+
+
+def _parallel(environment: Any) -> Any:
+    if not hasattr(environment, "agent_iter"):
+        return environment
+    from pettingzoo.utils import conversions
+
+    if environment.metadata.get("is_parallelizable"):
+        return conversions.aec_to_parallel(environment)
+    return conversions.turn_based_aec_to_parallel(environment)

@@ -1,0 +1,114 @@
+"""Environments with several agents from names, classes and functions."""
+
+import gymnasium
+import pettingzoo_games as games
+import pytest
+from scripted_agents import Counting, ScriptedAgents
+
+from callboard.environments import is_multi_agent, make_multi_agent
+from callboard.environments.dm_env_agents import DmEnvAgents
+from callboard.environments.pettingzoo_adapter import PettingZooEnvironment
+from callboard.errors import CallboardError
+
+
+@pytest.mark.parametrize(
+    "env, several",
+    [
+        ("pettingzoo:mpe.simple_spread_v3", True),
+        ("pettingzoo_games:Race", True),
+        (games.Race, True),
+        ("pettingzoo_games:annotated", True),
+        ("pettingzoo_games:plain", True),
+        ("scripted_agents:ScriptedAgents", True),
+        ("scripted_agents:Counting", True),
+        ("CartPole-v1", False),
+        ("ALE/Pong-v5", False),
+        ("scripted_environments:DmScript", False),
+        ("scripted_environments:GymScript", False),
+        ("scripted_environments:SameStepScript", False),
+        ("pettingzoo_games:single", False),
+        ("pettingzoo_games:number", False),
+        ("pettingzoo_games:no_such", False),
+        ("no_such_module:thing", False),
+        (["CartPole-v1"], False),
+        (5, False),
+    ],
+)
+def test_which_environments_have_several_agents(env, several):
+    assert is_multi_agent(env) is several
+
+
+def test_a_function_is_called_with_its_options():
+    assert is_multi_agent(lambda kind: Counting() if kind == "dm" else gymnasium.make("CartPole-v1"), {"kind": "dm"})
+    assert not is_multi_agent("pettingzoo_games:plain", {"gaol": 3})
+
+
+def test_factories():
+    environment = make_multi_agent("pettingzoo_games:plain", 0, {"goal": 7})
+    assert isinstance(environment, PettingZooEnvironment) and environment.unwrapped.goal == 7
+    environment = make_multi_agent("scripted_agents:Counting", 5)
+    assert isinstance(environment, DmEnvAgents) and environment.unwrapped.seed == 5
+    assert isinstance(make_multi_agent(ScriptedAgents, 0), ScriptedAgents)
+
+
+@pytest.mark.parametrize(
+    "env, options, settings, message",
+    [
+        ("CartPole-v1", {}, {}, "environment 'CartPole-v1' has one agent: leave policies, mapping and groups out"),
+        (
+            "pettingzoo_games:single",
+            {},
+            {},
+            "environment 'pettingzoo_games:single' has one agent: leave policies, mapping and groups out",
+        ),
+        (
+            "pettingzoo_games:number",
+            {},
+            {},
+            "environment 'pettingzoo_games:number' is of type int: the factory must give a PettingZoo ParallelEnv or "
+            "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent",
+        ),
+        (
+            "pettingzoo_games:plain",
+            {"gaol": 1},
+            {},
+            "environment 'pettingzoo_games:plain' has no option 'gaol'; did you mean 'goal'?",
+        ),
+        (
+            "scripted_environments:DmScript",
+            {},
+            {},
+            "scripted_environments:DmScript must have mappings by agent as observation_spec and action_spec, with the "
+            "same agents",
+        ),
+        (
+            "pettingzoo_games:plain",
+            {},
+            {"state": "obs"},
+            "state must be observations, observations_and_actions, environment or null, not 'obs'",
+        ),
+    ],
+)
+def test_mistakes(env, options, settings, message):
+    with pytest.raises(CallboardError) as caught:
+        make_multi_agent(env, 0, options, **settings)
+    assert str(caught.value) == message
+
+
+def test_what_is_added_to_observations():
+    settings = {"groups": {"team": ["*"]}, "agent_index": True, "state": "observations_and_actions"}
+    environment = make_multi_agent("pettingzoo_games:Race", 0, **settings)
+    assert environment.agents == ("team",)
+    steps = environment.reset()
+    steps = environment.step({"team": {"left": 1, "2": 0}})
+    observation = steps["team"].observation
+    assert {key: value.tolist() for key, value in observation.items()} == {
+        "left": [2],
+        "2": [1],
+        "present": [1, 1],
+        "agent_index": [1],
+        "state": [2, 0, 1, 0, 1, 1, 0, 0],
+    }
+    assert steps["team"].reward == 3
+    state = make_multi_agent("pettingzoo_games:Race", 0, state="environment").reset()["left"].observation["state"]
+    assert state.tolist() == [0, 0]
