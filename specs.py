@@ -59,6 +59,15 @@ def has_channels_first(shape: tuple[int, ...]) -> bool | None:
     return None if second == third else False
 
 
+def without_part(spec: EnvironmentSpec, key: str) -> EnvironmentSpec:
+    """Returns the spec of an environment whose observations, dictionaries, lack the part `key`."""
+    observation = {name: part for name, part in spec.observation.items() if name != key}
+    if spec.encoding is None:
+        return spec._replace(observation=observation)
+    encoded = {name: part for name, part in spec.encoding.observation.items() if name != key}
+    return spec._replace(observation=observation, encoding=spec.encoding._replace(observation=encoded))
+
+
 def tensor_spec(spec: Nest, leading: tuple[int | None, ...] = ()) -> Nest:
     """Converts a nest of dm_env specs to `tf.TensorSpec`, with leading axes `leading`."""
     import tensorflow as tf  # Imported here so that checking a spec does not import TensorFlow.

@@ -12,6 +12,7 @@ from ..data import Layout, Nest, Sample, Timestep, Update
 from ..networks.factory import check_network, gaussian_value_network, policy_value_network
 from ..networks.network import Inputs
 from ..replay import SequenceQueue
+from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .a2c_settings import A2CSettings
 from .agent import Agent, Mode
@@ -39,10 +40,10 @@ class A2CPolicy(PpoPolicy):
     """PPO's policy without the discounted returns, so that its recurrent state is the network's."""
 
     def initial_state(self, batch_size: int) -> Nest:
-        return self.network.initial_state(batch_size)
+        return self._acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
+        outputs, state = self._acting.step(Inputs(timestep.observation), state, timestep.first)
         policy = self._distribution(outputs, timestep.observation)
         chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
         extras = A2CExtras(policy.log_prob(chosen), () if self._bounds is None else chosen)
@@ -108,6 +109,9 @@ class A2C(A2CSettings, Agent):
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:
         return A2CPolicy(networks, self.discount, mode)
+
+    def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        return self.network.acting_spec(spec)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from ..replay import Replay
+    from ..specs import EnvironmentSpec
 
 Mode = Literal["train", "evaluate", "sample"]
 """How a policy acts: `train` explores, `evaluate` takes the best action, and `sample` samples actions as in training
@@ -90,6 +91,10 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def make_policy(self, networks: Any, mode: Mode) -> Policy:
         """Creates the policy that acts with `networks`, in one of `modes`."""
+
+    def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        """Returns the spec of what a policy acts on outside of training: `spec`, or less if a critic sees more."""
+        return spec
 
     def modes(self) -> tuple[Mode, ...]:
         """Returns the modes that `make_policy` accepts; `sample` is for agents that learn a distribution of actions."""

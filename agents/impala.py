@@ -16,6 +16,7 @@ from ..networks.factory import check_network, policy_value_network
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
 from ..replay import SequenceQueue
+from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
@@ -24,6 +25,7 @@ from .impala_settings import ImpalaSettings
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
+from .on_policy import acting_network
 from .optimizers import make_objective
 from .registry import agent_name
 
@@ -52,11 +54,15 @@ class ImpalaPolicy(tf.Module):
         self.network = network
         self._mode = mode
 
+    @property
+    def _acting(self) -> Network:
+        return acting_network(self.network, self._mode)
+
     def initial_state(self, batch_size: int) -> Nest:
-        return self.network.initial_state(batch_size)
+        return self._acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
+        outputs, state = self._acting.step(Inputs(timestep.observation), state, timestep.first)
         policy = Categorical(mask_illegal(outputs.logits, legal_actions(timestep.observation)))
         action = policy.mode() if self._mode == "evaluate" else policy.sample(seed)
         return action, ImpalaExtras(policy.logits), state
@@ -82,6 +88,9 @@ class Impala(ImpalaSettings, Agent):
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
         return ImpalaPolicy(networks, mode)
+
+    def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        return self.network.acting_spec(spec)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")

@@ -11,6 +11,12 @@ from dm_env import specs as dm_specs
 from .. import specs
 from ..data import Layout, Sample
 from ..errors import CallboardError
+from .agent import Mode
+
+
+def acting_network(network: Any, mode: Mode) -> Any:
+    """Returns the network with which a policy acts: the whole, or what other than the learner's actors need of it."""
+    return network if mode == "train" else getattr(network, "acting", network)
 
 
 def check_action(name: str, action: Any) -> None:

@@ -13,6 +13,7 @@ from ..errors import CallboardError
 from ..networks.factory import check_network, gaussian_value_network, policy_value_network
 from ..networks.network import Inputs
 from ..replay import SequenceQueue
+from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
 from .losses.policy_gradient import entropy_loss, value_loss
@@ -75,6 +76,9 @@ class Ppo(PpoSettings, Agent):
                 "PpoNetworks(network, layout.spec, self.normalize_rewards)"
             )
         return PpoPolicy(networks, self.discount, mode)
+
+    def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        return self.network.acting_spec(spec)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")

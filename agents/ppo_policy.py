@@ -16,6 +16,7 @@ from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
 from ..networks.normalization import RunningNormalizer
 from .agent import Mode
+from .on_policy import acting_network
 
 
 class PpoNetworks(tf.Module):
@@ -76,20 +77,24 @@ class PpoPolicy(tf.Module):
         self._discount = discount
         self._mode = mode
 
+    @property
+    def _acting(self) -> Network:
+        return acting_network(self.network, self._mode)
+
     def initial_state(self, batch_size: int) -> Nest:
-        network_state = self.network.initial_state(batch_size)
+        network_state = self._acting.initial_state(batch_size)
         if self._mode != "train":
             return network_state
         return PpoState(network_state, tf.zeros((batch_size,)), tf.ones((batch_size,), tf.bool))
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         if self._mode != "train":
-            outputs, state = self.network.step(Inputs(timestep.observation), state, timestep.first)
+            outputs, state = self._acting.step(Inputs(timestep.observation), state, timestep.first)
             policy = self._distribution(outputs, timestep.observation)
             chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
             # The mode of a distribution with NaN probabilities looks valid; its log-probability reveals it.
             return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
-        outputs, network_state = self.network.step(Inputs(timestep.observation), state.network, timestep.first)
+        outputs, network_state = self._acting.step(Inputs(timestep.observation), state.network, timestep.first)
         policy = self._distribution(outputs, timestep.observation)
         chosen = self._sample(policy, slot, seed)
         # Where episodes are reset in the same step, the reward of the first timestep belongs to the previous episode.

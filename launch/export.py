@@ -64,7 +64,7 @@ def export_run(experiment: Experiment, run_directory: RunDirectory, path: pathli
     # The environment of a run from before specs were saved is made once.
     layout = experiment.acting_layout(saved_spec(run_directory))
     policy = restored_policy(experiment, layout, weights)
-    return Export(weights, save_policy_as_model(policy, layout.spec, path))
+    return Export(weights, save_policy_as_model(policy, experiment.agent.acting_spec(layout.spec), path))
 
 
 def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: pathlib.Path) -> Signatures:

@@ -62,4 +62,4 @@ def load_policy(
         policy = restored_policy(
             experiment, experiment.acting_layout(spec), policy_file(directory, reference.checkpoint)
         )
-    return ActingPolicy(policy, spec, experiment.seed)
+    return ActingPolicy(policy, experiment.agent.acting_spec(spec), experiment.seed)

@@ -236,7 +236,8 @@ class Session:
           mode: how to act; None for the experiment's `evaluation_mode`.
         """
         policy, layout = self._current_policy(with_evaluation_settings(self._experiment, mode))
-        return ActingPolicy(policy, layout.spec, self._experiment.seed)
+        spec = self._experiment.agent.acting_spec(layout.spec)
+        return ActingPolicy(policy, spec, self._experiment.seed)
 
     def save(self) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.

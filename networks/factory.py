@@ -19,9 +19,9 @@ from .core_factory import check_own_parts, make_core, make_own_head
 from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
 from .network import Network
 from .network_settings import NetworkSettings
-from .normalization import RunningNormalizer
+from .normalization import RunningNormalizer, WithoutPart
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
-from .separate import SeparateNetworks
+from .separate import SeparateNetworks, check_critic_state
 from .torsos import (
     ConvTorso,
     MaskHidingTorso,
@@ -60,6 +60,7 @@ def policy_value_network(
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
+    critic_state: str | None = None,
 ) -> Network:
     """Builds a network for discrete actions that outputs `heads.PolicyValue`, including all variables.
 
@@ -80,6 +81,7 @@ def policy_value_network(
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
+      critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
@@ -97,6 +99,7 @@ def policy_value_network(
         None if head is None else functools.partial(make_own_head, head, spec, head_options),
         normalize_observations,
         previous_inputs,
+        critic_state,
     )
 
 
@@ -118,6 +121,7 @@ def gaussian_value_network(
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
+    critic_state: str | None = None,
 ) -> Network:
     """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
 
@@ -139,6 +143,7 @@ def gaussian_value_network(
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
+      critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single float array with bounds.
@@ -158,6 +163,7 @@ def gaussian_value_network(
         None if shared else lambda: ValueHead(head_sizes, activation, layer_norm),
         None if head is None else functools.partial(make_own_head, head, spec, head_options),
         normalize_observations,
+        critic_state=critic_state,
     )
 
 
@@ -288,10 +294,12 @@ def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> Non
     """Checks that a network fits an environment's observations, without building it.
 
     Raises:
-      CallboardError: as in `check_torso`; or the factory of a core or head does not exist or take its options.
+      CallboardError: as in `check_torso`; the factory of a core or head does not exist or take its options; or the
+        observation has no part for the critic alone.
     """
     check_torso(spec, settings.torso, settings.filters)
     check_own_parts(spec, settings)
+    check_critic_state(spec.observation, getattr(settings, "critic_state", None))
 
 
 def check_torso(spec: specs.EnvironmentSpec, torso: Torso, filters: Sequence[Sequence[int]] = ()) -> None:
@@ -340,14 +348,16 @@ class _Parts(NamedTuple):
     image_features: int | None
     core_options: Mapping[str, Any]
 
-    def body(self, normalizer: RunningNormalizer | None = None) -> dict[str, Any]:
-        """Makes the parts of a network before its head, as arguments of `Network`."""
-        spec = self.spec
+    def body(self, normalizer: RunningNormalizer | None = None, unseen: str | None = None) -> dict[str, Any]:
+        """Makes the parts of a network before its head, which do not see a part `unseen`, as arguments of `Network`."""
+        spec, seen = self.spec, normalizer if unseen is None else WithoutPart(self.spec.observation, unseen, normalizer)
         if normalizer is not None:
             spec = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
+        if unseen is not None:
+            spec = specs.without_part(spec, unseen)
         image = (self.filters, self.image_features, self.layer_norm)
         return {
-            "normalizer": normalizer,
+            "normalizer": seen,
             "torso": make_torso(spec, self.torso, self.hidden_sizes, self.activation, *image),
             "core": make_core(self.core, self.lstm_size, self.core_options),
         }
@@ -360,16 +370,18 @@ def _policy_and_value(
     own_head: Callable[[], Any] | None,
     normalize_observations: bool,
     previous_inputs: bool = False,
+    critic_state: str | None = None,
 ) -> Network:
     """Builds one network for policy and value, or two if there is a `make_value_head`."""
     normalizer = RunningNormalizer(parts.spec.observation) if normalize_observations else None
-    body = parts.body(normalizer)
     if make_value_head is None:
         head = make_head(True) if own_head is None else own_head()
-        return Network(parts.spec, **body, head=head, previous_inputs=previous_inputs)
+        return Network(parts.spec, **parts.body(normalizer), head=head, previous_inputs=previous_inputs)
     if isinstance(parts.torso, tf.keras.layers.Layer):
         raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")
-    policy = Network(parts.spec, **body, head=make_head(False), previous_inputs=previous_inputs)
+    policy = Network(
+        parts.spec, **parts.body(normalizer, critic_state), head=make_head(False), previous_inputs=previous_inputs
+    )
     value = Network(parts.spec, **parts.body(normalizer), head=make_value_head(), previous_inputs=previous_inputs)
     return SeparateNetworks(policy, value)
 

@@ -10,7 +10,7 @@ from ..data import Nest
 from ..errors import CallboardError
 from .flatten import flat_features
 from .legal_actions import legal_actions
-from .normalization import RunningNormalizer
+from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core
 
 
@@ -48,7 +48,7 @@ class Network(tf.Module):
         core: Core,
         head: Any,
         previous_inputs: bool = False,
-        normalizer: RunningNormalizer | None = None,
+        normalizer: RunningNormalizer | WithoutPart | None = None,
         name: str | None = None,
     ) -> None:
         """Builds all variables.
@@ -79,6 +79,11 @@ class Network(tf.Module):
     def state_spec(self) -> Nest:
         """Nest of `tf.TensorSpec` of the state, without the batch axis."""
         return self._core.state_spec
+
+    @property
+    def acting(self) -> "Network":
+        """The network that gives the same policy without what only the learner needs, by `step`."""
+        return self
 
     def initial_state(self, batch_size: Any) -> Nest:
         """Returns the state at the start of an episode, leaves `[batch_size, ...]`; `()` without recurrence."""

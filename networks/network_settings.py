@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ..errors import unknown
 from ..setting_types import NonNegativeInt, PositiveInt
+from ..specs import EnvironmentSpec, without_part
 
 CORES = ("none", "lstm", "gru")
 """Names of cores; any other is `package.module:factory`."""
@@ -102,18 +103,28 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
       shared: whether policy and value share torso and core; otherwise each has its own.
       normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
         of the observations in the learner's batches.  Byte images are not normalized.
+      critic_state: part of the observation, by its key, that the value sees and the policy does not, such as `state` of
+        environments with several agents (MAPPO, Yu et al. 2022); a policy outside of training acts without it.  Needs
+        `shared` false.  None for no such part.
     """
 
     head_sizes: tuple[PositiveInt, ...]
     shared: bool = True
     normalize_observations: bool = True
+    critic_state: str | None = None
 
     @property
     def problem(self) -> str:
         """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.shared and self.critic_state is not None:
+            return f"the policy must not see critic_state {self.critic_state!r}, so it needs shared: false"
         if not self.shared and self.head is not None:
             return "a head of your own outputs policy and value together and needs shared: true"
         return super().problem
+
+    def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        """Returns the spec of what the policy sees: without the part of the observation that only the value sees."""
+        return spec if self.critic_state is None else without_part(spec, self.critic_state)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

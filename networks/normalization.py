@@ -119,6 +119,32 @@ class RunningNormalizer(tf.Module):
         return tf.cast(tf.math.rsqrt(variance + _EPSILON), self._dtype)
 
 
+class WithoutPart(tf.Module):
+    """Drops a part of observations after they are normalized; it may also be missing already.
+
+    Args:
+      observation: dm_env specs of the observation, a dictionary.
+      key: the part.
+      normalizer: normalizes whole observations; None leaves them unchanged.
+      name: name of the module.
+    """
+
+    def __init__(self, observation: Nest, key: str, normalizer: RunningNormalizer | None, name: str | None = None):
+        super().__init__(name)
+        self._key = key
+        self._part = observation[key]
+        self._normalizer = normalizer
+
+    def __call__(self, observation: Nest) -> Nest:
+        """Returns the normalized observation `[N, ...]` without the part."""
+        if self._normalizer is not None:
+            if self._key not in observation:
+                zeros = tree.map_structure(lambda leaf: tf.zeros((1, *leaf.shape), leaf.dtype), self._part)
+                observation = {**observation, self._key: zeros}
+            observation = self._normalizer(observation)
+        return {key: part for key, part in observation.items() if key != self._key}
+
+
 def _over_replicas(sums: Nest) -> Nest:
     """Adds up every leaf over all replicas."""
     context = tf.distribute.get_replica_context()

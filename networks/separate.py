@@ -1,11 +1,14 @@
 """Separate networks for policy and value."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 import tree
 
+from ..action_masks import MASK
 from ..data import Nest
+from ..errors import CallboardError
 from .network import Inputs, Network
 
 
@@ -14,7 +17,8 @@ class SeparateNetworks(Network):
 
     Args:
       policy: its outputs have a field `value`, which is `()`.
-      value: outputs values `[...]`, which take the place of that field.  Both have the same normalizer.
+      value: outputs values `[...]`, which take the place of that field.  Its normalizer is that of the whole
+        observation, of which the policy may see less.
       name: name of the module.
     """
 
@@ -23,12 +27,17 @@ class SeparateNetworks(Network):
         tf.Module.__init__(self, name)
         self.policy = policy
         self.value = value
-        self.normalizer = policy.normalizer
+        self.normalizer = value.normalizer
 
     @property
     def state_spec(self) -> Nest:
         """As in `Network`: the states of both."""
         return _pair(self.policy.state_spec, self.value.state_spec)
+
+    @property
+    def acting(self) -> Network:
+        """As in `Network`: the policy."""
+        return self.policy
 
     def initial_state(self, batch_size: Any) -> Nest:
         """As in `Network`."""
@@ -63,6 +72,27 @@ class SeparateNetworks(Network):
         outputs, of_policy = getattr(self.policy, method)(inputs, of_policy, first, training)
         value, of_value = getattr(self.value, method)(inputs, of_value, first, training)
         return outputs._replace(value=value), _pair(of_policy, of_value)
+
+
+def check_critic_state(observation: Nest, state: str | None) -> None:
+    """Checks that an observation has a part for the critic alone, and another that the policy sees.
+
+    Args:
+      observation: nest of dm_env specs.
+      state: key of the critic's part; None for none.
+
+    Raises:
+      CallboardError: it does not.
+    """
+    if state is None:
+        return
+    parts = observation if isinstance(observation, Mapping) else {}
+    if state not in parts or state == MASK or not set(parts) - {state, MASK}:
+        known = f"has the parts {', '.join(map(repr, parts))}" if parts else "is not a dictionary"
+        raise CallboardError(
+            f"agent.network.critic_state is {state!r}, and the observation {known}: name one of several "
+            "parts, or leave it out"
+        )
 
 
 def _pair(of_policy: Nest, of_value: Nest) -> Nest:

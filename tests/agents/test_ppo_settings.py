@@ -47,6 +47,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.head": None,
         "network.head_options": {},
         "network.shared": True,
+        "network.critic_state": None,
         "network.core": "none",
         "network.lstm_size": 128,
         "network.head_sizes": (64, 64),

@@ -6,6 +6,7 @@ import shutil
 import gymnasium
 import numpy as np
 import pytest
+from critic_state import Guess
 from untrained_runs import write_run
 
 import callboard
@@ -154,3 +155,24 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(runs, tmp_path):
     ):
         with pytest.raises(CallboardError, match=f"^{re.escape(message)}[^\n]*$"):
             load_policy(*arguments)
+
+
+@pytest.mark.parametrize("agent, core", [("ppo", "gru"), ("a2c", "none"), ("impala", "none")])
+def test_a_policy_acts_without_what_only_its_critic_saw(agent, core, tmp_path):
+    network = {"shared": "false", "critic-state": "state", "core": core, "hidden-sizes": "[8]"}
+    options = [f"--agent.network.{key}={value}" for key, value in network.items()]
+    path = tmp_path / "run"
+    experiment, _ = write_run(path, agent, ("--env=critic_state:Guess", *options), steps=(5,), scale=2)
+    expected = evaluated(experiment, path)
+    main(["export", str(path), str(tmp_path / "model")])
+    for source in (path, tmp_path / "model"):
+        policy = load_policy(source)
+        assert set(policy.spec.observation) == {"own"}
+        environment, state, actions = Guess(), None, []
+        observation, _ = environment.reset(seed=3)
+        for _ in expected:
+            action, state = policy({"own": observation["own"]}, state)
+            actions.append(action)
+            observation, *_ = environment.step(action)
+        assert actions == expected
+        assert len(set(actions)) == 2

@@ -6,8 +6,9 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.factory import gaussian_value_network, make_torso, policy_value_network
+from callboard.networks.factory import check_network, gaussian_value_network, make_torso, policy_value_network
 from callboard.networks.network import Inputs
+from callboard.networks.network_settings import PolicyValueNetworkSettings
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
@@ -56,3 +57,67 @@ def test_both_see_normalized_observations():
 def test_one_layer_cannot_be_two_torsos():
     with pytest.raises(CallboardError, match="separate networks need a torso each"):
         policy_value_network(SPEC, torso=make_torso(SPEC, "mlp"), shared=False)
+
+
+STATE = SPEC._replace(observation={"own": SPEC.observation, "state": specs.Array((2,), np.float32)})
+
+
+def observed(own, state):
+    return Inputs({"own": tf.constant(own, tf.float32), "state": tf.constant(state, tf.float32)})
+
+
+@pytest.mark.parametrize("build", [policy_value_network, gaussian_value_network])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_only_the_value_sees_the_critics_state(build, normalize):
+    spec = STATE if build is policy_value_network else STATE._replace(action=BOX.action)
+    network = build(spec, core="gru", lstm_size=6, shared=False, critic_state="state", normalize_observations=normalize)
+    rng = np.random.default_rng(0)
+    own, state, other = rng.normal(size=(T, B, 4)), rng.normal(size=(T, B, 2)), rng.normal(size=(T, B, 2))
+    first = tf.zeros((T, B), tf.bool)
+    inputs = observed(own, state)
+    if normalize:
+        network.normalizer.update(inputs.observation)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(inputs.observation)
+        outputs, last = network.unroll(inputs, network.initial_state(B), first)
+    assert tape.gradient(outputs[0], inputs.observation)["state"] is None
+    assert all(np.any(leaf) for leaf in tape.gradient(outputs.value, inputs.observation).values())
+    changed, _ = network.unroll(observed(own, other), network.initial_state(B), first)
+    np.testing.assert_array_equal(changed[0], outputs[0])
+    assert np.all(changed.value != outputs.value)
+    # The acting network may also be without the state, and has only its own memory.
+    acting, memory = network.acting, network.acting.initial_state(B)
+    for t in range(T):
+        alone, memory = acting.step(Inputs({"own": tf.constant(own[t], tf.float32)}), memory, first[t])
+        np.testing.assert_allclose(alone[0], outputs[0][t], atol=1e-6)
+        assert alone.value == ()
+    np.testing.assert_allclose(memory, last[0], atol=1e-6)
+
+
+def test_a_network_without_separate_parts_acts_as_a_whole():
+    network = policy_value_network(SPEC)
+    assert network.acting is network
+
+
+@pytest.mark.parametrize(
+    "observation, problem",
+    [
+        (SPEC.observation, "the observation is not a dictionary"),
+        ({"own": SPEC.observation}, "has the parts 'own': name one of several parts"),
+        ({"state": SPEC.observation}, "has the parts 'state': name one of several parts"),
+        ({"state": SPEC.observation, "action_mask": SPEC.observation}, "name one of several parts"),
+    ],
+)
+def test_an_observation_without_the_critics_state_is_refused(observation, problem):
+    settings = PolicyValueNetworkSettings(
+        hidden_sizes=(8,), activation="relu", lstm_size=4, head_sizes=(), shared=False, critic_state="state"
+    )
+    with pytest.raises(CallboardError, match=f"critic_state is 'state', and .*{problem}"):
+        check_network(SPEC._replace(observation=observation), settings)
+
+
+def test_a_shared_network_cannot_hide_the_critics_state():
+    settings = PolicyValueNetworkSettings(
+        hidden_sizes=(8,), activation="relu", lstm_size=4, head_sizes=(), critic_state="state"
+    )
+    assert settings.problem == "the policy must not see critic_state 'state', so it needs shared: false"
