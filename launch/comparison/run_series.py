@@ -175,7 +175,7 @@ def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callab
     Raises:
       CallboardError: the directory cannot be written, or another process runs there.
     """
-    with run_lock(directory.path / "lock", "train"):
+    with run_lock(directory.path / "lock", "a series of runs"):
         directory.write_settings(cells)
         before = directory.read_progress()
         planned = {cell.run_name(seed): (cell, seed) for cell in cells for seed in cell.seeds}

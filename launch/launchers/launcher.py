@@ -187,7 +187,8 @@ def locked(directory: RunDirectory, lock_file: pathlib.Path, launcher: str) -> I
       lock_file: the file to lock.
       launcher: name of the launcher, for the error message that a second run gets.
     """
-    with run_lock(lock_file, launcher) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
+    what = f"--launcher {launcher}"
+    with run_lock(lock_file, what) as lock, held_open(lock), removed_afterwards(directory.temporary, [lock]):
         # Left by a launcher that was killed before it could remove it.
         shutil.rmtree(directory.temporary, ignore_errors=True)
         yield

@@ -43,14 +43,15 @@ class Holder:
     pid: int
     begun: float
     """Start time of the process in seconds since 1970, because process ids are reused."""
-    launcher: str
+    what: str
+    """What runs there, such as `--launcher threads`."""
     token: str = ""
     """Id of a lease, different for every start."""
     renewals: int = 0
 
     @classmethod
-    def me(cls, launcher: str, token: str = "") -> "Holder":
-        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), launcher, token)
+    def me(cls, what: str, token: str = "") -> "Holder":
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), what, token)
 
     @classmethod
     def read(cls, content: bytes) -> "Holder | None":
@@ -75,18 +76,18 @@ class Holder:
             return False
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host} (--launcher {self.launcher})"
+        return f"process {self.pid} on {self.host} ({self.what})"
 
 
 @contextlib.contextmanager
-def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
+def run_lock(path: pathlib.Path, what: str) -> Iterator[int]:
     """Locks a run directory; yields the descriptor of the lock, which other processes may inherit and hold.
 
     Makes the directory if it does not exist, and removes it at the end if it is still empty.
 
     Args:
       path: path of the lock file.
-      launcher: name of the launcher, for the error message that a second run gets.
+      what: what runs there, such as `--launcher threads`, for the error message that a second run gets.
 
     Raises:
       CallboardError: the directory cannot be written, or another process runs there.
@@ -97,7 +98,7 @@ def run_lock(path: pathlib.Path, launcher: str) -> Iterator[int]:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = _lock(path)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, Holder.me(launcher).write(), 0)
+        os.pwrite(descriptor, Holder.me(what).write(), 0)
     except OSError as error:
         raise CallboardError(
             f"the run directory {directory} cannot be written ({error.strerror}); name another one with --run-dir"
@@ -170,19 +171,19 @@ def _refusal(directory: object, holder: Holder) -> str:
 
 
 @contextlib.contextmanager
-def run_lease(storage: Storage, launcher: str, notify: Callable[[str], None] = logging.warning) -> Iterator[None]:
+def run_lease(storage: Storage, what: str, notify: Callable[[str], None] = logging.warning) -> Iterator[None]:
     """Keeps other runs out of a directory at a URL, by a lease file there that is renewed continuously.
 
     Args:
       storage: the directory.
-      launcher: name of the launcher, for the error message that a second run gets.
+      what: what runs there, such as `--launcher threads`, for the error message that a second run gets.
       notify: receives a line if a lease that is no longer renewed is taken over.
 
     Raises:
       CallboardError: another process runs there.
     """
     with tempfile.TemporaryDirectory(prefix="callboard-lease-") as scratch:
-        lease = _Lease(storage, Holder.me(launcher, uuid.uuid4().hex), pathlib.Path(scratch))
+        lease = _Lease(storage, Holder.me(what, uuid.uuid4().hex), pathlib.Path(scratch))
         former = lease.holder()
         if former is not None and not former.has_died():
             _wait_for_silence(lease, former)

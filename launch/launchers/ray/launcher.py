@@ -73,7 +73,7 @@ class RayLauncher(Launcher):
             return
         url = str(experiment.run_dir)
         local = pathlib.Path(tempfile.mkdtemp(prefix="callboard-"))
-        with removed_afterwards(local), run_lease(Storage(url), self.name):
+        with removed_afterwards(local), run_lease(Storage(url), f"--launcher {self.name}"):
             directory = RunDirectory(local, url=url)
             fetch_run(Storage(url), directory)
             check_state(directory, url, resume)

@@ -137,7 +137,7 @@ def test_a_row_that_is_being_written_is_ignored(tmp_path):
 def test_a_run_that_is_still_running_is_left_out_unless_it_is_wanted(tmp_path, monkeypatch):
     write_run(tmp_path / "x", [(1000, 1.0)])
     lock = RunDirectory(tmp_path / "x").lock()
-    with run_lock(lock, "inline"):
+    with run_lock(lock, "--launcher inline"):
         monkeypatch.setattr("os.getpid", lambda: 1)  # The lock is that of another process.
         monkeypatch.setattr(Holder, "has_died", lambda self: False)
         results = read_results([str(tmp_path)])

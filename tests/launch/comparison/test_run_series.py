@@ -105,6 +105,16 @@ def test_seeds_can_be_added(directory, processes):
     assert list(directory.read_progress()) == ["seed-1", "seed-7"]
 
 
+def test_a_second_series_in_the_directory_is_refused_by_what_runs_there(directory, monkeypatch):
+    def start_another(arguments):
+        with pytest.raises(CallboardError, match=r"a run is active in .*/series, by .* \(a series of runs\); end it"):
+            run_series(directory, CELLS, print)
+        return 130, signal.SIGINT
+
+    monkeypatch.setattr(module, "_run_process", start_another)
+    assert run(directory)[0].exit_code == 130
+
+
 def test_other_settings_are_refused(directory, processes):
     run(directory)
     with pytest.raises(CallboardError, match="the settings have changed since .*/a/settings.yaml was written"):

@@ -24,28 +24,28 @@ def dead():
     """The holder of a lock that has died on this host."""
     process = subprocess.Popen(["true"])
     process.wait()
-    return dataclasses.replace(Holder.me("processes"), pid=process.pid)
+    return dataclasses.replace(Holder.me("--launcher processes"), pid=process.pid)
 
 
 def test_a_second_run_is_refused_by_name_and_the_first_leaves_nothing(tmp_path):
     path = tmp_path / "runs" / "new" / "lock"
-    with run_lock(path, "processes"):
-        for launcher in ("processes", "inline"):
+    with run_lock(path, "--launcher processes"):
+        for what in ("--launcher processes", "a series of runs"):
             with pytest.raises(CallboardError, match=rf"{REFUSAL} \(--launcher processes\); end it first"):
-                with run_lock(path, launcher):
+                with run_lock(path, what):
                     pass
     assert list(tmp_path.iterdir()) == []
-    with run_lock(path, "processes"):
+    with run_lock(path, "--launcher processes"):
         (path.parent / "experiment.yaml").touch()
     assert [file.name for file in path.parent.iterdir()] == ["experiment.yaml"]
 
 
 def test_the_file_of_a_run_that_was_killed_does_not_block(tmp_path, dead):
     path = tmp_path / "lock"
-    for content in (dead.write(), Holder.me("processes").write(), b"", b"{}", b"\0\0"):
+    for content in (dead.write(), Holder.me("--launcher processes").write(), b"", b"{}", b"\0\0"):
         path.write_bytes(content)
-        with run_lock(path, "threads"):
-            assert Holder.read(path.read_bytes()).launcher == "threads"
+        with run_lock(path, "--launcher threads"):
+            assert Holder.read(path.read_bytes()).what == "--launcher threads"
 
 
 def test_what_is_left_of_a_run_that_was_killed_is_waited_for(tmp_path, dead, monkeypatch):
@@ -59,17 +59,17 @@ def test_what_is_left_of_a_run_that_was_killed_is_waited_for(tmp_path, dead, mon
     with monkeypatch.context() as patch:
         patch.setattr(module, "_REMAINS_SECONDS", 0.1)
         with pytest.raises(CallboardError, match=f"something still runs in .*, left by process {dead.pid} on"):
-            with run_lock(path, "processes"):
+            with run_lock(path, "--launcher processes"):
                 pass
     threading.Timer(0.3, left.stdin.close).start()
-    with run_lock(path, "processes"):
+    with run_lock(path, "--launcher processes"):
         assert left.wait() == 0
 
 
 def test_a_directory_that_cannot_be_written_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CallboardError, match=r"file/run cannot be written \(Not a directory\); name another one"):
-        with run_lock(tmp_path / "file" / "run" / "lock", "processes"):
+        with run_lock(tmp_path / "file" / "run" / "lock", "--launcher processes"):
             pass
 
 
@@ -90,28 +90,28 @@ def other_host(monkeypatch):
 
 
 def test_a_second_run_at_a_url_is_refused_by_name(storage, tmp_path, monkeypatch):
-    with run_lease(storage, "ray"):
+    with run_lease(storage, "--launcher ray"):
         with pytest.raises(CallboardError, match=rf"{REFUSAL} \(--launcher ray\)"):
-            with run_lease(storage, "ray"):
+            with run_lease(storage, "--launcher ray"):
                 pass
     assert list((tmp_path / "run").iterdir()) == []
     with other_host(monkeypatch):
-        lease = run_lease(storage, "ray")
+        lease = run_lease(storage, "--launcher ray")
         lease.__enter__()
     with pytest.raises(CallboardError, match=r"by process \d+ on elsewhere"):
-        with run_lease(storage, "ray"):
+        with run_lease(storage, "--launcher ray"):
             pass
     lease.__exit__(None, None, None)
-    with run_lease(storage, "ray"):
+    with run_lease(storage, "--launcher ray"):
         pass
 
 
 def test_a_lease_that_is_no_longer_renewed_is_taken_over(storage, tmp_path, monkeypatch, dead):
     said = []
     with other_host(monkeypatch):
-        silent = Holder.me("ray", "token")
+        silent = Holder.me("--launcher ray", "token")
     for former in (silent, dead):
         (tmp_path / "run" / "lock").write_bytes(former.write())
-        with run_lease(storage, "ray", said.append):
+        with run_lease(storage, "--launcher ray", said.append):
             assert Holder.read((tmp_path / "run" / "lock").read_bytes()).pid == os.getpid()
     assert len(said) == 1 and "on elsewhere (--launcher ray), and is taken over" in said[0]
