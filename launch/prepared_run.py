@@ -12,6 +12,7 @@ from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
 from .experiment import Experiment, Run
 from .launchers.launcher import Launcher
+from .launchers.registry import launcher_arguments
 from .launchers.run_outcome import Monitor, Outcome, error_text
 from .launchers.run_summary import SummaryMonitor
 from .loggers.prometheus_logger import check_prometheus
@@ -36,13 +37,14 @@ class PreparedRun:
     def __init__(self, run: Run, launcher: Launcher, add_nodes: Callable[[lp.Program, Run], object] | None):
         self.run = run
         self.launcher = launcher
+        self._options = [*launcher_arguments(launcher), *_option_of(add_nodes)]
         self.program = make_program(run)
         if add_nodes is not None:
             add_nodes(self.program, run)
 
     def launch(self, monitor: Monitor) -> Outcome:
         """Runs the program to its end; `monitor` receives status and messages."""
-        summary = SummaryMonitor(self.run, monitor, self.launcher.name)
+        summary = SummaryMonitor(self.run, monitor, self._options)
         try:
             outcome = self.launcher.run(self.program, self.run, summary)
         except OSError as error:
@@ -97,6 +99,12 @@ def prepared_run(
                 hide_gpus()
             _check_run_fits(experiment, layout, directory, part.replay_shards)
         yield PreparedRun(Run(experiment, layout, directory, controlled), launcher, add_nodes)
+
+
+def _option_of(add_nodes: Callable[[lp.Program, Run], object] | None) -> list[str]:
+    """Returns the option that names a function which adds nodes; empty if it cannot be imported by a name."""
+    module, name = getattr(add_nodes, "__module__", "__main__"), getattr(add_nodes, "__qualname__", "")
+    return [] if module == "__main__" or not name.isidentifier() else ["--add-nodes", f"{module}:{name}"]
 
 
 def check_can_be_resumed(experiment: Experiment) -> None:

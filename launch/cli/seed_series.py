@@ -2,6 +2,7 @@
 
 import datetime
 import pathlib
+import shlex
 from collections.abc import Sequence
 
 from ... import environments
@@ -71,7 +72,8 @@ def train_seeds(
     environments.check(experiment.env, experiment.env_options)
     directory.check([cell])
     outcome = run_series(directory, [cell], notify)
-    print_end(outcome, directory, f"callboard train --resume --run-dir {directory.path}")
+    again = ["callboard", "train", "--resume", "--run-dir", str(directory.path), *launch_options]
+    print_end(outcome, directory, shlex.join(again))
     return outcome.exit_code
 
 

@@ -4,12 +4,15 @@ The classes are imported only when they are used.  Their modules do not import T
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
 from ...nested_settings import Field, declared_fields
+from ..option_parsing import option_name
+from ..settings import plain
 from .launcher import Launcher
 
 LAUNCHERS = {
@@ -63,3 +66,22 @@ def make_launcher(name: str, options: Mapping[str, Any] | None = None) -> Launch
         shown = " and ".join(f"--{option.replace('_', '-')}" for option in needed)
         raise CallboardError(f"--launcher {name} needs {shown}; see callboard train --launcher {name} --help")
     return launcher(**{option.removeprefix(launcher.option_prefix): value for option, value in options.items()})
+
+
+def launcher_arguments(launcher: Launcher) -> list[str]:
+    """Returns the options that make an equal launcher, such as `["--launcher", "ray", "--ray-wait", "5"]`.
+
+    Options with default values are left out, and so is `--launcher` for the default one.
+    """
+    path = f"{type(launcher).__module__}:{type(launcher).__qualname__}"
+    name = next((name for name, known in LAUNCHERS.items() if known == path), path)
+    arguments = [] if name == DEFAULT_LAUNCHER else ["--launcher", name]
+    for key, field in launcher_options(type(launcher)).items():
+        value = plain(getattr(launcher, key.removeprefix(launcher.option_prefix)))
+        if value == plain(field.default):
+            continue
+        if isinstance(value, bool):
+            arguments.append(option_name(key if value else f"no_{key}"))
+        else:
+            arguments += [option_name(key), value if isinstance(value, str) else json.dumps(value)]
+    return arguments

@@ -3,13 +3,14 @@
 import math
 import os
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from ...agents.registry import agent_name
 from ...environments import environment_text
-from ..experiment import Run
+from ..experiment import Experiment, Run
+from ..option_parsing import option_name
 from ..run_directory.best_policy import BestPolicy
-from .registry import DEFAULT_LAUNCHER
 from .run_outcome import Monitor, Outcome
 
 _SCORERS = ("evaluator", "actor")
@@ -22,12 +23,12 @@ class SummaryMonitor:
     Args:
       run: the run.
       monitor: receives status and messages.
-      launcher: name of the launcher, for the command that continues the run; empty for the default one.
+      options: options of `callboard train` with which the run is resumed, such as `("--launcher", "threads")`.
     """
 
-    def __init__(self, run: Run, monitor: Monitor, launcher: str = ""):
+    def __init__(self, run: Run, monitor: Monitor, options: Sequence[str] = ()):
         self._run = run
-        self._launcher = launcher
+        self._options = options
         self._best: float | None = None
         self._monitor = monitor
         self._begun = False
@@ -66,14 +67,23 @@ class SummaryMonitor:
         return outcome
 
     def _next_commands(self, outcome: Outcome) -> tuple[str, ...]:
-        experiment, directory = self._run.experiment, shlex.quote(outcome.run_directory or "")
-        resume = f"callboard train --resume --run-dir {directory}"
-        if self._launcher not in ("", DEFAULT_LAUNCHER):
-            resume += f" --launcher {self._launcher}"
-        if not outcome.exit_code:
-            resume += f" --max-steps {2 * experiment.max_steps}"
-            resume += " --stop-return null" if experiment.stop_return is not None else ""
-        return f"callboard evaluate {directory}", resume
+        location = outcome.run_directory or ""
+        further = [] if outcome.exit_code else _options_to_train_further(self._run.experiment)
+        resume = ["callboard", "train", "--resume", "--run-dir", location, *self._options, *further]
+        return shlex.join(["callboard", "evaluate", location]), shlex.join(resume)
+
+
+def _options_to_train_further(experiment: Experiment) -> list[str]:
+    """Returns options with which a run that has reached one of its limits continues."""
+    options = []
+    for name in ("max_steps", "max_learner_steps", "max_seconds"):
+        limit = getattr(experiment, name)
+        if limit is not None:
+            options += [option_name(name), f"{2 * limit:g}" if isinstance(limit, float) else str(2 * limit)]
+    for name in ("stop_return", "patience"):
+        if getattr(experiment, name) is not None:
+            options += [option_name(name), "null"]
+    return [*options, "--stop-when", "[]"] if experiment.stop_when else options
 
 
 def run_location(run: Run) -> str:

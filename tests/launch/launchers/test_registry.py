@@ -1,5 +1,6 @@
 """The registry of launchers: names, options, and what cannot be made."""
 
+import argparse
 import dataclasses
 import re
 import subprocess
@@ -8,11 +9,13 @@ import sys
 import pytest
 
 from callboard.errors import CallboardError
+from callboard.launch.cli.launcher_options import parse_launcher
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.registry import (
     DEFAULT_LAUNCHER,
     LAUNCHERS,
+    launcher_arguments,
     launcher_class,
     launcher_options,
     make_launcher,
@@ -53,6 +56,42 @@ def test_options_are_given_by_their_names_on_the_command_line():
     assert (launcher.wait, launcher.strategy, launcher.address) == (5, "SPREAD", None)
     with pytest.raises(CallboardError, match="ray_wait must be a whole number of at least 0, not -1"):
         make_launcher("ray", {"ray_wait": -1})
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnLauncher(Launcher):
+    """Runs nothing.
+
+    Attributes:
+      careful: whether it is careful.
+    """
+
+    name = "own"
+    careful: bool = True
+
+    def run(self, program, run, monitor):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "name, options, arguments",
+    [
+        ("processes", {}, []),
+        ("inline", {}, ["--launcher", "inline"]),
+        ("threads", {"eager": True}, ["--launcher", "threads", "--eager"]),
+        (
+            "ray",
+            {"ray_wait": 5, "ray_address": "auto", "ray_cpus": {"actor": 0.5}, "ray_strategy": "PACK"},
+            ["--launcher", "ray", "--ray-address", "auto", "--ray-cpus", '{"actor": 0.5}', "--ray-wait", "5"],
+        ),
+        (f"{__name__}:OwnLauncher", {"careful": False}, ["--launcher", f"{__name__}:OwnLauncher", "--no-careful"]),
+    ],
+)
+def test_the_arguments_of_a_launcher_make_an_equal_one(name, options, arguments):
+    launcher = make_launcher(name, options)
+    assert launcher_arguments(launcher) == arguments
+    known, given = name if "--launcher" in arguments else DEFAULT_LAUNCHER, arguments[2:]
+    assert parse_launcher(known, given, argparse.ArgumentParser()) == (launcher, [])
 
 
 def test_launchers_are_listed_without_tensorflow_launchpad_and_ray():

@@ -32,9 +32,9 @@ def screen():
 def make_summary(screen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def make(path=tmp_path / "runs" / "x", url="", launcher="", **settings):
+    def make(path=tmp_path / "runs" / "x", url="", options=(), **settings):
         experiment = Experiment(agent=Impala(), env="CartPole-v1", max_steps=5000, **settings)
-        return SummaryMonitor(Run(experiment, None, RunDirectory(path, url=url)), screen, launcher)
+        return SummaryMonitor(Run(experiment, None, RunDirectory(path, url=url)), screen, options)
 
     return make
 
@@ -63,7 +63,7 @@ def test_the_outcome_has_the_last_scores_even_where_the_last_status_has_none(mak
 
 
 def test_the_best_evaluation_is_named_where_it_is_not_the_last_one(make_summary, tmp_path):
-    summary = make_summary(tmp_path / "my runs", launcher="threads", stop_return=50.0)
+    summary = make_summary(tmp_path / "my runs", options=("--launcher", "threads"), stop_return=50.0)
     for score in (30.0, 20.0):
         summary.status({"evaluator/return": score, "evaluator/return_std": 2.0})
     interrupted = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
@@ -74,6 +74,17 @@ def test_the_best_evaluation_is_named_where_it_is_not_the_last_one(make_summary,
     )
     ended = summary.complete(Outcome(reason="over"))
     assert ended.next_commands[1].endswith("--launcher threads --max-steps 10000 --stop-return null")
+
+
+def test_a_run_that_has_reached_a_limit_continues_with_higher_ones(make_summary):
+    limits = {"max_learner_steps": 40, "max_seconds": 0.5, "patience": 3, "stop_when": ("episodes >= 5",)}
+    summary = make_summary(options=("--launcher", "hosts", "--cluster", "my cluster.yaml"), **limits)
+    assert summary.complete(Outcome(reason="over")).next_commands[1] == (
+        "callboard train --resume --run-dir runs/x --launcher hosts --cluster 'my cluster.yaml' --max-steps 10000 "
+        "--max-learner-steps 80 --max-seconds 1 --patience null --stop-when '[]'"
+    )
+    interrupted = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
+    assert interrupted.next_commands[1].endswith("--cluster 'my cluster.yaml'")
 
 
 def test_the_best_evaluation_may_have_been_before_the_run_was_resumed(make_summary, tmp_path):
