@@ -33,6 +33,8 @@ class NodeHealth(NamedTuple):
     """Fraction of the last seconds for which the node waited, by what it waited for."""
     weights: int | None = None
     """Learner step of the weights that the node acts with; None for a node that has none."""
+    starting: bool = False
+    """Whether the node did slow work, such as compiling, so that `waiting` says nothing about the rest of the run."""
 
 
 class NodeProbe:
@@ -62,6 +64,7 @@ class NodeProbe:
         self._measured_at = clock()
         self._cpu_seconds = _cpu_seconds(self._process)
         self._waited: dict[str, float] = {}
+        self._was_slow = False
 
     def measure(self) -> NodeHealth | None:
         """Returns the health over the last seconds; None if it was measured too recently."""
@@ -74,15 +77,19 @@ class NodeProbe:
         for name, more in self._seconds_waited().items():
             waited[name] = waited.get(name, 0.0) + more
         waiting = {name: min(1.0, (total - self._waited.get(name, 0.0)) / seconds) for name, total in waited.items()}
+        heartbeat = self._progress.heartbeat()
+        is_slow = heartbeat.kind == "slow"
         health = NodeHealth(
             host=self._host,
             process=os.getpid(),
             cpu=(cpu_seconds - self._cpu_seconds) / seconds,
             memory=self._process.memory_info().rss,
-            activity=self._progress.heartbeat().activity,
+            activity=heartbeat.activity,
             waiting={name: fraction for name, fraction in waiting.items() if fraction >= 0.005},
             weights=self._weights(),
+            starting=is_slow or self._was_slow,
         )
+        self._was_slow = is_slow
         self._measured_at, self._cpu_seconds, self._waited = now, cpu_seconds, waited
         return health
 

@@ -66,11 +66,11 @@ class NodeOverview:
     def waiting(self) -> dict[str, dict[str, float]]:
         """Returns for how much of the time nodes waited, by kind of node and by `data`, `replay`, `learner`, ...
 
-        The fractions are means over the nodes of a kind that have reported their health.
+        The fractions are means over the nodes of a kind that have reported their health and are not starting.
         """
         by_kind: dict[str, list[dict[str, float]]] = {}
         for name, (_, _, health) in self._nodes.items():
-            if health is not None:
+            if health is not None and not health.starting:
                 by_kind.setdefault(name.partition("/")[0], []).append(_by_reason(health.waiting))
         return {
             kind: {

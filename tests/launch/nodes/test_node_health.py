@@ -25,6 +25,25 @@ def test_health_is_measured_over_the_last_seconds():
     assert probe.measure().waiting == {}
 
 
+def test_seconds_in_which_a_node_compiled_are_marked():
+    now = 0.0
+    progress = Progress(clock=lambda: now)
+    probe = NodeProbe(progress, dict, lambda: None, clock=lambda: now)
+
+    def starting_after(seconds):
+        nonlocal now
+        now += seconds
+        return probe.measure().starting
+
+    progress.waits("data")
+    assert not starting_after(2.0)
+    progress.works_slowly("in first learner step (compiling)")
+    assert starting_after(2.0)
+    progress.works("in learner step")
+    assert starting_after(2.0)
+    assert not starting_after(2.0)
+
+
 def test_a_node_that_computes_uses_a_processor():
     now = 0.0
     probe = NodeProbe(Progress(), dict, lambda: None, clock=lambda: now)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from callboard.launch.launchers.bottleneck import find_bottleneck
 from callboard.launch.nodes.node_health import NodeHealth
 from callboard.launch.nodes.node_overview import NodeOverview
 
@@ -27,6 +28,14 @@ def test_waiting_is_a_mean_over_the_nodes_of_a_kind(overview):
         "learner/waiting_for_data": 0.25,
         "actor/waiting_for_learner": pytest.approx(0.3),
     }
+
+
+def test_a_node_that_compiles_is_left_out(overview):
+    learner = NodeHealth("host", 2, 1.0, 1, "in first learner step (compiling)", {"data": 0.9}, starting=True)
+    overview.update("learner/0", "a", list(learner))
+    overview.update("actor/0", "b", health(replay_to_take_data=0.9))
+    assert overview.waiting() == {"actor": {"replay": 0.9}}
+    assert find_bottleneck(overview.waiting(), learner_steps=10) is None
 
 
 def test_waiting_for_the_end_of_the_run_is_left_out(overview):
