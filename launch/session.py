@@ -18,6 +18,7 @@ from ..agents.agent import Policy
 from ..agents.registry import agent_name
 from ..callbacks import plain_task
 from ..data import Layout
+from ..deadlines import wait_until
 from ..errors import CallboardError, unknown
 from ..nested_settings import declared_fields, with_values
 from .acting_policy import ActingPolicy
@@ -36,6 +37,8 @@ from .stop_signals import Stopped, stop_signals
 T = TypeVar("T")
 
 _LEARNER = "learner/0"
+_PAUSE_SECONDS = 10.0
+"""Upper bound on the time that a pause waits for timesteps that have begun: an environment may be slow."""
 
 
 class Session:
@@ -201,9 +204,16 @@ class Session:
         yield self.result
 
     def _pause(self) -> None:
-        """Pauses the run where it is."""
+        """Pauses the run where it is, and waits until its actors have finished their timesteps."""
+        run = self._running()
+
+        def is_at_rest() -> bool:
+            status = run.status()
+            return status is None or not status["paused"] or status["outstanding_steps"] == 0
+
         with contextlib.suppress(SessionEnded):
-            self._running().call("run_until", 0, 0)
+            run.call("run_until", 0, 0)
+            wait_until(is_at_rest, _PAUSE_SECONDS, POLL_SECONDS)
 
     def evaluate(
         self, episodes: int | None = None, mode: Literal["greedy", "sampled"] | None = None

@@ -270,6 +270,7 @@ class Coordinator(Node):
                 "stop_return": self._experiment.stop_return,
                 "stopping": bool(self._ending),
                 "paused": not self._ending and self._control.paused,
+                "outstanding_steps": self._budget.outstanding,
                 "rows": self._rows,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
                 "node_restarts": self._overview.restarts,

@@ -97,6 +97,11 @@ class StepBudget:
         self._silent: dict[str, _Lease] = {}
         """Leases given to others because their actors stopped reporting."""
 
+    @property
+    def outstanding(self) -> int:
+        """Steps that actors may have done since their last reports, or may still do."""
+        return self._leased
+
     def renew(
         self, actor: str, incarnation: str, sequence: int, done: int, request: LeaseRequest, all_done: int, now: float
     ) -> int:

@@ -241,6 +241,25 @@ def test_a_session_does_the_same_under_every_launcher(experiment, said, launcher
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["threads", "processes"])
+def test_actors_are_at_rest_once_a_session_has_paused(experiment, said, launcher, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ENVIRONMENTS), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(ENVIRONMENTS)
+    experiment = dataclasses.replace(experiment, env="slow_environments:SlowSteps", env_options={}, evaluator=False)
+    with Session(experiment, launcher, Quiet(said)) as session:
+        for pause in range(3):
+            if pause:
+                session.train(seconds=1.0)
+            else:
+                for result in session:
+                    if result.learner_steps:
+                        break
+            steps = session.result.environment_steps
+            time.sleep(1.0)
+            assert session.result.environment_steps == steps > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("case", AGENT_CASES, ids=lambda case: case.name)
 def test_a_session_trains_every_agent(case, said, tmp_path):
     options = [f"--run-dir={tmp_path / 'run'}", "--stop-return=null", "--agent.network.hidden-sizes=[4]"]

@@ -93,6 +93,22 @@ def test_the_last_steps_do_not_wait_for_an_actor_that_does_nothing():
     assert reports < 40
 
 
+def test_steps_are_outstanding_until_an_actor_has_reported_its_last_timestep():
+    run = Actors(1000, 1)
+    (actor,) = run.actors
+    assert run.budget.outstanding == 0
+    actor.report()
+    assert run.budget.outstanding == 500
+    assert actor.act(2) == 2 and actor.lease.acquire(actor.done)
+    run.budget.limit = 0
+    outstanding = []
+    for more in (0, 0, BATCH):
+        actor.done += more
+        actor.report()
+        outstanding.append(run.budget.outstanding)
+    assert outstanding == [500 - 2 * BATCH, 1, 0]
+
+
 def test_what_was_begun_while_a_lease_was_shortened_is_not_given_to_others():
     run = Actors(10_000, 2)
     first, second = run.actors
