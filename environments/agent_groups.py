@@ -14,7 +14,7 @@ from .infos import NO_INFO
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper, absent_observation
 from .policy_slots import matching_agents
 
-Groups = Mapping[str, Sequence[str]]
+Groups = Mapping[str, str | Sequence[str]]
 """Patterns of the members of each group, by the group's name."""
 PRESENT = "present"
 
@@ -48,9 +48,7 @@ class GroupedAgents(MultiAgentWrapper):
         self._group_of = group_of
         own = {group: _group_spec(members, environment.specs) for group, members in self._members.items()}
         self.specs = {agent: own.get(agent) or environment.specs[agent] for agent in self.agents}
-        self._absent = {
-            member: absent_observation(environment.specs[member].observation, legal="first") for member in group_of
-        }
+        self._absent = {member: absent_observation(environment.specs[member], legal="first") for member in group_of}
         self._acting: set[str] = set()
 
     def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
@@ -100,20 +98,20 @@ def _members(agents: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]
     group_of: dict[str, str] = {}
     for group, patterns in groups.items():
         if not patterns:
-            raise CallboardError(f"groups: {group!r} has no members; choose from {', '.join(agents)}")
+            raise CallboardError(f"agent_groups: {group!r} has no members; choose from {', '.join(agents)}")
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            for agent in matching_agents(str(pattern), agents, f"groups: {group}"):
+            for agent in matching_agents(str(pattern), agents, f"agent_groups: {group}"):
                 if group_of.setdefault(agent, group) != group:
                     raise CallboardError(
                         f"agent {agent!r} is in the groups {group_of[agent]!r} and {group!r}: leave it out of one"
                     )
     for group in groups:
         if group in agents and group_of.get(group) != group:
-            raise CallboardError(f"groups: {group!r} is the name of an agent outside the group: rename the group")
+            raise CallboardError(f"agent_groups: {group!r} is the name of an agent outside the group: rename the group")
     for member in group_of:
         if member in (PRESENT, "state", "agent_index"):
             raise CallboardError(
-                f"groups: an agent named {member!r} cannot be a member: a part of observations has that name"
+                f"agent_groups: an agent named {member!r} cannot be a member: a part of observations has that name"
             )
     return {group: tuple(agent for agent in agents if group_of.get(agent) == group) for group in groups}
 

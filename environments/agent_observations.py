@@ -6,12 +6,13 @@ from typing import Any, Literal
 import numpy as np
 from dm_env import specs
 
+from ..action_masks import MASK
 from ..data import Nest
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec, MultiDiscreteArray
 from . import encoding
 from .encoding import EnvironmentEncoding, Leaf
-from .multi_agent import MASK, AgentStep, MultiAgentEnvironment, MultiAgentWrapper
+from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 
 State = Literal["observations", "observations_and_actions", "environment"]
 """What the leaf `state` of observations contains."""
@@ -56,7 +57,7 @@ class StateLeaves(MultiAgentWrapper):
         if size is None:
             raise CallboardError(
                 "the environment has no state of its own, or none of a known size (PettingZoo's 'state_space'): set "
-                "state to 'observations'"
+                "agent_state to 'observations'"
             )
         leaf = _vector(size)
         self.specs = {agent: _with_leaf(agent, spec, STATE, leaf) for agent, spec in environment.specs.items()}

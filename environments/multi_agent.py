@@ -7,14 +7,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import tree
 
+from ..action_masks import MASK, choice_sizes, has_mask
 from ..data import Nest
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .infos import NO_INFO, Info
 from .tasks import Task, no_task
-
-MASK = "action_mask"
-"""Name of the part of an observation that says which actions are legal, as in PettingZoo."""
 
 
 class AgentStep(NamedTuple):
@@ -162,18 +160,24 @@ class MultiAgentWrapper(MultiAgentEnvironment):
         self._environment.close()
 
 
-def absent_observation(spec: Nest, legal: Literal["all", "first"] = "all") -> Nest:
-    """Returns what an absent agent observes: zeros, except in an `action_mask`.
+def absent_observation(spec: EnvironmentSpec, legal: Literal["all", "first"] = "all") -> Nest:
+    """Returns what an absent agent observes: zeros, except in action masks.
 
     Args:
-      spec: spec of the agent's observation.
-      legal: the actions that an `action_mask` allows: all, or action 0 only.
+      spec: the agent's spec.
+      legal: the actions that its `action_mask` allows: all, or only 0 for each choice.
     """
 
     def leaf(path: tuple[Any, ...], part: Any) -> np.ndarray:
-        array = np.zeros(part.shape, part.dtype)
-        if path and path[-1] == MASK:
-            array[... if legal == "all" else 0] = 1
-        return array
+        return np.full(part.shape, MASK in path, part.dtype)
 
-    return tree.map_structure_with_path(leaf, spec)
+    absent = tree.map_structure_with_path(leaf, spec.observation)
+    if legal == "first" and has_mask(spec.observation):
+        sizes = choice_sizes(spec.action)
+        allowed = np.zeros(sizes.sum(), np.bool_)
+        allowed[np.cumsum(sizes) - sizes] = True
+        parts = tree.flatten(absent[MASK])
+        pieces = np.split(allowed, np.cumsum([part.size for part in parts])[:-1])
+        for part, piece in zip(parts, pieces, strict=True):
+            part[:] = piece
+    return absent

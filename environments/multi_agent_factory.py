@@ -8,8 +8,10 @@ from typing import Any
 import dm_env
 import gymnasium
 
+from ..action_masks import check_mask
 from ..errors import CallboardError
 from ..setting_types import converted
+from ..specs import EnvironmentSpec
 from .agent_groups import GroupedAgents, Groups
 from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
 from .batched import BatchedEnvironment
@@ -87,8 +89,11 @@ def make_multi_agent(
       CallboardError: the name or an option is unknown, a package is not installed, a space is not supported, the
         environment has only one agent, or `groups`, `agent_index` or `state` do not fit it.
     """
-    groups = converted("groups", groups, dict[str, tuple[str, ...]] | None)
-    state = converted("state", state, State | None)
+    groups = {
+        group: converted(f"agent_groups.{group}", patterns, str | tuple[str, ...])
+        for group, patterns in converted("agent_groups", groups or {}, dict[str, Any]).items()
+    }
+    state = converted("agent_state", state, State | None)
     factory, own_options = named_factory(env)
     merged, name = {**own_options, **(options or {})}, factory_name(factory)
     environment: MultiAgentEnvironment
@@ -97,10 +102,11 @@ def make_multi_agent(
     elif is_python_factory(factory):
         environment = _adapted(factory_call(factory, 1, [seed], merged, [slot], actor)(0), name)
     else:
-        raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and groups out")
+        raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     try:
-        for agent in environment.agents:
-            check_observation(f"{name}, agent {agent}", environment.specs[agent].observation)
+        for agent, spec in environment.specs.items():
+            check_observation(f"{name}, agent {agent}", spec.observation)
+            _check_mask(name, agent, spec)
         if state is not None and state != "environment":
             environment = ObservedState(environment, with_actions=state == "observations_and_actions")
         if groups:
@@ -115,6 +121,13 @@ def make_multi_agent(
     return environment
 
 
+def _check_mask(name: str, agent: str, spec: EnvironmentSpec) -> None:
+    try:
+        check_mask(spec)
+    except CallboardError as error:
+        raise CallboardError(f"environment {name!r}, agent {agent!r}: {error}") from error
+
+
 def _has_several_agents(made: Any) -> bool:
     return isinstance(made, MultiAgentEnvironment) or (
         not isinstance(made, _WITH_ONE_AGENT) and (is_pettingzoo(made) or is_dm_env_of_agents(made))
@@ -126,7 +139,7 @@ def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
     if isinstance(made, MultiAgentEnvironment):
         return made
     if isinstance(made, _WITH_ONE_AGENT):
-        raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and groups out")
+        raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     if is_pettingzoo(made):
         return PettingZooEnvironment(made, name)
     if isinstance(made, dm_env.Environment) or is_dm_env_of_agents(made):

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tree
 
+from ..action_masks import MASK, has_mask
 from ..data import Nest
 from ..errors import CallboardError
 from . import encoding
@@ -12,7 +14,7 @@ from .batched import picture
 from .encoding import EnvironmentEncoding
 from .gymnasium_checks import frame_rate, rendered
 from .infos import NO_INFO
-from .multi_agent import MASK, AgentStep, MultiAgentEnvironment
+from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .spaces import action_encoding, observation_encoding
 from .tasks import Task, Tasks, option_errors, reset_options
 
@@ -53,11 +55,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         self.specs = {agent: own.spec() for agent, own in self._encodings.items()}
         state_space = getattr(environment, "state_space", None)
         self._state_size = None if state_space is None else int(np.prod(state_space.shape, dtype=np.int64))
-        self._masked = [
-            agent
-            for agent, own in self._encodings.items()
-            if isinstance(own.observation, dict) and MASK in own.observation
-        ]
+        self._waiting: dict[str, Nest] = {}
         self._tasks = Tasks(1)
         self._set_task = getattr(environment, "set_task", None) or getattr(environment.unwrapped, "set_task", None)
         self._options: dict[str, Any] | None = None
@@ -167,8 +165,10 @@ class PettingZooEnvironment(MultiAgentEnvironment):
 
     def _observation(self, agent: str, observation: Any) -> Nest:
         encoded = encoding.encode_one(self._encodings[agent].observation, observation)
-        if agent in self._masked and not encoded[MASK].any():
-            encoded[MASK].flat[0] = 1
+        if has_mask(encoded) and not any(part.any() for part in tree.flatten(encoded[MASK])):
+            if agent not in self._waiting:
+                self._waiting[agent] = absent_observation(self.specs[agent], legal="first")[MASK]
+            encoded[MASK] = self._waiting[agent]
         return encoded
 
     def _reward(self, reward: Any, agent: str) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..action_masks import has_mask, illegal_rows
 from ..data import Nest, Timestep
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
@@ -73,9 +74,7 @@ class PolicyBatches:
                     f"{', '.join(environment.agents)}; name all agents that may appear in each"
                 )
         self.slots = policy_slots(policies, self._agents, environments[0].specs, mapping)
-        self._columns = {
-            policy: _Columns(slots.spec, len(environments) * len(slots.agents)) for policy, slots in self.slots.items()
-        }
+        self._columns = {policy: _Columns(slots, len(environments)) for policy, slots in self.slots.items()}
         self._scenes = [_Scene(index, self._agents, self.slots, int(seed)) for index, seed in enumerate(seeds)]
         self._ended: list[SceneEpisode] = []
         self._keeps_infos = False
@@ -259,11 +258,12 @@ class _Scene:
 class _Columns:
     """One timestep of a policy's slots, which shows absent agents until something else is put in."""
 
-    def __init__(self, spec: EnvironmentSpec, count: int):
+    def __init__(self, slots: PolicySlots, environments: int):
+        self._agents, self._spec = slots
+        spec, count = slots.spec, environments * len(slots.agents)
         # The arrays of environments with several agents are those that agents see.
-        unchanged = encoding.encoding_of(EnvironmentSpec(spec.observation, spec.action))
-        self._observation, self._action = unchanged
-        self._absent = absent_observation(spec.observation)
+        self._observation, self._action = encoding.encoding_of(EnvironmentSpec(spec.observation, spec.action))
+        self._absent = absent_observation(spec)
         self._count = count
         self._clear()
 
@@ -273,8 +273,11 @@ class _Columns:
 
     def take(self) -> Timestep:
         """Returns the timestep and begins another."""
+        observation = encoding.stack(self._observation, self.observation)
+        if has_mask(self._spec.observation):
+            self._check_masks(observation)
         timestep = Timestep(
-            observation=encoding.stack(self._observation, self.observation),
+            observation=observation,
             reward=self.reward,
             discount=self.discount,
             first=self.first,
@@ -282,6 +285,16 @@ class _Columns:
         )
         self._clear()
         return timestep
+
+    def _check_masks(self, observation: Nest) -> None:
+        for slot in illegal_rows(self._spec, observation):
+            # At the end of an episode there may be nothing left to do.
+            if not self.last[slot]:
+                env, agent = divmod(int(slot), len(self._agents))
+                raise CallboardError(
+                    f"agent {self._agents[agent]!r} has an action mask that allows nothing, in environment {env} of "
+                    "the batch: let its part end, or allow an action that does nothing"
+                )
 
     def _clear(self) -> None:
         self.observation: list[Nest] = [self._absent] * self._count

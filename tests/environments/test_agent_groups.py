@@ -127,13 +127,13 @@ def test_absent_members_have_one_legal_action():
 @pytest.mark.parametrize(
     "groups, message",
     [
-        ({"red": ["rde_*"]}, "groups: red: no agent matches 'rde_*'; did you mean 'red_1'?"),
-        ({"red": []}, "groups: 'red' has no members; choose from red_0, blue, red_1"),
+        ({"red": ["rde_*"]}, "agent_groups: red: no agent matches 'rde_*'; did you mean 'red_1'?"),
+        ({"red": []}, "agent_groups: 'red' has no members; choose from red_0, blue, red_1"),
         (
             {"red": ["red_*"], "all": ["*"]},
             "agent 'red_0' is in the groups 'red' and 'all': leave it out of one",
         ),
-        ({"blue": ["red_*"]}, "groups: 'blue' is the name of an agent outside the group: rename the group"),
+        ({"blue": ["red_*"]}, "agent_groups: 'blue' is the name of an agent outside the group: rename the group"),
     ],
 )
 def test_mistakes(groups, message):
@@ -143,5 +143,5 @@ def test_mistakes(groups, message):
 
 
 def test_names_of_parts_are_no_names_of_members():
-    with pytest.raises(CallboardError, match="^groups: an agent named 'present' cannot be a member"):
+    with pytest.raises(CallboardError, match="^agent_groups: an agent named 'present' cannot be a member"):
         GroupedAgents(ScriptedAgents(agents=("present", "b")), {"team": ["*"]})

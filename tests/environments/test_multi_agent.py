@@ -8,6 +8,7 @@ from scripted_agents import ScriptedAgents, seen
 from callboard.environments import MultiAgentEnvironment, MultiAgentWrapper
 from callboard.environments.multi_agent import absent_observation
 from callboard.errors import CallboardError
+from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
 
 class Least(MultiAgentEnvironment):
@@ -54,9 +55,22 @@ def test_wrappers_forward_everything():
 
 
 def test_absent_observations():
+    observation = (specs.Array((2,), np.float32), specs.DiscreteArray(4))
     mask = specs.BoundedArray((3,), np.int8, 0, 1)
-    spec = {"observation": (specs.Array((2,), np.float32), specs.DiscreteArray(4)), "action_mask": mask}
+    spec = EnvironmentSpec({"observation": observation, "action_mask": mask}, specs.DiscreteArray(3))
     absent = absent_observation(spec)
     assert absent["observation"][0].tolist() == [0, 0] and absent["observation"][1] == 0
     assert absent["action_mask"].tolist() == [1, 1, 1] and absent["action_mask"].dtype == np.int8
     assert absent_observation(spec, legal="first")["action_mask"].tolist() == [1, 0, 0]
+
+
+def test_masks_of_several_choices():
+    def mask(*sizes):
+        parts = tuple(specs.BoundedArray((size,), np.int8, 0, 1) for size in sizes)
+        return {"action_mask": parts[0] if len(parts) == 1 else parts, "observation": specs.Array((), np.float32)}
+
+    action = (specs.DiscreteArray(2), MultiDiscreteArray([1, 3]))
+    joined = absent_observation(EnvironmentSpec(mask(6), action), legal="first")["action_mask"]
+    assert joined.tolist() == [1, 0, 1, 1, 0, 0]
+    parts = absent_observation(EnvironmentSpec(mask(2, 1, 3), action), legal="first")["action_mask"]
+    assert [part.tolist() for part in parts] == [[1, 0], [1], [1, 0, 0]]

@@ -54,12 +54,17 @@ def test_factories():
 @pytest.mark.parametrize(
     "env, options, settings, message",
     [
-        ("CartPole-v1", {}, {}, "environment 'CartPole-v1' has one agent: leave policies, mapping and groups out"),
+        (
+            "CartPole-v1",
+            {},
+            {},
+            "environment 'CartPole-v1' has one agent: leave policies, mapping and agent_groups out",
+        ),
         (
             "pettingzoo_games:single",
             {},
             {},
-            "environment 'pettingzoo_games:single' has one agent: leave policies, mapping and groups out",
+            "environment 'pettingzoo_games:single' has one agent: leave policies, mapping and agent_groups out",
         ),
         (
             "pettingzoo_games:number",
@@ -85,7 +90,7 @@ def test_factories():
             "pettingzoo_games:plain",
             {},
             {"state": "obs"},
-            "state must be observations, observations_and_actions, environment or null, not 'obs'",
+            "agent_state must be observations, observations_and_actions, environment or null, not 'obs'",
         ),
     ],
 )
@@ -93,6 +98,15 @@ def test_mistakes(env, options, settings, message):
     with pytest.raises(CallboardError) as caught:
         make_multi_agent(env, 0, options, **settings)
     assert str(caught.value) == message
+
+
+def test_groups_are_patterns_or_a_pattern():
+    for patterns in ("*", ["left", "2"]):
+        assert make_multi_agent("pettingzoo_games:Race", 0, groups={"team": patterns}).agents == ("team",)
+    with pytest.raises(CallboardError, match=r"^agent_groups.team must be text or a list of texts, .*, not 3$"):
+        make_multi_agent("pettingzoo_games:Race", 0, groups={"team": 3})
+    with pytest.raises(CallboardError, match="^agent_groups must be settings by name, such as .*, not 'team'$"):
+        make_multi_agent("pettingzoo_games:Race", 0, groups="team")
 
 
 def test_what_is_added_to_observations():
