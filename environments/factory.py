@@ -19,9 +19,12 @@ from ..named_objects import import_module
 from ..specs import EnvironmentSpec, describe
 from .batched import BatchedEnvironment, check_seeds
 from .gymnasium_registry import refuse_old_atari
+from .gymnasium_wrappers import without_rewards
 from .mask_checks import MaskCheckedEnvironment
+from .minigrid import NAMES as MINIGRID_NAMES
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
+from .single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
 
 # Maps the beginning of a name to a module and the suffix of its functions `make_...` and `check_...`.  These take only
 # the rest of a `scheme:rest` name, but the whole of a `namespace/...` name.  Modules are given as text, so that a
@@ -32,13 +35,21 @@ _MAKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "procgen:": (".procgen", "procgen"),
         "ale/": (".atari", "atari"),
         "minatar/": (".minatar", "minatar"),
+        "envpool:": (".envpool", "envpool"),
+        "dm_control:": (".dm_control", "dm_control"),
+        "bsuite:": (".behavior_suite", "bsuite"),
     }
 )
 _GYMNASIUM = (".gymnasium_registry", "gymnasium")
+_MINIGRID = (".minigrid", "minigrid")
 
 # Options that are for training only and do not apply to evaluation.
 _TRAINING_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"ale/": ("life_loss",), "procgen:": ("num_levels", "start_level")}
+    {
+        "ale/": ("life_loss",),
+        "procgen:": ("num_levels", "start_level"),
+        "envpool:": ("episodic_life", "reward_clip", "zero_discount_on_life_loss"),
+    }
 )
 
 
@@ -60,13 +71,16 @@ def make(
 
     Args:
       env: a Gymnasium id (`CartPole-v1`), a user's class or function, by its name (`package.module:factory`) or itself,
-        a game of Atari (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), or
-        `gymnasium:` followed by an id, to make it with Gymnasium itself; or a list of these or of
+        a game of Atari (`ALE/Breakout-v5`), MinAtar (`MinAtar/Breakout-v1`) or Procgen (`procgen:coinrun`), an
+        environment of EnvPool (`envpool:Pong-v5`), dm_control (`dm_control:walker-walk`) or bsuite (`bsuite:catch/0`),
+        or `gymnasium:` followed by an id, to make it with Gymnasium itself; or a list of these or of
         `WeightedEnvironment`s, which share the slots.
       batch_size: the number of environments, at least 1.
       seeds: one seed per environment, each at least 0.
-      options: options of the environment; see `make_gymnasium`, `make_factory`, `AtariOptions`, `MinAtarOptions` and
-        `ProcgenOptions`.
+      options: options of the environment; see `make_gymnasium`, `make_factory`, `make_minigrid`, `make_envpool`,
+        `make_bsuite`, `AtariOptions`, `MinAtarOptions`, `ProcgenOptions` and `DmControlOptions`.  Those made of
+        single Gymnasium environments also have `env_wrappers`, see `read_wrappers`, and `env_processes`, whether each
+        has a process of its own.
       slots: the slot of each environment, increasing; by default from 0 on.
       actor: index of the actor that steps the environments, if one does.
 
@@ -81,10 +95,14 @@ def make(
         return _make_mixture(read_mixture(env), seeds, dict(options or {}), slots, actor)
     name, own_options = named_factory(env)
     merged = {**own_options, **(options or {})}
+    singles, merged = split_singles(merged)
     maker, rest = _resolve(name, "make")
     if maker is make_factory:
-        environment = make_factory(rest, batch_size, seeds, merged, slots, actor)
+        environment = make_factory(rest, batch_size, seeds, merged, slots, actor, singles)
+    elif _has_singles(name):
+        environment = maker(rest, batch_size, seeds, merged, singles)
     else:
+        refuse_singles(factory_name(name), singles, "leave")
         environment = maker(rest, batch_size, seeds, merged)
     try:
         check_observation(factory_name(name), environment.spec.observation)
@@ -103,8 +121,11 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
       CallboardError: as in `make`.
     """
     for name, own_options in _single_environments(env, options):
+        singles, others = split_singles(own_options)
         checker, rest = _resolve(name, "check")
-        checker(rest, own_options)
+        if not _has_singles(name):
+            refuse_singles(factory_name(name), singles, "leave")
+        checker(rest, others)
 
 
 def spec(env: Environment, options: Mapping[str, Any] | None = None) -> EnvironmentSpec:
@@ -115,7 +136,7 @@ def spec(env: Environment, options: Mapping[str, Any] | None = None) -> Environm
     """
     found: list[tuple[str, EnvironmentSpec]] = []
     for name, own_options in _single_environments(env, options):
-        environment = make(name, 1, [0], own_options)
+        environment = make(name, 1, [0], {**own_options, PROCESSES: False})
         environment.close()
         found.append((factory_name(name), environment.spec))
         (first, spec), (last, other) = found[0], found[-1]
@@ -143,7 +164,7 @@ def check_hooks(env: Environment, options: Mapping[str, Any], infos: bool, tasks
     if not infos and all(task is None for task in tasks):
         return
     for name, own_options in _single_environments(env, options):
-        environment = make(name, 1, [0], own_options)
+        environment = make(name, 1, [0], {**own_options, PROCESSES: False})
         try:
             if infos:
                 environment.keep_infos()
@@ -158,7 +179,8 @@ def check_hooks(env: Environment, options: Mapping[str, Any], infos: bool, tasks
 def for_evaluation(env: Environment, options: Mapping[str, Any] | None = None) -> tuple[Environment, dict[str, Any]]:
     """Returns an environment and its options without options that are for training only.
 
-    Evaluation thus uses whole episodes, true scores, and all levels even if training is restricted to some.
+    Evaluation thus uses whole episodes, true scores (no wrappers that change rewards), and all levels even if training
+    is restricted to some.
     """
     if not _is_mixture(env):
         name, own_options = named_factory(env)
@@ -226,7 +248,13 @@ def _make_mixture(
 
 def _evaluation_options(name: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     left_out = _TRAINING_OPTIONS.get(_beginning(name), ())
-    return {key: value for key, value in options.items() if key not in left_out}
+    kept = {key: value for key, value in options.items() if key not in left_out}
+    return {**kept, WRAPPERS: without_rewards(kept[WRAPPERS])} if WRAPPERS in kept else kept
+
+
+def _has_singles(name: Factory) -> bool:
+    """Returns whether an environment may be made of single Gymnasium environments."""
+    return _beginning(name) not in _MAKERS or _beginning(name) == "gymnasium:"
 
 
 def check_observation(name: str, observation: Nest) -> None:
@@ -264,6 +292,8 @@ def _resolve(name: Factory, what: Literal["make", "check"]) -> tuple[Callable[..
         # `module:Id-v0` is Gymnasium's syntax to import a module that registers ids; `Id-v0` is not an identifier.
         if all(part.isidentifier() for part in object_path.split(".")) and not _registers(name):
             return factory, name
+    elif name.startswith(MINIGRID_NAMES):
+        module, ending = _MINIGRID
     else:
         refuse_old_atari(name)
     return getattr(importlib.import_module(module, __package__), f"{what}_{ending}"), rest

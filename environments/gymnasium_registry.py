@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +16,21 @@ from ..errors import CallboardError
 from ..named_objects import import_module
 from .atari import atari_ids
 from .batched import BatchedEnvironment
-from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch, autoreset_mode
+from .gymnasium_adapter import GymnasiumVectorBatch, autoreset_mode
 from .procgen import GAMES as PROCGEN_GAMES
+from .single_environments import Singles, make_batch, refuse_singles
 from .user_errors import keywords, unknown_environment, unknown_option, user_errors
 
 _OLD_ATARI = re.compile(r"(\w+?)(NoFrameskip|Deterministic)?-v([04])")
 _MAY_BE_ATARI = re.compile(r"ALE/.*|\w+-v[04]")
+_PACKAGES = {"gymnasium.envs.box2d": ("Box2D", "box2d"), "gymnasium.envs.mujoco": ("mujoco", "mujoco")}
+"""Modules of environments, by their beginning, with the package that they import and the extra that installs it."""
 _OTHERWISE = "give a Gymnasium id or 'package.module:factory'"
 
 
-def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
+def make_gymnasium(
+    id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any], singles: Singles
+) -> BatchedEnvironment:
     """Makes a batch of the Gymnasium environment `id`.
 
     Args:
@@ -34,6 +40,7 @@ def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapp
       options: `vectorized` is Callboard's: True for the vector form that some environments provide (which steps the
         whole batch with NumPy), False for single environments, 'auto' (the default) for the vector form if there is
         one with the same options and spaces as the single form.  All other options are passed to the environment.
+      singles: how single environments are wrapped and stepped; if either is wanted, the vector form is not taken.
 
     Raises:
       CallboardError: if the id or an option is unknown, a required vector form does not exist, a package is not
@@ -44,20 +51,15 @@ def make_gymnasium(id: str, batch_size: int, seeds: Sequence[int], options: Mapp
     vectorized = own_options.pop("vectorized", "auto")
     vector = None
     if vectorized is True:
+        refuse_singles(id, singles, "leave 'vectorized' or")
         vector = _make_vector(id, spec, batch_size, own_options)
-    elif vectorized == "auto" and spec.vector_entry_point is not None:
+    elif vectorized == "auto" and spec.vector_entry_point is not None and not singles.wanted:
         vector = _equal_vector(id, spec, batch_size, own_options)
+    if vector is None:
+        return make_batch(functools.partial(_make_indexed, id, own_options), seeds, singles, id)
     with contextlib.ExitStack() as opened:
-        batch: BatchedEnvironment
-        if vector is not None:
-            opened.callback(vector.close)
-            batch = GymnasiumVectorBatch(vector, seeds)
-        else:
-            environments = []
-            for _ in range(batch_size):
-                environments.append(make_single(id, own_options))
-                opened.callback(environments[-1].close)
-            batch = GymnasiumBatch(environments, seeds)
+        opened.callback(vector.close)
+        batch = GymnasiumVectorBatch(vector, seeds)
         opened.pop_all()
         return batch
 
@@ -77,6 +79,10 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
         newest = max((other for other in versions if not is_only_refused(other)), key=_version, default=None)
         right = f"did you mean {newest.id!r}?" if newest else _OTHERWISE
         raise CallboardError(f"environment {id!r} is not in Gymnasium any more; {right}")
+    missing = missing_package(spec)
+    if missing is not None:
+        package, extra = missing
+        raise CallboardError(f"environment {id!r} needs the package {package!r}: pip install 'callboard[{extra}]'")
     if vectorized is True and spec.vector_entry_point is None:
         raise CallboardError(f"environment {id!r} has no vector form of its own: leave 'vectorized' out")
     limit = options.get("max_episode_steps")
@@ -99,9 +105,21 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     return spec
 
 
+def missing_package(spec: EnvSpec) -> tuple[str, str] | None:
+    """Returns the package that an environment of Gymnasium needs and its extra, or None if none is missing."""
+    for beginning, (package, extra) in _PACKAGES.items():
+        if str(spec.entry_point).startswith(beginning) and importlib.util.find_spec(package) is None:
+            return package, extra
+    return None
+
+
 def is_only_refused(spec: EnvSpec) -> bool:
     """Returns whether an id is registered only to raise an error, because its environment was removed or moved."""
     return getattr(spec.entry_point, "__name__", "").startswith("_raise_")
+
+
+def _make_indexed(id: str, options: Mapping[str, Any], index: int) -> gymnasium.Env:
+    return make_single(id, options)
 
 
 def _version(spec: EnvSpec) -> int:

@@ -7,7 +7,10 @@ import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
 from .atari import atari_ids
-from .gymnasium_registry import is_only_refused
+from .behavior_suite import bsuite_names
+from .dm_control import dm_control_tasks
+from .envpool import envpool_names
+from .gymnasium_registry import is_only_refused, missing_package
 from .minatar import minatar_ids
 from .pettingzoo_names import pettingzoo_names
 from .procgen import GAMES
@@ -33,7 +36,20 @@ def names() -> list[str]:
     ids = [id for id in ids if id in atari or not _is_of_ale(id)]
     minatar = minatar_ids() if importlib.util.find_spec("minatar") else []
     procgen = [f"procgen:{game}" for game in GAMES] if importlib.util.find_spec("procgen") else []
-    return sorted({*ids, *atari, *minatar, *procgen, *pettingzoo_names()})
+    return sorted({*ids, *atari, *minatar, *procgen, *pettingzoo_names(), *_of_optional_libraries()})
+
+
+def _of_optional_libraries() -> list[str]:
+    """Returns the names of environments of libraries that list them, which are imported for that."""
+    found: list[str] = []
+    for beginning, list_names in (
+        ("dm_control:", dm_control_tasks),
+        ("bsuite:", bsuite_names),
+        ("envpool:", envpool_names),
+    ):
+        with contextlib.suppress(ImportError):
+            found += [beginning + name for name in list_names()]
+    return found
 
 
 def _can_be_loaded(spec: gymnasium.envs.registration.EnvSpec) -> bool:
@@ -42,14 +58,8 @@ def _can_be_loaded(spec: gymnasium.envs.registration.EnvSpec) -> bool:
     # An incomplete package may raise anything.
     with contextlib.suppress(Exception):
         load_env_creator(spec.entry_point)
-        return _has_packages(str(spec.entry_point))
+        return missing_package(spec) is None
     return False
-
-
-def _has_packages(entry_point: str) -> bool:
-    """Returns whether the packages are installed that Gymnasium imports only when it makes an environment."""
-    needed = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}
-    return all(importlib.util.find_spec(package) for start, package in needed.items() if entry_point.startswith(start))
 
 
 def _is_of_ale(name: str) -> bool:

@@ -15,7 +15,8 @@ from ..errors import CallboardError
 from ..named_objects import import_object
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
-from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
+from .gymnasium_adapter import GymnasiumVectorBatch
+from .single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .user_errors import keywords, unknown_option, user_errors
 
 Factory = str | Callable[..., Any]
@@ -35,6 +36,7 @@ def make_factory(
     options: Mapping[str, Any],
     slots: Sequence[int] | None = None,
     actor: int | None = None,
+    singles: Singles = Singles(),  # noqa: B008
 ) -> BatchedEnvironment:
     """Makes a batch of environments with the class or function `factory` in `package.module`.
 
@@ -53,6 +55,7 @@ def make_factory(
       options: keyword arguments of the factory.
       slots: the slot of each environment, its index among all those of the run's actors; by default from 0 on.
       actor: index of the actor that steps the environments, if one does.
+      singles: how single Gymnasium environments are wrapped and stepped.
 
     Raises:
       CallboardError: if the module or function does not exist, an option is unknown or missing, or the result is not
@@ -60,8 +63,7 @@ def make_factory(
     """
     name, call = factory_name(factory), factory_call(factory, batch_size, seeds, options, slots, actor)
     with contextlib.ExitStack() as opened:
-        environments = [call(0)]
-        made = environments[0]
+        made = call(0)
         if not isinstance(made, _KINDS) or _is_other_batch(made):
             raise CallboardError(
                 f"environment {name!r} is of type {type(made).__name__}: the factory must give a dm_env.Environment, "
@@ -69,7 +71,11 @@ def make_factory(
                 "batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)"
             )
         opened.callback(made.close)
-        if isinstance(made, BatchedEnvironment | VectorEnv):
+        batch: BatchedEnvironment
+        if isinstance(made, gymnasium.Env):
+            batch = make_batch(call, seeds, singles, name, made)
+        elif isinstance(made, BatchedEnvironment | VectorEnv):
+            refuse_singles(name, singles, "let the factory make those, or leave")
             size = made.num_envs if isinstance(made, VectorEnv) else made.batch_size
             if size != batch_size:
                 raise CallboardError(
@@ -77,13 +83,13 @@ def make_factory(
                 )
             batch = GymnasiumVectorBatch(made, seeds) if isinstance(made, VectorEnv) else made
         else:
+            refuse_singles(name, singles, "let the factory make those, or leave")
+            environments = [made]
             for index in range(1, batch_size):
                 environments.append(call(index))
                 opened.callback(environments[-1].close)
-            if len({id(environment) for environment in environments}) < batch_size:
-                raise CallboardError(f"environment {name!r}: the factory gives the same object twice, make it anew")
-            is_gymnasium = isinstance(made, gymnasium.Env)
-            batch = GymnasiumBatch(environments, seeds) if is_gymnasium else DmEnvBatch(environments)
+            check_distinct(name, environments)
+            batch = DmEnvBatch(environments)
         opened.pop_all()
         return batch
 

@@ -56,6 +56,11 @@ class Experiment:
         list of environments with equal spaces, such as `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which
         share the slots in proportion to their weights.
       env_options: keyword arguments of the environment, or of all environments in a list.
+      env_wrappers: wrappers of single Gymnasium environments, the innermost first: names of `gymnasium.wrappers` or
+        `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
+        Evaluations leave out those that change rewards.
+      env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
+        Gymnasium environments that take milliseconds per step, see docs/environments.md.
       seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
         continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes.
@@ -126,6 +131,8 @@ class Experiment:
     agent: Agent
     env: str | Callable[..., Any] | Sequence[str | WeightedEnvironment]
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
+    env_processes: bool = False
     seed: Seed = 1
     actors: NodeCount = 2
     envs_per_actor: EnvironmentCount = 16
@@ -225,8 +232,9 @@ class Experiment:
         self._check_learner_steps()
         self._check_conditions(agent_name(self.agent))
         tasks = [stage.task for stage in self.curriculum]
-        check_hooks(self.env, self.env_options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
-        check_hooks(self.env, self.env_options, False, [self.evaluation_task])
+        options = self.options_of_env
+        check_hooks(self.env, options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
+        check_hooks(self.env, options, False, [self.evaluation_task])
         self.agent.check(layout)
         check_own_optimizers(self.agent)
         check_schedules(self.agent, layout, self.max_learner_steps)
@@ -255,6 +263,15 @@ class Experiment:
         if self.callbacks:
             names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
         return names
+
+    @property
+    def options_of_env(self) -> dict[str, Any]:
+        """The options that the environment is made with: `env_options`, the wrappers and whether it has processes."""
+        return {
+            **self.env_options,
+            **({"env_wrappers": self.env_wrappers} if self.env_wrappers else {}),
+            **({"env_processes": True} if self.env_processes else {}),
+        }
 
     @property
     def watches_episodes(self) -> bool:
@@ -348,7 +365,7 @@ class Experiment:
     def layout(self, spec: EnvironmentSpec | None = None) -> Layout:
         """Returns the layout of the run, without its record and state; see `acting_layout`."""
         return Layout(
-            spec=environment_spec(self.env, self.env_options) if spec is None else spec,
+            spec=environment_spec(self.env, self.options_of_env) if spec is None else spec,
             envs_per_actor=self.envs_per_actor,
             actors=self.actors,
             shards=self.replay_shards,

@@ -200,6 +200,7 @@ def make_drawing_environment(experiment: Experiment, hidden: bool = True) -> Bat
 def _first_that_draws(experiment: Experiment) -> BatchedEnvironment:
     # Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.
     tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
+    experiment = dataclasses.replace(experiment, env_processes=False)
     for options in tries:
         drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
         try:

@@ -69,7 +69,7 @@ def train_seeds(
     experiment = launcher.fit(checked.without_agent())
     launcher.check(experiment)
     experiment.check_numbers()
-    environments.check(experiment.env, experiment.env_options)
+    environments.check(experiment.env, experiment.options_of_env)
     directory.check([cell])
     outcome = run_series(directory, [cell], notify)
     again = ["callboard", "train", "--resume", "--run-dir", str(directory.path), *launch_options]

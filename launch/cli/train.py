@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment.check_numbers()
     launcher.check_directory(experiment, known.resume, settings.agent)
     launcher.prepare()
-    environments.check(experiment.env, experiment.env_options)
+    environments.check(experiment.env, experiment.options_of_env)
     add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
     from ..launchers.display import make_monitor
     from ..run import run

@@ -276,7 +276,7 @@ def _merged_recipe(
     if environment is not None:
         of_environment = {**environment.settings, "env": environment.env}
         if recipe.get("env") != environment.env:
-            recipe = {key: value for key, value in recipe.items() if key != "env_options"}
+            recipe = {key: value for key, value in recipe.items() if key not in ("env_options", "env_wrappers")}
     for settings in (study.settings, agent.settings, of_environment, *more):
         for key, value in settings.items():
             recipe = _with(recipe, key.split("."), value)
@@ -317,7 +317,7 @@ def _checked_recipe(
     experiment = launcher.fit(settings.without_agent())
     launcher.check(experiment)
     experiment.check_numbers()
-    environments.check(experiment.env, experiment.env_options)
+    environments.check(experiment.env, experiment.options_of_env)
     return recipe_of(settings)
 
 

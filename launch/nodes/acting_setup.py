@@ -16,7 +16,7 @@ def make_environments(
 ) -> BatchedEnvironment:
     """Makes the environments of one incarnation of a node, each with its own seed, and with the task of evaluations."""
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
-    slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.env_options
+    slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.options_of_env
     if role == "actor":
         return make(env, count, seeds, options, slots, actor=first_slot // experiment.envs_per_actor)
     env, options = for_evaluation(env, options)

@@ -424,7 +424,7 @@ class Coordinator(Node):
         """Adds the generalization gap if training episodes are played the same way, on other levels."""
         experiment = self._experiment
         alike = experiment.evaluation_mode == "sampled"
-        if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.env_options)):
+        if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.options_of_env)):
             return evaluation
         gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
         return {**evaluation, "evaluator/generalization_gap": gap}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 from odd_environments import error_of
+from refused_names import assert_refused
 
 from callboard import environments
 from callboard.errors import CallboardError
@@ -124,9 +125,47 @@ def test_raw_frames_of_an_old_id_are_gymnasiums():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("Box2D") is not None, reason="Box2D is installed")
-def test_a_missing_box2d_is_named_with_what_to_install():
-    with pytest.raises(CallboardError, match=r"^environment 'LunarLander-v3' cannot be made: Box2D .*pip install .*$"):
-        environments.check("LunarLander-v3")
+def test_a_missing_box2d_is_named_with_the_extra():
+    assert_refused(
+        "LunarLander-v3", {}, "environment 'LunarLander-v3' needs the package 'Box2D': pip install 'callboard[box2d]'"
+    )
+
+
+@pytest.mark.parametrize(
+    "name, module, package, extra",
+    [
+        ("dm_control:walker-walk", "dm_control", "dm-control", "dm-control"),
+        ("bsuite:catch/0", "bsuite", "bsuite", "bsuite"),
+        ("envpool:Pong-v5", "envpool", "envpool", "envpool"),
+        ("MiniGrid-DoorKey-5x5-v0", "minigrid", "minigrid", "minigrid"),
+    ],
+)
+def test_a_missing_library_is_named_with_the_extra(monkeypatch, name, module, package, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    pattern = rf"^environment '{name}' needs the package '{package}' \(.*\): pip install 'callboard\[{extra}\]'$"
+    for refuse in (environments.check, environments.spec):
+        with pytest.raises(CallboardError, match=pattern):
+            refuse(name)
+
+
+def test_evaluation_has_no_wrappers_that_change_rewards():
+    clip = {"name": "ClipReward", "min_reward": 0, "max_reward": 0.5}
+    options = {"env_wrappers": [clip, "FlattenObservation, NormalizeReward"]}
+    assert environments.for_evaluation("CartPole-v1", options) == (
+        "CartPole-v1",
+        {"env_wrappers": ["FlattenObservation"]},
+    )
+    (entry,), _ = environments.for_evaluation(["CartPole-v1"], options)
+    assert entry.options == {"env_wrappers": ["FlattenObservation"]}
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "MinAtar/Breakout-v1", "procgen:coinrun"])
+@pytest.mark.parametrize("options", [{"env_wrappers": "FlattenObservation"}, {"env_processes": True}])
+def test_batches_of_their_own_are_neither_wrapped_nor_in_processes(name, options):
+    (setting,) = options
+    assert_refused(
+        name, options, f"environment {name!r} is not made of single Gymnasium environments: leave {setting} out"
+    )
 
 
 SHOWS_NOTHING = {
