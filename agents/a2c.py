@@ -131,18 +131,23 @@ class A2C(A2CSettings, Agent):
         )
 
     def loss(self, networks: PpoNetworks, *samples: Sample) -> LossOutput:
+        """Returns `sequences_loss` of a replica's share of a batch, in parts; updates statistics of observations."""
+        sample = joined(samples)
+        output = self.sequences_loss(networks, sample)
+        if networks.network.normalizer is not None:
+            # Not earlier, since the gradient is that of the policy that acted.
+            networks.network.normalizer.update(sample.record.observation)
+        return output
+
+    def sequences_loss(self, networks: PpoNetworks, sample: Sample) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 4, "Asynchronous advantage actor-critic") and metrics.
 
         Args:
           networks: policy and value.
-          *samples: sequences of T transitions, time-major as described in `Sample`, in parts.
+          sample: sequences of T transitions, time-major as described in `Sample`.
         """
-        network, sample = networks.network, joined(samples)
-        record = sample.record
+        network, record = networks.network, sample.record
         outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
-        if network.normalizer is not None:
-            # Not earlier, since the gradient is that of the policy that acted.
-            network.normalizer.update(record.observation)
         head, observation_t = tf.nest.map_structure(lambda leaf: leaf[:-1], (outputs, record.observation))
         policy, value, dtype = networks.policy(head, observation_t), outputs.value, outputs.value.dtype
         valid_t = valid_transitions(record.first, record.last, record.discount)

@@ -1,4 +1,4 @@
-"""Hyperparameters of A2C."""
+"""Hyperparameters of A2C, and those that it shares with A3C."""
 
 import dataclasses
 from typing import Annotated
@@ -13,17 +13,14 @@ from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class A2CSettings(RewardSettings):
-    """Hyperparameters of A2C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
+class AdvantageSettings(RewardSettings):
+    """Hyperparameters of A2C and A3C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
 
     The loss is a mean over time and batch, as in the synchronous implementation of OpenAI Baselines, from which
     optimizer and gradient clipping come too.  docs/defaults.md compares all defaults with the paper's.
 
     Attributes:
       unroll_length: transitions in a sequence (t_max).
-      batch_size: sequences in a learner step, over all replicas; a multiple of the number of all environments.
-      max_policy_lag: maximum age, in learner steps, of the weights that acted when their data is learned from.  With 0
-        actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
       discount: γ.
       gae_lambda: λ of the advantages; 1, the paper's, for returns of up to t_max steps.
       entropy_cost: weight of the entropy bonus (β), or a schedule of it.
@@ -40,8 +37,6 @@ class A2CSettings(RewardSettings):
     """
 
     unroll_length: PositiveInt = 5
-    batch_size: PositiveInt = 32
-    max_policy_lag: NonNegativeInt = 0
     discount: UnitInterval = 0.99
     gae_lambda: UnitInterval = 1.0
     entropy_cost: ScheduledNonNegativeFloat = 0.01
@@ -55,3 +50,17 @@ class A2CSettings(RewardSettings):
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class A2CSettings(AdvantageSettings):
+    """Hyperparameters of A2C.
+
+    Attributes:
+      batch_size: sequences in a learner step, over all replicas; a multiple of the number of all environments.
+      max_policy_lag: maximum age, in learner steps, of the weights that acted when their data is learned from.  With 0
+        actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
+    """
+
+    batch_size: PositiveInt = 32
+    max_policy_lag: NonNegativeInt = 0

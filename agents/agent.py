@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # Settings are parsed and validated before TensorFlow is imported.
     import tensorflow as tf
 
-    from ..replay import Replay
+    from ..replay import Replay, ReplayHandle, Writer
     from ..specs import EnvironmentSpec
 
 Mode = Literal["train", "evaluate", "sample"]
@@ -103,6 +103,19 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def make_replay(self, layout: Layout) -> Replay:
         """Creates the replay kind: `SequenceQueue`, `TransitionReplay`, `SequenceReplay`, or a custom one."""
+
+    def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int, networks: Any) -> Writer:
+        """Creates what the records of an actor are written with: the replay kind's writer.
+
+        An agent overrides it to store something that its networks compute from records, such as gradients.
+
+        Args:
+          replay: handle of the replay to write to.
+          layout: the run's layout, with record and state.
+          actor: index of the actor.
+          networks: the networks of the node that acts, with the weights that it has fetched.
+        """
+        return self.make_replay(layout).writer(replay, actor)
 
     @abc.abstractmethod
     def make_learner(self, networks: Any, strategy: tf.distribute.Strategy, layout: Layout) -> Learner:

@@ -1,7 +1,7 @@
 """Settings that change while an agent learns: its copy has variables in place of those numbers and schedules."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,9 +38,9 @@ class LiveSettings:
         self._followed: dict[str, float] = {}
         self.agent: Any = agent
         for name, variable in self._variables.items():
-            self.agent = _with(self.agent, name.split("."), variable)
+            self.agent = with_value(self.agent, name.split("."), variable)
             if name in self._schedules and f"{name}_decay" in fields:
-                self.agent = _with(self.agent, f"{name}_decay".split("."), False)
+                self.agent = with_value(self.agent, f"{name}_decay".split("."), False)
 
     def follow(self, environment_steps: int, learner_steps: int) -> None:
         """Assigns the values that schedules have at these steps; those that were changed keep their values."""
@@ -67,9 +67,15 @@ class LiveSettings:
         return schedule.at(steps, self._lengths[schedule.by])
 
 
-def _with(settings: Any, path: list[str], value: Any) -> Any:
-    """Returns a copy of nested dataclasses with another value, of any type, which is not checked."""
+def with_value(settings: Any, path: Sequence[str], value: Any) -> Any:
+    """Returns a copy of nested dataclasses with another value, of any type, which is not checked.
+
+    Args:
+      settings: a dataclass.
+      path: names of the field, from the outermost on.
+      value: may be a tensor or a variable in the place of a number.
+    """
     name, *rest = path
     changed = copy.copy(settings)
-    object.__setattr__(changed, name, _with(getattr(settings, name), rest, value) if rest else value)
+    object.__setattr__(changed, name, with_value(getattr(settings, name), rest, value) if rest else value)
     return changed

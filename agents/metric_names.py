@@ -18,15 +18,19 @@ class Metric(NamedTuple):
 
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
-    Metric("loss", "total loss of a learner step", agents=("impala", "appo", "a2c", "ppo", "apex", "r2d2")),
+    Metric("loss", "total loss of a learner step", agents=("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2")),
     Metric(
         "gradient_norm",
         "global norm of the gradient, before clipping",
-        agents=("impala", "appo", "a2c", "ppo", "apex", "r2d2"),
+        agents=("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2"),
     ),
-    Metric("policy_loss", "policy-gradient loss (APPO, PPO: the clipped one)", agents=("impala", "appo", "a2c", "ppo")),
+    Metric(
+        "policy_loss",
+        "policy-gradient loss (APPO, PPO: the clipped one)",
+        agents=("impala", "appo", "a2c", "a3c", "ppo"),
+    ),
     Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala", "appo")),
-    Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "ppo")),
+    Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "a3c", "ppo")),
     Metric("critic_loss", "squared errors of both critics (D4PG: cross-entropy)", agents=("sac", "td3", "d4pg")),
     Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3", "d4pg")),
     Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac",)),
@@ -38,7 +42,7 @@ LEARNER_METRICS = (
         "entropy",
         "mean entropy of the policy (SAC: estimated from sampled actions)",
         "nats",
-        ("impala", "appo", "a2c", "ppo", "sac"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "sac"),
     ),
     Metric(
         "value",
@@ -51,7 +55,9 @@ LEARNER_METRICS = (
         "mean importance weight (IMPALA, APPO: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
         agents=("impala", "appo", "apex", "r2d2"),
     ),
-    Metric("valid_fraction", "valid transitions of the batch", "fraction", ("impala", "appo", "a2c", "ppo", "r2d2")),
+    Metric(
+        "valid_fraction", "valid transitions of the batch", "fraction", ("impala", "appo", "a2c", "a3c", "ppo", "r2d2")
+    ),
     Metric(
         "approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("appo", "ppo")
     ),
@@ -62,6 +68,12 @@ LEARNER_METRICS = (
     Metric("learning_rate", "learning rate of the step", agents=("ppo",)),
     Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),
     Metric(
+        "gradient_staleness",
+        "learner steps between the weights of which a gradient is and those that it is applied to",
+        "steps",
+        ("a3c",),
+    ),
+    Metric(
         "dropped_rollouts",
         "parts of rollouts dropped since the last step because their weights were too old",
         agents=("a2c", "ppo"),
@@ -69,11 +81,11 @@ LEARNER_METRICS = (
 )
 
 SCHEDULE_METRICS = (
-    Metric("scheduled_learning_rate", "learning rate", agents=("impala", "appo", "a2c", "ppo", "apex", "r2d2")),
+    Metric("scheduled_learning_rate", "learning rate", agents=("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2")),
     Metric("scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "td3", "d4pg")),
     Metric("scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "td3", "d4pg")),
     Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac",)),
-    Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "ppo")),
+    Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "a3c", "ppo")),
     Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),
     Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2")),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
 from .a2c_settings import A2CSettings
+from .a3c_settings import A3CSettings
 from .agent import Agent
 from .apex_settings import ApexSettings
 from .appo_settings import AppoSettings
@@ -18,6 +19,7 @@ from .td3_settings import TD3Settings
 
 AGENTS = {
     "a2c": "callboard.agents.a2c:A2C",
+    "a3c": "callboard.agents.a3c:A3C",
     "apex": "callboard.agents.apex:Apex",
     "appo": "callboard.agents.appo:Appo",
     "d4pg": "callboard.agents.d4pg:D4PG",
@@ -29,6 +31,7 @@ AGENTS = {
 }
 _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,
+    "a3c": A3CSettings,
     "apex": ApexSettings,
     "appo": AppoSettings,
     "d4pg": D4PGSettings,

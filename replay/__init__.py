@@ -6,6 +6,7 @@ Every timestep is stored once.  Items are slices of chunks, and overlapping item
 from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped
 from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
 from .elements import Elements, rebuilt_if_changed
+from .gradient_queue import GradientItem, GradientQueue, GradientQueueWriter
 from .handle import ReplayHandle
 from .heartbeat import Heartbeat
 from .item_format import ItemFormat
@@ -28,6 +29,9 @@ from .windows import WindowFormat, WindowWriter
 __all__ = [
     "Elements",
     "BatchReader",
+    "GradientItem",
+    "GradientQueue",
+    "GradientQueueWriter",
     "Heartbeat",
     "Pace",
     "PriorityUpdater",

@@ -172,6 +172,19 @@ AGENT_CASES = (
         updates_per_call=False,
     ),
     AgentCase(
+        "a3c",
+        "a3c-cartpole",
+        goal=400,
+        default_tasks=(CARTPOLE,),
+        short=dict(unroll_length=5),
+        changed_replay={"--agent.unroll-length=5": "was made with another signature"},
+        # Its batches are gradients, of A2C's loss, see tests/agents/test_a3c.py.
+        small_updates={},
+        evaluate_every=60_000,
+        reads_queue=True,
+        updates_per_call=False,
+    ),
+    AgentCase(
         "ppo",
         "ppo-cartpole",
         goal=400,

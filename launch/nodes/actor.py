@@ -58,7 +58,9 @@ class ActorNode(EnvironmentNode):
         if not self.reporter.wait_for(self._shard_name):
             return
         self.context.progress.works_slowly("connecting to replay")
-        self._writer = ActorWriter(agent, self._layout, self._index, self._replay_handle, self.seconds_short_of_data)
+        self._writer = ActorWriter(
+            agent, self._layout, self._index, self._replay_handle, self.seconds_short_of_data, networks
+        )
         self.take_task()
         self._actor = Actor(environment, policy, self._writer)
         self._stepper = self._actor.stepper

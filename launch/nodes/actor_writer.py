@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ...agents import Agent
 from ...agents.acting import Actor, Episode
@@ -58,6 +59,7 @@ class ActorWriter:
       index: index of the actor.
       replay: the replay shards to write to.
       seconds_short_of_data: returns how long the learner of a given rank has been waiting for data.
+      networks: the networks that act, see `Agent.make_writer`.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class ActorWriter:
         index: int,
         replay: ReplayHandle,
         seconds_short_of_data: Callable[[int], float],
+        networks: Any,
     ):
         self._agent = agent
         self._layout = layout
@@ -75,6 +78,7 @@ class ActorWriter:
         self._shard = layout.shard_of(index)
         self._learner = layout.learner_of(index)
         self._seconds_short_of_data = seconds_short_of_data
+        self._networks = networks
         self.seconds_waited = 0.0
         """Seconds for which `caught_up` has waited for replay to accept data."""
         self._begin()
@@ -130,6 +134,6 @@ class ActorWriter:
 
     def _begin(self) -> None:
         self._incarnation = self._replay.incarnation(self._shard)
-        replay = self._agent.make_replay(self._layout)
-        self._pacer = None if replay.pace is None else Pacer(replay.pace, self._index)
-        self._writer: Writer = replay.writer(self._replay, self._index)
+        pace = self._agent.make_replay(self._layout).pace
+        self._pacer = None if pace is None else Pacer(pace, self._index)
+        self._writer: Writer = self._agent.make_writer(self._replay, self._layout, self._index, self._networks)

@@ -123,7 +123,7 @@ class InferenceNode(ReportingNode):
     def setup(self) -> None:
         prepare_devices(["CPU:0"])  # Also makes GPU memory grow on demand: the learner may use the same GPU.
         agent = self._experiment.agent
-        networks = agent.make_networks(self._layout)
+        networks = self._networks = agent.make_networks(self._layout)
         policy = agent.make_policy(networks, "train")
         self._layout = trace_layout(agent, self._layout, networks)
         self._policy = BatchedPolicy(policy, self._layout)
@@ -188,7 +188,9 @@ class InferenceNode(ReportingNode):
     def _begin_session(self, actor: int, incarnation_id: str, seed: int) -> ActorSession:
         logging.info("actor %d begins", actor)
         agent, batch = self._experiment.agent, self._experiment.envs_per_actor
-        writer = ActorWriter(agent, self._layout, actor, self._replay_handle, self.seconds_short_of_data)
+        writer = ActorWriter(
+            agent, self._layout, actor, self._replay_handle, self.seconds_short_of_data, self._networks
+        )
         slots = np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32)
         return ActorSession(incarnation_id, writer, self._policy.initial_state(batch), slots, seed)
 

@@ -33,12 +33,15 @@ class World:
         self.made = []
         self.short_of_data = {}
         replay = types.SimpleNamespace(pace=pace, writer=self._make)
-        agent = types.SimpleNamespace(make_replay=lambda layout: replay)
+        agent = types.SimpleNamespace(
+            make_replay=lambda layout: replay,
+            make_writer=lambda handle, layout, actor, networks: self._make(handle, actor),
+        )
         layout = Layout(
             spec=None, envs_per_actor=1, actors=4, shards=1, replicas=learners, seed=1, max_steps=1, learners=learners
         )
         handle = ReplayHandle(lambda: ["localhost:1"], lambda: [self.incarnation])
-        self.writer = ActorWriter(agent, layout, 3, handle, lambda learner: self.short_of_data.get(learner, 0.0))
+        self.writer = ActorWriter(agent, layout, 3, handle, lambda learner: self.short_of_data.get(learner, 0.0), None)
 
     def _make(self, replay, actor):
         self.made.append(Writer())
