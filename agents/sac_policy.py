@@ -7,6 +7,8 @@ import tensorflow as tf
 from ..data import Nest, Timestep
 from ..networks import stateless_random as noise
 from ..networks.actor_critic import ActorCritic
+from ..networks.distributions import Categorical
+from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs
 from ..specs import EnvironmentSpec
 from .agent import Mode
@@ -57,7 +59,8 @@ class SacPolicy(tf.Module):
             return self._to_environment(self._best(policy)), (), state
         action = self._sampled(policy, slot, seed)
         if self._mode == "train":
-            action = tf.where(self.learning, action, self._by_chance(policy, slot, seed))
+            by_chance = self._by_chance(policy, legal_actions(timestep.observation), slot, seed)
+            action = tf.where(self.learning, action, by_chance)
         if self._hold > 1:
             renew = timestep.first | (state.left == 0)
             action = tf.where(tf.reshape(renew, (-1, *[1] * (action.shape.rank - 1))), action, state.action)
@@ -73,7 +76,7 @@ class SacPolicy(tf.Module):
     def _sampled(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return policy.sample(noise.standard_normal(seed, slot, (self._bounds.size,), policy.mean.dtype))
 
-    def _by_chance(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return 2 * noise.uniform(seed, slot, (self._bounds.size,), policy.mean.dtype) - 1
 
     def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
@@ -99,9 +102,8 @@ class DiscreteSacPolicy(SacPolicy):
         gumbel = -tf.math.log(-tf.math.log1p(-uniform))
         return tf.argmax(tf.cast(policy.logits, tf.float64) + gumbel, axis=-1, output_type=self._dtype)
 
-    def _by_chance(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        uniform = noise.uniform(seed, slot, (), tf.float64)
-        return tf.cast(uniform * policy.logits.shape[-1], self._dtype)
+    def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return self._sampled(Categorical(mask_illegal(tf.zeros_like(policy.logits), legal)), slot, seed)
 
     def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
         return action

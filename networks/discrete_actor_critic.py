@@ -14,12 +14,15 @@ from .actor_critic import ActorCritic, TwinQ
 from .distributions import Categorical
 from .factory import Torso, make_torso
 from .heads import MLPHead
+from .legal_actions import mask_illegal
 from .network import Network
 from .recurrent import FeedForwardCore
 
 
 class CategoricalHead(tf.Module):
     """A policy over discrete actions, which is close to uniform at first."""
+
+    takes_legal = True
 
     def __init__(
         self,
@@ -33,9 +36,9 @@ class CategoricalHead(tf.Module):
         super().__init__(name)
         self._logits = MLPHead(num_actions, hidden_sizes, activation, gain=0.01, layer_norm=layer_norm)
 
-    def __call__(self, features: tf.Tensor) -> Categorical:
-        """Maps features `[N, F]` to a distribution over A actions, with logits `[N, A]`."""
-        return Categorical(self._logits(features))
+    def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> Categorical:
+        """Maps features `[N, F]` and which actions are legal, bool `[N, A]`, to a distribution over A actions."""
+        return Categorical(mask_illegal(self._logits(features), legal))
 
 
 class DiscreteTwinCritic(tf.Module):

@@ -181,3 +181,15 @@ def test_discrete_actions_are_held_and_do_not_depend_on_the_batch():
     whole, _, _ = policy(timestep_of(30), (), tf.range(30), tf.constant([1, 2]))
     part, _, _ = policy(timestep_of(2), (), tf.constant([3, 1]), tf.constant([1, 2]))
     np.testing.assert_array_equal(part, tf.gather(whole, [3, 1]))
+
+
+@pytest.mark.parametrize("learning", [False, True])
+def test_a_masked_action_is_never_taken(learning):
+    observation = {"action_mask": dm_specs.Array((4,), np.int8), "observation": DISCRETE_SPEC.observation}
+    spec = DISCRETE_SPEC._replace(observation=observation)
+    shown = {"action_mask": np.tile(np.int8([1, 0, 1, 0]), (500, 1)), "observation": np.zeros((500, 3), np.float32)}
+    for mode in ("train", "sample", "evaluate"):
+        networks, policy = acting(SMALL, spec, learning, batch=500, mode=mode)
+        mean_bias(networks).assign([0.0, 9.0, 0.5, 9.0])
+        taken = set(policy(timestep_of(500, observation=shown))[0].tolist())
+        assert taken == ({2} if mode == "evaluate" else {0, 2})
