@@ -12,6 +12,7 @@ from ..data import Layout, Nest, Record, Sample, Timestep
 from ..networks.factory import check_network, q_network
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
+from ..networks.stochastic_layers import sampling
 from ..replay import TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
@@ -21,10 +22,13 @@ from .gradient_step import LossOutput
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, double_q_target, td_error, td_loss
-from .losses.replicas import largest_over_replicas
+from .losses.replicas import global_index, largest_over_replicas
 from .losses.rewards import learning_reward
 from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
 from .value_distributions import ValueDistribution
+
+_BETWEEN_SAMPLES = 1 << 60
+"""Distance between the seeds of a loss's samples of noise."""
 
 
 class ApexExtras(NamedTuple):
@@ -39,12 +43,18 @@ class ApexExtras(NamedTuple):
 class ApexPolicy(QPolicy):
     """Acts on stacked frames, which are its recurrent state."""
 
+    def __init__(self, networks: QNetworks, agent: "Apex", mode: Mode):
+        super().__init__(networks, agent, mode)
+        self._samples = agent.samples and mode == "train"
+        self._greedy = agent.noisy and mode == "train"
+
     def initial_state(self, batch_size: int) -> Nest:
         return initial_frames(self._spec, self._agent.frame_stack, batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         observation, state = push_frames(timestep, state, self._agent.frame_stack)
-        outputs, _ = self.network.step(Inputs(observation), (), timestep.first)
+        with sampling(seed if self._samples else None, slot):
+            outputs, _ = self.network.step(Inputs(observation), (), timestep.first)
         legal = legal_actions(timestep.observation)
         q = mask_illegal(self._agent.values.mean(outputs), legal)
         action = self.choose(q, slot, seed, legal)
@@ -69,9 +79,16 @@ class Apex(ApexSettings, Agent):
         """How the value of an action is distributed."""
         return ValueDistribution(self.distribution, self.atoms, self.value_min, self.value_max, self.huber)
 
+    @property
+    def samples(self) -> bool:
+        """Whether the network has layers that sample, in acting and in learning."""
+        return self.noisy or self.distribution == "implicit"
+
     def make_networks(self, layout: Layout) -> QNetworks:
-        spec, atoms = stacked_spec(layout.spec, self.frame_stack), self.values.outputs_per_action
-        make_network = functools.partial(q_network, spec, **vars(self.network), atoms=atoms)
+        spec, noisy_sigma = stacked_spec(layout.spec, self.frame_stack), self.noisy_sigma if self.noisy else None
+        make_network = functools.partial(
+            q_network, spec, **vars(self.network), **self.values.outputs, noisy_sigma=noisy_sigma
+        )
         return QNetworks(make_network, layout, self.epsilon)
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
@@ -101,6 +118,7 @@ class Apex(ApexSettings, Agent):
             self.updates_per_call,
             self.epsilon,
             self.accumulate,
+            seed=layout.seed if self.samples else None,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -122,29 +140,33 @@ class Apex(ApexSettings, Agent):
         target += discount * record.extras.best[length, np.arange(len(length))]
         return np.abs(target - record.extras.value[0]) + SMALLEST_PRIORITY
 
-    def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
+    def loss(self, networks: QNetworks, sample: Sample, seed: tf.Tensor | None = None) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 3.1), with the new priorities of its windows.
 
         Args:
           networks: the networks of `make_networks`.
           sample: windows `[n + 1, B, ...]`, as `replay.WindowFormat.read` returns them.
+          seed: int64 `[2]`, seed of noise and of sampled fractions; None for none.
         """
         record, info = sample.record, sample.info
         valid_t = valid_transitions(record.first, record.last, record.discount)
         steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
+        index = global_index(tf.shape(record.first)[1])
 
-        def values(network: Network, observation: Nest, training: bool = False) -> tf.Tensor:
-            return network.step(Inputs(observation), (), record.first[0], training)[0]
+        def values(network: Network, observation: Nest, number: int, training: bool = False) -> Any:
+            different = None if seed is None else seed + number * _BETWEEN_SAMPLES
+            with sampling(different, index, same_noise=True):
+                return network.step(Inputs(observation), (), record.first[0], training)[0]
 
         distribution = self.values
-        outputs_0 = values(networks.online, x_0, training=True)
+        outputs_0 = values(networks.online, x_0, 0, training=True)
         q_0 = networks.masked(distribution.mean(outputs_0), x_0)
         # Keras discards the losses that layers add when they are called again.
         regularization = networks.online.regularization_loss()
-        q_n = networks.masked(distribution.mean(values(networks.online, x_n)), x_n)
-        target_outputs = values(networks.target, x_n)
+        q_n = networks.masked(distribution.mean(values(networks.online, x_n, 1)), x_n)
+        target_outputs = values(networks.target, x_n, 2)
         target = double_q_target(steps, q_n, distribution.mean(target_outputs))
         delta = td_error(q_0, record.action[0], target, steps.valid)
         weight = importance_weights(

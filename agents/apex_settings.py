@@ -10,8 +10,8 @@ from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
-Distribution = Literal["none", "categorical", "quantile"]
-"""How the value of an action is distributed: a value alone, C51's atoms, or QR-DQN's quantiles."""
+Distribution = Literal["none", "categorical", "quantile", "implicit"]
+"""How the value of an action is distributed: a value alone, C51's atoms, QR-DQN's quantiles, or IQN's sampled ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +34,16 @@ class ApexSettings(RewardSettings, ExplorationSettings):
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1].
       huber: absolute TD error beyond which the loss is linear; None for a squared loss everywhere, as in the paper.
-        With quantile, κ; None for a loss without smoothing.
-      distribution: none, categorical (C51, Bellemare et al. 2017) or quantile (QR-DQN, Dabney et al. 2018).
-        Priorities are the TD errors of the distributions' means; Rainbow's are the loss.
-      atoms: values in the support of categorical (C51: 51), or quantiles (QR-DQN: 200).
+        With quantile and implicit, κ; None for a loss without smoothing.
+      distribution: none, categorical (C51, Bellemare et al. 2017), quantile (QR-DQN, Dabney et al. 2018) or implicit
+        (IQN, Dabney et al. 2018).  Priorities are the TD errors of the distributions' means; Rainbow's are the loss.
+      atoms: values in the support of categorical (C51: 51), quantiles (QR-DQN: 200), or fractions that implicit samples
+        (IQN: 64).
       value_min: lowest value of the support of categorical; discounted returns below it are not distinguished.
       value_max: highest value of the support of categorical.
+      noisy: whether the layers of the head are noisy (Fortunato et al. 2018), with new noise at every timestep and in
+        every update.  Actors then explore by the noise alone, without `epsilon`; evaluation is without noise.
+      noisy_sigma: initial scale of the noise (σ_0).
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       optimizer: see `OptimizerSettings`; RMSProp is not centered, unlike the paper's.  The loss is a mean over the
         batch.
@@ -58,6 +62,8 @@ class ApexSettings(RewardSettings, ExplorationSettings):
     atoms: PositiveInt = 51
     value_min: FiniteFloat = -10.0
     value_max: FiniteFloat = 10.0
+    noisy: bool = False
+    noisy_sigma: PositiveFloat = 0.5
     frame_stack: PositiveInt = 1
     optimizer: OptimizerSettings = OptimizerSettings(
         learning_rate=5e-4, epsilon=1e-5, rmsprop_decay=0.95, max_gradient_norm=40.0

@@ -7,7 +7,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Nest, Sample
+from ..data import Layout, Nest
 from ..errors import CallboardError
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Network
@@ -60,10 +60,14 @@ class QPolicy(tf.Module):
         self._slots = networks.slots
         self._agent = agent
         self._mode = mode
+        self._greedy = False
+        """Whether there is other exploration than random actions."""
 
     def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Returns actions `[B]` for action values `[B, A]` and which actions are legal, bool `[B, A]`."""
-        if self._mode == "train":
+        if self._greedy:
+            epsilon = tf.zeros(tf.shape(slot))
+        elif self._mode == "train":
             epsilon = epsilon_ladder(slot, self._slots, self.epsilon, self._agent.epsilon_alpha)
         else:
             epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
@@ -72,7 +76,7 @@ class QPolicy(tf.Module):
 
 def make_q_learner(
     networks: QNetworks,
-    loss: Callable[[Sample], LossOutput],
+    loss: Callable[..., LossOutput],
     optimizer: OptimizerSettings,
     steps: int,
     strategy: tf.distribute.Strategy,
@@ -80,6 +84,7 @@ def make_q_learner(
     updates_per_call: int,
     epsilon: Any,
     accumulate: int = 1,
+    seed: int | None = None,
 ) -> GradientLearner:
     """Creates a learner that trains the online network and periodically copies it to the target network.
 
@@ -93,6 +98,7 @@ def make_q_learner(
       updates_per_call: updates that one call makes.
       epsilon: exploration rate for the actors, as `QNetworks.epsilon`; a scalar, or a variable that may change.
       accumulate: batches in an update.
+      seed: the run's seed, for losses that sample.
     """
     copy_weights(networks.online, networks.target)
 
@@ -101,7 +107,7 @@ def make_q_learner(
         networks.epsilon.assign(epsilon)
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
-    return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, accumulate=accumulate)
+    return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, seed, accumulate)
 
 
 def check_action(name: str, layout: Layout) -> None:

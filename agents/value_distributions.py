@@ -1,4 +1,4 @@
-"""Distributions of action values: what a network's outputs mean, and their losses (C51, QR-DQN)."""
+"""Distributions of action values: what a network's outputs mean, and their losses (C51, QR-DQN, IQN)."""
 
 import dataclasses
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..errors import CallboardError
+from ..networks.implicit_quantiles import ImplicitQuantiles
 from .apex_settings import Distribution
 from .losses.categorical import categorical_loss, mean_value, projected_target, support
 from .losses.n_step import NStep
@@ -17,11 +18,11 @@ class ValueDistribution:
     """How the value of an action is distributed.
 
     Attributes:
-      kind: none for values alone, categorical (C51) or quantile (QR-DQN).
-      atoms: N, numbers of a distribution.
+      kind: none for values alone, categorical (C51), quantile (QR-DQN) or implicit (IQN).
+      atoms: N, numbers of a distribution, or sampled fractions of implicit.
       low: lowest value of the support of categorical.
       high: highest value of the support of categorical.
-      huber: κ of quantile; None for no smoothing.
+      huber: κ of quantile and implicit; None for no smoothing.
     """
 
     kind: Distribution
@@ -49,12 +50,18 @@ class ValueDistribution:
             )
 
     @property
-    def outputs_per_action(self) -> int | None:
-        """Outputs of the network for each action; None for a single value, without an axis."""
-        return None if self.kind == "none" else self.atoms
+    def outputs(self) -> dict[str, Any]:
+        """What the network's outputs are for each action, as arguments of `networks.factory.q_network`."""
+        return {"none": {}, "implicit": {"fractions": self.atoms}}.get(self.kind, {"atoms": self.atoms})
 
-    def mean(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the values `[..., A]` of all actions, the means of the network's outputs `[..., A(, N)]`."""
+    def mean(self, outputs: Any) -> tf.Tensor:
+        """Returns the values `[..., A]` of all actions, the means of the network's outputs.
+
+        Args:
+          outputs: `[..., A(, N)]`, or `ImplicitQuantiles`.
+        """
+        if isinstance(outputs, ImplicitQuantiles):
+            return tf.reduce_mean(outputs.values, axis=-1)
         if self.kind == "categorical":
             return mean_value(outputs, self._support(outputs.dtype))
         return tf.reduce_mean(outputs, axis=-1) if self.kind == "quantile" else outputs
@@ -63,18 +70,20 @@ class ValueDistribution:
         """Returns the loss `[B]` of the distributions of the actions taken, 0 where the window is not valid.
 
         Args:
-          outputs: `[B, A, N]`, the network's at the window's first observation.
+          outputs: `[B, A, N]` or `ImplicitQuantiles`, the network's at the window's first observation.
           action: integers `[B]`, the actions taken there.
           steps: the windows' returns, over `[B]`.
-          target_outputs: `[B, A, N]`, the target network's at the observations `steps.index`.
+          target_outputs: the target network's at the observations `steps.index`, of the same kind.
           best: integers `[B]`, the actions there whose distributions are the target.
         """
+        fractions = None
+        if isinstance(outputs, ImplicitQuantiles):
+            fractions, outputs, target_outputs = outputs.fractions, outputs.values, target_outputs.values
         taken = tf.gather(outputs, action, axis=1, batch_dims=1)
         later = tf.gather(target_outputs, best, axis=1, batch_dims=1)
-        if self.kind == "quantile":
-            return quantile_huber_loss(
-                taken, quantile_target(steps.returns, steps.discount, later), steps.valid, self.huber
-            )
+        if self.kind != "categorical":
+            target = quantile_target(steps.returns, steps.discount, later)
+            return quantile_huber_loss(taken, target, steps.valid, self.huber, fractions)
         target = projected_target(steps.returns, steps.discount, tf.nn.softmax(later), self._support(later.dtype))
         return categorical_loss(taken, target, steps.valid)
 

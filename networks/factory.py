@@ -17,11 +17,13 @@ from ..named_objects import import_object
 from .action_bounds import ActionBounds
 from .core_factory import check_own_parts, make_core, make_own_head
 from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
+from .implicit_quantiles import ImplicitQuantileHead
 from .network import Network
 from .network_settings import NetworkSettings
 from .normalization import RunningNormalizer, WithoutPart
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .separate import SeparateNetworks, check_critic_state
+from .stochastic_layers import NoisyLayers
 from .torsos import (
     ConvTorso,
     MaskHidingTorso,
@@ -184,6 +186,8 @@ def q_network(
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
+    fractions: int | None = None,
+    noisy_sigma: float | None = None,
 ) -> Network:
     """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
 
@@ -204,6 +208,10 @@ def q_network(
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
+      fractions: number of sampled fractions, so that outputs are `implicit_quantiles.ImplicitQuantiles`; None for
+        values, or for what `atoms` says.
+      noisy_sigma: initial scale of the noise of noisy layers in the head (`stochastic_layers.NoisyDense`); None for
+        layers without noise.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
@@ -217,11 +225,14 @@ def q_network(
     if head is not None:
         made = make_own_head(head, spec, head_options)
     else:
-        actions, layers = spec.action.num_values, (activation, layer_norm)
+        make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
+        actions, layers = spec.action.num_values, (activation, layer_norm, make_noisy)
         if atoms is not None:
             made = DistributionalQHead(actions, atoms, stream_size, dueling, *layers)
         else:
             made = (DuelingQHead if dueling else QHead)(actions, stream_size, *layers)
+        if fractions is not None:
+            made = ImplicitQuantileHead(fractions, made)
     return Network(spec, **body, head=made, previous_inputs=previous_inputs)
 
 

@@ -1,6 +1,6 @@
 """Heads: map features to the outputs that an agent needs, such as policies and values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -8,6 +8,9 @@ import tensorflow as tf
 from .dense import hidden_layers
 from .distributions import SquashedGaussian
 from .legal_actions import legal_mean
+
+MakeNoisy = Callable[..., tf.keras.layers.Layer] | None
+"""A `stochastic_layers.NoisyLayers`, or None for layers without noise."""
 
 LOG_STD_BOUNDS = (-10.0, 2.0)
 """Range of the logarithm of a diagonal Gaussian policy's standard deviation."""
@@ -147,6 +150,7 @@ class MLPHead(tf.Module):
         activation: Any = "relu",
         gain: float = 1.0,
         layer_norm: bool = False,
+        make_noisy: MakeNoisy = None,
         name: str | None = None,
     ) -> None:
         """Creates a head with output vectors of length `outputs`.
@@ -157,12 +161,16 @@ class MLPHead(tf.Module):
           activation: activation of the hidden layers.
           gain: gain of the linear layer's orthogonal initializer.
           layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          make_noisy: see `dense.hidden_layers`; also for the linear layer.
           name: name of the module.
         """
         super().__init__(name)
-        self._layers = hidden_layers(hidden_sizes, activation, layer_norm)
-        output_kernel = tf.keras.initializers.Orthogonal(gain)
-        self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=output_kernel, name="output"))
+        self._layers = hidden_layers(hidden_sizes, activation, layer_norm, make_noisy=make_noisy)
+        if make_noisy is not None:
+            self._layers.append(make_noisy(outputs, name="output"))
+        else:
+            output_kernel = tf.keras.initializers.Orthogonal(gain)
+            self._layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=output_kernel, name="output"))
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Maps features `[N, F]` to `[N, outputs]`."""
@@ -198,10 +206,12 @@ class QHead(MLPHead):
         stream_size: int = 0,
         activation: Any = "relu",
         layer_norm: bool = False,
+        make_noisy: MakeNoisy = None,
         name: str | None = None,
     ) -> None:
         """Creates a head for `num_actions` actions, with a hidden layer of `stream_size` units; 0 for none."""
-        super().__init__(num_actions, _hidden(stream_size), activation, layer_norm=layer_norm, name=name)
+        sizes = _hidden(stream_size)
+        super().__init__(num_actions, sizes, activation, layer_norm=layer_norm, make_noisy=make_noisy, name=name)
 
 
 class DuelingQHead(tf.Module):
@@ -218,6 +228,7 @@ class DuelingQHead(tf.Module):
         stream_size: int = 0,
         activation: Any = "relu",
         layer_norm: bool = False,
+        make_noisy: MakeNoisy = None,
         name: str | None = None,
     ) -> None:
         """Creates a head for `num_actions` actions.
@@ -227,11 +238,14 @@ class DuelingQHead(tf.Module):
           stream_size: units of the hidden layer in each of the two streams (512 in the paper); 0 for none.
           activation: activation of that layer.
           layer_norm: whether it is normalized, as in `dense.hidden_layers`.
+          make_noisy: see `MLPHead`.
           name: name of the module.
         """
         super().__init__(name)
-        self._value = MLPHead(1, _hidden(stream_size), activation, layer_norm=layer_norm)
-        self._advantage = MLPHead(num_actions, _hidden(stream_size), activation, layer_norm=layer_norm)
+        self._value = MLPHead(1, _hidden(stream_size), activation, layer_norm=layer_norm, make_noisy=make_noisy)
+        self._advantage = MLPHead(
+            num_actions, _hidden(stream_size), activation, layer_norm=layer_norm, make_noisy=make_noisy
+        )
 
     def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Maps features `[N, F]` and which actions are legal, bool `[N, A]`, to q `[N, A]`."""
@@ -255,6 +269,7 @@ class DistributionalQHead(tf.Module):
         dueling: bool = True,
         activation: Any = "relu",
         layer_norm: bool = False,
+        make_noisy: MakeNoisy = None,
         name: str | None = None,
     ) -> None:
         """Creates a head for `num_actions` actions.
@@ -266,13 +281,16 @@ class DistributionalQHead(tf.Module):
           dueling: whether there are two streams.
           activation: activation of the hidden layers.
           layer_norm: whether they are normalized, as in `dense.hidden_layers`.
+          make_noisy: see `MLPHead`.
           name: name of the module.
         """
         super().__init__(name)
         self._shape = (num_actions, atoms)
         sizes = _hidden(stream_size)
-        self._value = MLPHead(atoms, sizes, activation, layer_norm=layer_norm) if dueling else None
-        self._advantage = MLPHead(num_actions * atoms, sizes, activation, layer_norm=layer_norm)
+        self._value = (
+            MLPHead(atoms, sizes, activation, layer_norm=layer_norm, make_noisy=make_noisy) if dueling else None
+        )
+        self._advantage = MLPHead(num_actions * atoms, sizes, activation, layer_norm=layer_norm, make_noisy=make_noisy)
 
     def __call__(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Maps features `[N, F]` and legal actions, bool `[N, A]`, to the numbers of all distributions `[N, A, M]`."""

@@ -31,14 +31,20 @@ def quantile_target(r_t: Any, discount_t: Any, quantiles: Any) -> tf.Tensor:
     return tf.stop_gradient(r_t[:, tf.newaxis] + later)
 
 
-def quantile_huber_loss(quantiles: Any, target: Any, valid: Any, huber: float | None = 1.0) -> tf.Tensor:
+def quantile_huber_loss(
+    quantiles: Any, target: Any, valid: Any, huber: float | None = 1.0, fractions: Any = None
+) -> tf.Tensor:
     """Computes sum_i mean_j |tau_i - (u_ij < 0)| L(u_ij) / huber with u_ij = target_j - theta_i (equation (10)).
+
+    With sampled fractions tau_i this is the loss of implicit quantile networks (Dabney et al. 2018,
+    https://arxiv.org/abs/1806.06923, equation (3)).
 
     Args:
       quantiles: `[B, N]`, theta(x, a), through which gradients flow.
       target: `[B, M]`, from `quantile_target`.
       valid: bool `[B]`; for windows `NStep.valid`.
       huber: kappa, |u| beyond which L is linear; None for L(u) = |u|, the loss without smoothing.
+      fractions: `[B, N]`, tau; None for (2 i - 1) / (2 N).
 
     Returns:
       `[B]` in the dtype of `quantiles`, 0 where the target is not valid.
@@ -48,14 +54,18 @@ def quantile_huber_loss(quantiles: Any, target: Any, valid: Any, huber: float | 
     target = tf.stop_gradient(as_dtype(target, dtype))
     check_ranks(2, quantiles=quantiles, target=target)
     check_same_shape(quantiles=quantiles[..., 0], target=target[..., 0], valid=valid)
-    number = quantiles.shape[1]
-    tau = (2 * tf.range(number, dtype=dtype) + 1) / (2 * number)
+    if fractions is None:
+        number = quantiles.shape[1]
+        tau = (2 * tf.range(number, dtype=dtype)[tf.newaxis] + 1) / (2 * number)
+    else:
+        tau = tf.stop_gradient(as_dtype(fractions, dtype))
+        check_same_shape(quantiles=quantiles, fractions=tau)
     error = target[:, tf.newaxis, :] - quantiles[:, :, tf.newaxis]
     size = tf.abs(error)
     if huber is None:
         loss = size
     else:
         loss = tf.where(size <= huber, tf.square(error) / (2 * huber), size - huber / 2)
-    asymmetric = tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0, dtype))
+    asymmetric = tf.abs(tau[:, :, tf.newaxis] - tf.cast(error < 0, dtype))
     total = tf.reduce_sum(tf.reduce_mean(asymmetric * loss, axis=2), axis=1)
     return tf.where(valid, total, tf.zeros_like(total))

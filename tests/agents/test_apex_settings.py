@@ -25,6 +25,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "atoms": 51,
         "value_min": -10.0,
         "value_max": 10.0,
+        "noisy": False,
+        "noisy_sigma": 0.5,
         "frame_stack": 1,
         "optimizer.name": "adam",
         "optimizer.learning_rate": 5e-4,

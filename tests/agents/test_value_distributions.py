@@ -13,6 +13,7 @@ from callboard.agents.value_distributions import ValueDistribution
 from callboard.data import ItemInfo, Record, Sample
 from callboard.errors import CallboardError
 from callboard.nested_settings import from_values
+from callboard.networks.implicit_quantiles import ImplicitQuantiles
 from callboard.networks.network import Inputs
 
 STEPS, BATCH, ATOMS, LOW, HIGH = 2, 24, 5, -2.0, 3.0
@@ -22,19 +23,29 @@ SETTINGS = {"n_step": STEPS, "batch_size": BATCH, "atoms": ATOMS, "value_min": L
 class Numbers:
     """A network with outputs for each observation, which is an index."""
 
-    def __init__(self, seed: int) -> None:
-        self.outputs = np.random.default_rng(seed).normal(size=((STEPS + 1) * BATCH, ACTIONS, ATOMS))
+    def __init__(self, seed: int, implicit: bool = False) -> None:
+        rng = np.random.default_rng(seed)
+        self.outputs = rng.normal(size=((STEPS + 1) * BATCH, ACTIONS, ATOMS))
+        self.fractions = rng.random(size=((STEPS + 1) * BATCH, ATOMS))
+        self.implicit = implicit
 
     def step(self, inputs: Any, state: Any, first: Any, training: bool = False) -> Any:
-        return tf.gather(tf.constant(self.outputs), inputs.observation), state
+        outputs = tf.gather(tf.constant(self.outputs), inputs.observation)
+        if self.implicit:
+            return ImplicitQuantiles(outputs, tf.gather(tf.constant(self.fractions), inputs.observation)), state
+        return outputs, state
 
     def regularization_loss(self) -> float:
         return 0.0
 
 
 class Networks:
-    online = Numbers(1)
-    target = Numbers(2)
+    def __init__(self, implicit: bool) -> None:
+        self.online = Numbers(1, implicit)
+        self.target = Numbers(2, implicit)
+
+    def masked(self, q: Any, observation: Any) -> Any:
+        return q
 
 
 def random_windows(seed: int) -> Sample:
@@ -84,7 +95,17 @@ def quantile(taken: np.ndarray, later: np.ndarray, returns: float, discount: flo
     return total
 
 
-LOSSES: dict[str, Any] = {"categorical": categorical, "quantile": quantile}
+def implicit(taken: np.ndarray, later: np.ndarray, returns: float, discount: float, fractions: np.ndarray) -> float:
+    """Equation (3) of "Implicit quantile networks", with the other network's sampled fractions."""
+    total = 0.0
+    for i, j in np.ndindex(ATOMS, ATOMS):
+        u = returns + discount * later[j] - taken[i]
+        size = u**2 / 2 if abs(u) <= 1 else abs(u) - 0.5
+        total += abs(fractions[i] - (u < 0)) * size / ATOMS
+    return total
+
+
+LOSSES: dict[str, Any] = {"categorical": categorical, "quantile": quantile, "implicit": implicit}
 
 
 @pytest.mark.parametrize("kind", LOSSES)
@@ -92,7 +113,7 @@ def test_the_loss_is_that_of_the_paper_with_double_q_learning_and_importance_wei
     agent = from_values(Apex, {**SETTINGS, "distribution": kind})
     sample = random_windows(0)
     record, support = sample.record, np.linspace(LOW, HIGH, ATOMS)
-    networks: Any = Networks
+    networks: Any = Networks(kind == "implicit")
     loss, metrics, priorities = agent.loss(networks, sample)
 
     def mean(outputs: np.ndarray) -> float:
@@ -112,10 +133,11 @@ def test_the_loss_is_that_of_the_paper_with_double_q_learning_and_importance_wei
         if n == 0:
             continue
         at = record.observation[n, b]
-        best = int(np.argmax([mean(Networks.online.outputs[at, a]) for a in range(ACTIONS)]))
-        taken = Networks.online.outputs[record.observation[0, b], record.action[0, b]]
-        later = Networks.target.outputs[at, best]
-        total += weights[b] * LOSSES[kind](taken, later, returns, discount)
+        best = int(np.argmax([mean(networks.online.outputs[at, a]) for a in range(ACTIONS)]))
+        taken = networks.online.outputs[record.observation[0, b], record.action[0, b]]
+        later = networks.target.outputs[at, best]
+        fractions = (networks.online.fractions[record.observation[0, b]],) if kind == "implicit" else ()
+        total += weights[b] * LOSSES[kind](taken, later, returns, discount, *fractions)
         errors[b] = abs(returns + discount * mean(later) - mean(taken))
     np.testing.assert_allclose(loss, total / BATCH, rtol=1e-9)
     np.testing.assert_allclose(metrics["td_error"], errors.mean(), rtol=1e-9)
@@ -142,7 +164,9 @@ def test_values_are_means():
     np.testing.assert_allclose(ValueDistribution("quantile", 3, 0.0, 0.0, 1.0).mean(outputs)[0, 1], 3.0)
     values = tf.constant([[1.0, 2.0]])
     none = ValueDistribution("none", 51, 0.0, 0.0, 1.0)
-    assert none.mean(values) is values and none.outputs_per_action is None
+    assert none.mean(values) is values and none.outputs == {}
+    implicit = ValueDistribution("implicit", 3, 0.0, 0.0, 1.0)
+    np.testing.assert_allclose(implicit.mean(ImplicitQuantiles(outputs, outputs[:, 0]))[0, 1], 3.0)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +174,7 @@ def test_values_are_means():
     [
         ({"distribution": "categorical", "atoms": 1}, "set agent.atoms to at least 2, not 1"),
         ({"distribution": "quantile", "atoms": 1}, "set agent.atoms to at least 2, not 1"),
+        ({"noisy_sigma": 0.0}, "agent.noisy_sigma must be a number above 0, not 0.0"),
         ({"distribution": "categorical", "value_min": 20.0}, "agent.value_min = 20 must be below agent.value_max = 10"),
     ],
 )
