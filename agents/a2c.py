@@ -10,8 +10,7 @@ from dm_env import specs as dm_specs
 
 from ..data import Layout, Nest, Sample, Timestep, Update
 from ..networks.factory import check_network, gaussian_value_network, policy_value_network
-from ..networks.network import Inputs
-from ..replay import SequenceQueue
+from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .a2c_settings import A2CSettings
@@ -22,6 +21,7 @@ from .losses.gae import gae, standardized
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.replicas import sum_over_replicas
 from .losses.rewards import learning_reward
+from .network_inputs import sequence_inputs
 from .on_policy import FreshBatches, check_action, check_sizes, joined
 from .optimizers import make_objective
 from .ppo_policy import PpoNetworks, PpoPolicy
@@ -34,6 +34,8 @@ class A2CExtras(NamedTuple):
     """`[B]`, log-probability of the action; it reveals weights that are not finite."""
     gaussian: Any
     """`[B, D]`, the action before scaling and clipping to the environment's bounds; `()` for discrete actions."""
+    previous_reward: Any = ()
+    """See `ActingNetwork.previous_reward`."""
 
 
 class A2CPolicy(PpoPolicy):
@@ -43,11 +45,13 @@ class A2CPolicy(PpoPolicy):
         return self._acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self._acting.step(Inputs(timestep.observation), state, timestep.first)
+        outputs, state = self._acting.step(timestep, state)
         policy = self._distribution(outputs, timestep.observation)
         chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
-        extras = A2CExtras(policy.log_prob(chosen), () if self._bounds is None else chosen)
-        return self._to_environment(chosen), extras, state
+        gaussian = () if self._bounds is None else chosen
+        extras = A2CExtras(policy.log_prob(chosen), gaussian, self._acting.previous_reward(timestep))
+        action = self._to_environment(chosen)
+        return action, extras, self._acting.carry(state, action)
 
 
 class A2CLearner(tf.Module):
@@ -92,23 +96,25 @@ class A2C(A2CSettings, Agent):
     def check(self, layout: Layout) -> None:
         check_action("a2c", layout.spec.action)
         check_network(layout.spec, self.network)
+        check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
-        if isinstance(layout.spec.action, dm_specs.DiscreteArray):
-            network = policy_value_network(layout.spec, **vars(self.network))
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        if isinstance(spec.action, dm_specs.DiscreteArray):
+            network = policy_value_network(spec, **vars(self.network))
         else:
             network = gaussian_value_network(
-                layout.spec,
+                spec,
                 **vars(self.network),
                 initial_log_std=self.initial_log_std,
                 std_from_features=self.std_from_observation,
             )
-        return PpoNetworks(network, layout.spec, normalize_rewards=False)
+        return PpoNetworks(network, spec, normalize_rewards=False)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:
-        return A2CPolicy(networks, self.discount, mode)
+        return A2CPolicy(networks, self.discount, mode, self.frame_stack)
 
     def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         return self.network.acting_spec(spec)
@@ -118,7 +124,14 @@ class A2C(A2CSettings, Agent):
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
         lag = self.max_policy_lag
-        return SequenceQueue(layout, self.unroll_length, self.batch_size, batches=1 + lag, max_policy_lag=lag)
+        return SequenceQueue(
+            layout,
+            self.unroll_length,
+            self.batch_size,
+            batches=1 + lag,
+            max_policy_lag=lag,
+            stack=self.frame_stack,
+        )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size)
@@ -147,7 +160,8 @@ class A2C(A2CSettings, Agent):
           sample: sequences of T transitions, time-major as described in `Sample`.
         """
         network, record = networks.network, sample.record
-        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
+        inputs, state = sequence_inputs(record, sample.state)
+        outputs, _ = network.unroll(inputs, state, record.first, training=True)
         head, observation_t = tf.nest.map_structure(lambda leaf: leaf[:-1], (outputs, record.observation))
         policy, value, dtype = networks.policy(head, observation_t), outputs.value, outputs.value.dtype
         valid_t = valid_transitions(record.first, record.last, record.discount)

@@ -7,13 +7,14 @@ from annotated_types import Interval
 
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveInt, UnitInterval
+from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class AdvantageSettings(RewardSettings):
+class AdvantageSettings(ObservationSettings, RewardSettings):
     """Hyperparameters of A2C and A3C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
 
     The loss is a mean over time and batch, as in the synchronous implementation of OpenAI Baselines, from which
@@ -32,8 +33,9 @@ class AdvantageSettings(RewardSettings):
         action.  It is kept between -10 and 2.
       std_from_observation: whether that standard deviation depends on the observation, as in the paper (section 9).
       optimizer: see `OptimizerSettings`.  The paper samples its learning rates from 1e-4 to 1e-2.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`; the paper's policies for
-        continuous actions share nothing.  The torso sees a single frame; the paper stacks 4 Atari frames.
+        continuous actions share nothing.
     """
 
     unroll_length: PositiveInt = 5

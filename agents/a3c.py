@@ -18,7 +18,7 @@ from ..data import Layout, Update
 from ..errors import CallboardError
 from ..networks.factory import check_network
 from ..networks.network import Network
-from ..replay import GradientItem, GradientQueue, ReplayHandle
+from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
 from .a2c import A2C, A2CPolicy
 from .a2c_settings import AdvantageSettings
 from .a3c_settings import A3CSettings
@@ -48,8 +48,8 @@ class A3CNetworks(PpoNetworks):
 class A3CPolicy(A2CPolicy):
     """A2C's policy, with all variables that a worker's gradient depends on."""
 
-    def __init__(self, networks: A3CNetworks, discount: float, mode: Mode):
-        super().__init__(networks, discount, mode)
+    def __init__(self, networks: A3CNetworks, discount: float, mode: Mode, frame_stack: int = 1):
+        super().__init__(networks, discount, mode, frame_stack)
         self.entropy_cost = networks.entropy_cost
 
 
@@ -109,6 +109,12 @@ class A3C(A3CSettings, Agent):
     def check(self, layout: Layout) -> None:
         check_action("a3c", layout.spec.action)
         check_network(layout.spec, self.network)
+        check_stack(layout.spec, self.frame_stack)
+        images = [leaf.dtype for leaf in tree.flatten(layout.spec.observation) if specs.is_image(leaf)]
+        if self.frame_stack > 1 and self.network.normalize_observations and np.dtype(np.float32) in images:
+            raise CallboardError(
+                "a3c does not normalize stacked images of floats: set agent.network.normalize_observations to false"
+            )
         if layout.replicas != 1:
             raise CallboardError(
                 f"a3c applies the gradients of actors one by one and needs one learner device, not {layout.replicas}: "
@@ -127,7 +133,7 @@ class A3C(A3CSettings, Agent):
         return A3CNetworks(network, layout.spec, self.entropy_cost)
 
     def make_policy(self, networks: A3CNetworks, mode: Mode) -> A3CPolicy:
-        return A3CPolicy(networks, self.discount, mode)
+        return A3CPolicy(networks, self.discount, mode, self.frame_stack)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")
@@ -142,7 +148,8 @@ class A3C(A3CSettings, Agent):
         # Its own copy of the weight of the entropy changes with the weights.
         worker = with_value(self._worker(layout), ["entropy_cost"], networks.entropy_cost)
         loss = functools.partial(worker.sequences_loss, networks)
-        return GradientWriter(queue.writer(replay, actor), queue, layout, loss, networks.network.trainable_variables)
+        variables = networks.network.trainable_variables
+        return GradientWriter(queue.writer(replay, actor), queue, layout, loss, variables, self.frame_stack)
 
     def make_learner(self, networks: A3CNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A3CLearner:
         steps = layout.max_steps // (self.unroll_length * layout.envs_per_actor)

@@ -13,7 +13,7 @@ from ..networks.factory import check_network, q_network
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Inputs, Network
 from ..networks.stochastic_layers import sampling
-from ..replay import TransitionReplay, check_stack, initial_frames, push_frames, stacked_spec
+from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .apex_settings import ApexSettings
@@ -41,20 +41,16 @@ class ApexExtras(NamedTuple):
 
 
 class ApexPolicy(QPolicy):
-    """Acts on stacked frames, which are its recurrent state."""
+    """Acts on stacked frames."""
 
     def __init__(self, networks: QNetworks, agent: "Apex", mode: Mode):
         super().__init__(networks, agent, mode)
         self._samples = agent.samples and mode == "train"
         self._greedy = agent.noisy and mode == "train"
 
-    def initial_state(self, batch_size: int) -> Nest:
-        return initial_frames(self._spec, self._agent.frame_stack, batch_size)
-
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        observation, state = push_frames(timestep, state, self._agent.frame_stack)
         with sampling(seed if self._samples else None, slot):
-            outputs, _ = self.network.step(Inputs(observation), (), timestep.first)
+            outputs, state = self._acting.step(timestep, state)
         legal = legal_actions(timestep.observation)
         q = mask_illegal(self._agent.values.mean(outputs), legal)
         action = self.choose(q, slot, seed, legal)

@@ -7,6 +7,7 @@ from ..networks.network_settings import QNetworkSettings
 from ..replay_settings import PrioritizedReplaySettings
 from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
+from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
@@ -15,7 +16,7 @@ Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexSettings(RewardSettings, ExplorationSettings):
+class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
     """Hyperparameters of Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
 
     With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million
@@ -64,7 +65,6 @@ class ApexSettings(RewardSettings, ExplorationSettings):
     value_max: FiniteFloat = 10.0
     noisy: bool = False
     noisy_sigma: PositiveFloat = 0.5
-    frame_stack: PositiveInt = 1
     optimizer: OptimizerSettings = OptimizerSettings(
         learning_rate=5e-4, epsilon=1e-5, rmsprop_decay=0.95, max_gradient_norm=40.0
     )

@@ -14,7 +14,7 @@ from ..networks.deterministic_actor_critic import (
 )
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights_every
-from ..replay import TransitionReplay
+from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .d4pg_settings import D4PGSettings
@@ -35,22 +35,23 @@ class D4PG(D4PGSettings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("d4pg", layout, self.network)
+        check_bounded("d4pg", layout, self.network, self.frame_stack)
         self.check_support()
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
         make_critic = functools.partial(CategoricalCritic, atoms=self.atoms)
-        return DeterministicNetworks(
-            deterministic_actor_critic(layout.spec, **vars(self.network), make_critic=make_critic)
-        )
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        return DeterministicNetworks(deterministic_actor_critic(spec, **vars(self.network), make_critic=make_critic))
 
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
-        return DeterministicPolicy(networks, self.exploration_noise, mode)
+        return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
         batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(layout, self.replay, self.batch_size, batches, n_step=self.n_step)
+        return TransitionReplay(
+            layout, self.replay, self.batch_size, batches, stack=self.frame_stack, n_step=self.n_step
+        )
 
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout

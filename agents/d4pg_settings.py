@@ -6,6 +6,7 @@ from ..errors import CallboardError
 from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
+from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
@@ -13,7 +14,7 @@ _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon
 
 
 @dataclasses.dataclass(frozen=True)
-class D4PGSettings(RewardSettings):
+class D4PGSettings(ObservationSettings, RewardSettings):
     """Hyperparameters of D4PG.  Defaults are the paper's, or those of Acme's D4PG.
 
     Replay is sampled uniformly; the paper found priorities less important than its other parts.  docs/defaults.md

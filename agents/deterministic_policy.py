@@ -11,9 +11,10 @@ from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.deterministic_actor_critic import DeterministicActorCritic
 from ..networks.factory import check_network
-from ..networks.network import Inputs
 from ..networks.network_settings import NetworkSettings
+from ..replay import check_stack
 from .agent import Mode
+from .network_inputs import ActingNetwork
 
 
 class DeterministicNetworks(tf.Module):
@@ -33,21 +34,23 @@ class DeterministicPolicy(tf.Module):
       networks: the agent's networks.
       stddev: standard deviation of the noise, in units of half the range of an action.
       mode: without `train` there is no noise.
+      frame_stack: number of frames in a stack.
     """
 
-    def __init__(self, networks: DeterministicNetworks, stddev: float, mode: Mode):
+    def __init__(self, networks: DeterministicNetworks, stddev: float, mode: Mode, frame_stack: int = 1):
         super().__init__()
         self.network = networks.actor_critic.policy
+        self._acting = ActingNetwork(self.network, frame_stack)
         self.learning = networks.learning
         self._bounds = networks.actor_critic.bounds
         self._stddev = stddev
         self._mode = mode
 
     def initial_state(self, batch_size: int) -> Nest:
-        return ()
+        return self._acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        unit, _ = self.network.step(Inputs(timestep.observation), (), timestep.first)
+        unit, state = self._acting.step(timestep, state)
         if self._mode == "train":
             unit = self._explore(unit, slot, seed)
         return self._bounds.to_environment(unit), (), state
@@ -59,13 +62,14 @@ class DeterministicPolicy(tf.Module):
         return tf.where(self.learning, tf.clip_by_value(noisy, -1.0, 1.0), by_chance)
 
 
-def check_bounded(name: str, layout: Layout, network: NetworkSettings) -> None:
+def check_bounded(name: str, layout: Layout, network: NetworkSettings, frame_stack: int = 1) -> None:
     """Checks that an environment has one action of floats with finite bounds, and that a network fits it.
 
     Args:
       name: the agent's name, for the messages.
       layout: the run's layout.
       network: the settings of its networks.
+      frame_stack: number of frames in a stack.
 
     Raises:
       CallboardError: otherwise.
@@ -88,3 +92,4 @@ def check_bounded(name: str, layout: Layout, network: NetworkSettings) -> None:
             f"nature, not {torso}"
         )
     check_network(layout.spec, network)
+    check_stack(layout.spec, frame_stack)

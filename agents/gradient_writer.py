@@ -8,7 +8,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Nest, Record, Sample
-from ..replay import GradientItem, GradientQueue, GradientQueueWriter, sequence_spec
+from ..replay import GradientItem, GradientQueue, GradientQueueWriter, sequence_spec, stacked_sample
 from .fast_function import CompiledFunction, as_arrays
 from .gradient_step import LossOutput
 
@@ -22,6 +22,7 @@ class GradientWriter:
       layout: the run's layout, with record and state.
       loss: takes a `Sample` of T transitions of the actor's B environments.
       variables: those that the gradient is with respect to.
+      stack: number of frames in a stack.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class GradientWriter:
         layout: Layout,
         loss: Callable[[Sample], LossOutput],
         variables: Sequence[tf.Variable],
+        stack: int = 1,
     ):
         self._writer = writer
         self._queue = queue
         self._loss = loss
+        self._stack = stack
         self._variables = variables
         self._compute = CompiledFunction(self._gradient, sequence_spec(layout, queue.length, layout.envs_per_actor))
         self._records: list[Record] = []
@@ -73,6 +76,7 @@ class GradientWriter:
 
     def _gradient(self, sample: Sample) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the gradient, flat, and the loss with the other metrics in the order of their names."""
+        sample = stacked_sample(sample, self._stack)
         with tf.GradientTape() as tape:
             output = self._loss(sample)
         parts = tape.gradient(output.loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

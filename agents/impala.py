@@ -14,8 +14,8 @@ from ..errors import CallboardError
 from ..networks.distributions import Categorical
 from ..networks.factory import check_network, policy_value_network
 from ..networks.legal_actions import legal_actions, mask_illegal
-from ..networks.network import Inputs, Network
-from ..replay import SequenceQueue
+from ..networks.network import Network
+from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
@@ -25,6 +25,7 @@ from .impala_settings import ImpalaSettings
 from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_loss
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
+from .network_inputs import ActingNetwork, sequence_inputs
 from .on_policy import acting_network
 from .optimizers import make_objective
 from .registry import agent_name
@@ -35,6 +36,8 @@ class ImpalaExtras(NamedTuple):
 
     logits: Any
     """`[B, A]`, the lowest where actions are masked."""
+    previous_reward: Any = ()
+    """See `ActingNetwork.previous_reward`."""
 
 
 class PolicyTerms(NamedTuple):
@@ -49,23 +52,21 @@ class PolicyTerms(NamedTuple):
 class ImpalaPolicy(tf.Module):
     """Samples actions from the policy head, or takes the most likely action in evaluation."""
 
-    def __init__(self, network: Network, mode: Mode):
+    def __init__(self, network: Network, mode: Mode, frame_stack: int = 1):
         super().__init__()
         self.network = network
+        self._acting = ActingNetwork(acting_network(network, mode), frame_stack)
         self._mode = mode
-
-    @property
-    def _acting(self) -> Network:
-        return acting_network(self.network, self._mode)
 
     def initial_state(self, batch_size: int) -> Nest:
         return self._acting.initial_state(batch_size)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        outputs, state = self._acting.step(Inputs(timestep.observation), state, timestep.first)
+        outputs, state = self._acting.step(timestep, state)
         policy = Categorical(mask_illegal(outputs.logits, legal_actions(timestep.observation)))
         action = policy.mode() if self._mode == "evaluate" else policy.sample(seed)
-        return action, ImpalaExtras(policy.logits), state
+        extras = ImpalaExtras(policy.logits, self._acting.previous_reward(timestep))
+        return action, extras, self._acting.carry(state, action)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +82,14 @@ class Impala(ImpalaSettings, Agent):
                 f"action is {specs.describe(layout.spec.action)}"
             )
         check_network(layout.spec, self.network)
+        check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> Network:
-        return policy_value_network(layout.spec, **vars(self.network))
+        return policy_value_network(stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
-        return ImpalaPolicy(networks, mode)
+        return ImpalaPolicy(networks, mode, self.frame_stack)
 
     def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         return self.network.acting_spec(spec)
@@ -97,7 +99,9 @@ class Impala(ImpalaSettings, Agent):
 
     def make_replay(self, layout: Layout) -> SequenceQueue:
         batches = self.updates_per_call * self.accumulate
-        return SequenceQueue(layout, self.unroll_length, self.batch_size, self.queue_batches, batches)
+        return SequenceQueue(
+            layout, self.unroll_length, self.batch_size, self.queue_batches, batches, stack=self.frame_stack
+        )
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_steps // (self.unroll_length * self.batch_size * self.accumulate)
@@ -121,7 +125,8 @@ class Impala(ImpalaSettings, Agent):
         record = sample.record
         if network.normalizer is not None:
             network.normalizer.update(record.observation)
-        outputs, _ = network.unroll(Inputs(record.observation), sample.state, record.first, training=True)
+        inputs, state = sequence_inputs(record, sample.state)
+        outputs, _ = network.unroll(inputs, state, record.first, training=True)
         logits = mask_illegal(outputs.logits, legal_actions(record.observation))
         target_policy = Categorical(logits[:-1])
         behavior_policy = Categorical(record.extras.logits)

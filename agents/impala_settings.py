@@ -4,13 +4,14 @@ import dataclasses
 
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class ImpalaSettings(RewardSettings):
+class ImpalaSettings(ObservationSettings, RewardSettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) where it states one, without its clip.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to
@@ -37,8 +38,9 @@ class ImpalaSettings(RewardSettings):
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
       optimizer: see `OptimizerSettings`.  An `epsilon` of 0.01 is the paper's for Atari; the authors' code, for DMLab,
         uses 0.1.
-      network: see `PolicyValueNetworkSettings`.  The torso sees a single frame; the paper stacks 4 Atari frames.  The
-        LSTM sees only the features; the paper's also sees the previous action and reward.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
+      network: see `PolicyValueNetworkSettings`.  The paper's LSTM also sees the previous action and reward
+        (`previous_inputs`).
     """
 
     unroll_length: PositiveInt = 20

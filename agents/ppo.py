@@ -11,8 +11,7 @@ from dm_env import specs as dm_specs
 from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_network, gaussian_value_network, policy_value_network
-from ..networks.network import Inputs
-from ..replay import SequenceQueue
+from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
@@ -42,6 +41,7 @@ class Ppo(PpoSettings, Agent):
                 f"set agent.network.torso to impala or nature, not {torso}"
             )
         check_network(layout.spec, self.network)
+        check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
         self._check_minibatches(layout, has_memory=self.network.core in ("lstm", "gru"))
@@ -58,16 +58,17 @@ class Ppo(PpoSettings, Agent):
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
         """Creates the networks; a subclass may put any `Network` with any core into its `PpoNetworks`."""
-        if isinstance(layout.spec.action, dm_specs.DiscreteArray):
-            network = policy_value_network(layout.spec, **vars(self.network))
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        if isinstance(spec.action, dm_specs.DiscreteArray):
+            network = policy_value_network(spec, **vars(self.network))
         else:
             network = gaussian_value_network(
-                layout.spec,
+                spec,
                 **vars(self.network),
                 initial_log_std=self.initial_log_std,
                 std_from_features=self.std_from_observation,
             )
-        return PpoNetworks(network, layout.spec, self.normalize_rewards)
+        return PpoNetworks(network, spec, self.normalize_rewards)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:
         if not isinstance(networks, PpoNetworks):
@@ -75,7 +76,7 @@ class Ppo(PpoSettings, Agent):
                 f"{type(self).__name__}.make_networks gives {type(networks).__name__}: let it give "
                 "PpoNetworks(network, layout.spec, self.normalize_rewards)"
             )
-        return PpoPolicy(networks, self.discount, mode)
+        return PpoPolicy(networks, self.discount, mode, self.frame_stack)
 
     def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         return self.network.acting_spec(spec)
@@ -90,6 +91,7 @@ class Ppo(PpoSettings, Agent):
             self.batch_size,
             batches=1 + self.max_policy_lag,
             max_policy_lag=self.max_policy_lag,
+            stack=self.frame_stack,
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
@@ -140,8 +142,8 @@ class Ppo(PpoSettings, Agent):
           clip: ε of the probability ratio, a scalar.
         """
         network = networks.network
-        outputs, _ = network.unroll(Inputs(rollout.observation), rollout.state, rollout.first, training=True)
-        policy = networks.policy(outputs, rollout.observation)
+        outputs, _ = network.unroll(rollout.inputs, rollout.state, rollout.first, training=True)
+        policy = networks.policy(outputs, rollout.inputs.observation)
         valid_t, dtype = rollout.valid, outputs.value.dtype
         log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, valid_t)
         # Dividing by the size of the global minibatch, not by this replica's valid transitions, makes the sum over the

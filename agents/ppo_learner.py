@@ -103,7 +103,7 @@ class PpoLearner(tf.Module):
                 break
         if self._normalizer_update is not None:
             # Not earlier, since the first epoch must start from the network that acted.
-            self._normalizer_update(rollout.observation)
+            self._normalizer_update(rollout.inputs.observation)
         self.steps.assign_add(1)
         taken = {"epochs": epoch + 1, "policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
         metrics = {**metrics, **rates._asdict(), **taken}

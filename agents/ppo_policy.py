@@ -13,9 +13,10 @@ from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
 from ..networks.distributions import Categorical, DiagonalGaussian
 from ..networks.legal_actions import legal_actions, mask_illegal
-from ..networks.network import Inputs, Network
+from ..networks.network import Network
 from ..networks.normalization import RunningNormalizer
 from .agent import Mode
+from .network_inputs import ActingNetwork
 from .on_policy import acting_network
 
 
@@ -53,10 +54,12 @@ class PpoExtras(NamedTuple):
     """`[B, D]`, the action before scaling and clipping to the environment's bounds; `()` for discrete actions."""
     discounted_return: Any
     """`[B]`, discounted sum of the episode's rewards up to the observation."""
+    previous_reward: Any = ()
+    """See `ActingNetwork.previous_reward`."""
 
 
 class PpoState(NamedTuple):
-    """Recurrent state of the policy in training; in other modes it is the network's state alone."""
+    """Recurrent state of the policy in training; in other modes it is the `ActingNetwork`'s state alone."""
 
     network: Nest
     discounted_return: Any
@@ -68,18 +71,15 @@ class PpoState(NamedTuple):
 class PpoPolicy(tf.Module):
     """Samples actions from the policy, or takes the most likely action in evaluation."""
 
-    def __init__(self, networks: PpoNetworks, discount: float, mode: Mode):
+    def __init__(self, networks: PpoNetworks, discount: float, mode: Mode, frame_stack: int = 1):
         super().__init__()
         self.network = networks.network
+        self._acting = ActingNetwork(acting_network(networks.network, mode), frame_stack)
         self._distribution = networks.policy
         self._bounds = networks.bounds
         self._action_dtype = networks.action_spec.dtype
         self._discount = discount
         self._mode = mode
-
-    @property
-    def _acting(self) -> Network:
-        return acting_network(self.network, self._mode)
 
     def initial_state(self, batch_size: int) -> Nest:
         network_state = self._acting.initial_state(batch_size)
@@ -89,12 +89,13 @@ class PpoPolicy(tf.Module):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         if self._mode != "train":
-            outputs, state = self._acting.step(Inputs(timestep.observation), state, timestep.first)
+            outputs, state = self._acting.step(timestep, state)
             policy = self._distribution(outputs, timestep.observation)
             chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
             # The mode of a distribution with NaN probabilities looks valid; its log-probability reveals it.
-            return self._to_environment(chosen), {"log_prob": policy.log_prob(chosen)}, state
-        outputs, network_state = self._acting.step(Inputs(timestep.observation), state.network, timestep.first)
+            action = self._to_environment(chosen)
+            return action, {"log_prob": policy.log_prob(chosen)}, self._acting.carry(state, action)
+        outputs, network_state = self._acting.step(timestep, state.network)
         policy = self._distribution(outputs, timestep.observation)
         chosen = self._sample(policy, slot, seed)
         # Where episodes are reset in the same step, the reward of the first timestep belongs to the previous episode.
@@ -103,9 +104,12 @@ class PpoPolicy(tf.Module):
             log_prob=policy.log_prob(chosen),
             gaussian=() if self._bounds is None else chosen,
             discounted_return=discounted_return,
+            previous_reward=self._acting.previous_reward(timestep),
         )
+        action = self._to_environment(chosen)
+        network_state = self._acting.carry(network_state, action)
         carried = tf.where(timestep.first | timestep.last, 0.0, discounted_return)
-        return self._to_environment(chosen), extras, PpoState(network_state, carried, timestep.last)
+        return action, extras, PpoState(network_state, carried, timestep.last)
 
     def _to_environment(self, chosen: tf.Tensor) -> tf.Tensor:
         return tf.cast(chosen, self._action_dtype) if self._bounds is None else self._bounds.to_environment(chosen)

@@ -11,6 +11,7 @@ from ..networks.network import Inputs
 from ..transitions import valid_transitions
 from .losses.gae import gae, standardized
 from .losses.replicas import sum_over_replicas
+from .network_inputs import sequence_inputs
 from .on_policy import joined
 from .ppo_policy import PpoNetworks
 
@@ -24,8 +25,8 @@ class Rollout(NamedTuple):
     For a network without memory every transition is a separate sequence, so T is 1.
     """
 
-    observation: Nest
-    """`[T, B, ...]`."""
+    inputs: Inputs
+    """The network's inputs, `[T, B, ...]`."""
     first: tf.Tensor
     """bool `[T, B]`."""
     action: tf.Tensor
@@ -47,7 +48,8 @@ class Rollout(NamedTuple):
 def observation_values(networks: PpoNetworks, sample: Sample) -> tf.Tensor:
     """Returns the values `[T + 1, B]` of a sample's observations."""
     record = sample.record
-    outputs, _ = networks.network.unroll(Inputs(record.observation), sample.state.network, record.first)
+    inputs, state = sequence_inputs(record, sample.state.network)
+    outputs, _ = networks.network.unroll(inputs, state, record.first)
     return outputs.value
 
 
@@ -82,8 +84,9 @@ def make_rollout(
     advantages = estimates.advantages
     if normalize_advantages:
         advantages = standardized(advantages, valid_t, sum_over_replicas)
+    inputs, core = sequence_inputs(record, state.network)
     rollout = Rollout(
-        observation=tree.map_structure(lambda leaf: leaf[:-1], record.observation),
+        inputs=tree.map_structure(lambda leaf: leaf[:-1], inputs),
         first=record.first[:-1],
         action=record.action if networks.bounds is None else record.extras.gaussian,
         log_prob=record.extras.log_prob,
@@ -91,7 +94,7 @@ def make_rollout(
         value=value[:-1],
         advantage=advantages,
         target=estimates.targets,
-        state=state.network,
+        state=core,
     )
     if networks.has_memory:
         return rollout

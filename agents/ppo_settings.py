@@ -7,13 +7,14 @@ from annotated_types import Interval
 
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings(RewardSettings):
+class PpoSettings(ObservationSettings, RewardSettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
@@ -48,8 +49,8 @@ class PpoSettings(RewardSettings):
         action.  It is kept between -10 and 2.
       std_from_observation: whether that standard deviation depends on the observation.
       optimizer: see `OptimizerSettings`.  The learning rate changes from one iteration to the next.
-      network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.  The torso sees a single frame;
-        the paper stacks 4 Atari frames.
+      frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
+      network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.
     """
 
     unroll_length: PositiveInt = 64

@@ -16,6 +16,7 @@ from .agent import Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
 from .losses.exploration import epsilon_greedy, epsilon_ladder
+from .network_inputs import ActingNetwork
 from .optimizer_settings import OptimizerSettings
 from .optimizers import make_objective
 from .schedules import Schedule
@@ -48,7 +49,8 @@ class QPolicy(tf.Module):
 
     Args:
       networks: the online network acts.
-      agent: has the exploration rates of `ExplorationSettings`, except for the one that is part of the networks.
+      agent: has the number of stacked frames, and the exploration rates of `ExplorationSettings`, except for the one
+        that is part of the networks.
       mode: train or evaluate.
     """
 
@@ -56,12 +58,16 @@ class QPolicy(tf.Module):
         super().__init__()
         self.network = networks.online
         self.epsilon = networks.epsilon
+        self._acting = ActingNetwork(networks.online, agent.frame_stack)
         self._spec = networks.spec
         self._slots = networks.slots
         self._agent = agent
         self._mode = mode
         self._greedy = False
         """Whether there is other exploration than random actions."""
+
+    def initial_state(self, batch_size: int) -> Nest:
+        return self._acting.initial_state(batch_size)
 
     def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Returns actions `[B]` for action values `[B, A]` and which actions are legal, bool `[B, A]`."""

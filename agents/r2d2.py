@@ -11,8 +11,8 @@ import tree
 from ..data import Layout, Record, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_network, q_network
-from ..networks.network import Inputs, Network
-from ..replay import SequenceReplay, check_stack, stacked_spec
+from ..networks.network import Network
+from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
@@ -22,8 +22,9 @@ from .losses.q_learning import sequence_double_q_targets, td_error, td_loss
 from .losses.replicas import largest_over_replicas
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
+from .network_inputs import sequence_inputs
 from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, make_q_learner
-from .r2d2_policy import R2D2Policy, without_frames
+from .r2d2_policy import R2D2Policy
 from .r2d2_settings import R2D2Settings
 
 
@@ -120,8 +121,8 @@ class R2D2(R2D2Settings, Agent):
 
         Args:
           networks: the networks of `make_networks`.
-          sample: sequences `[burn_in + trace_length + 1, B, ...]` with an `R2D2State`, as `replay.SequenceFormat.read`
-            returns them.
+          sample: sequences `[burn_in + trace_length + 1, B, ...]` with the state of an `ActingNetwork`, as
+            `replay.SequenceFormat.read` returns them.
         """
         trace, info = self._trace(sample.record), sample.info
         q_online = networks.masked(self._values(networks.online, sample, training=True), trace.observation)
@@ -148,13 +149,8 @@ class R2D2(R2D2Settings, Agent):
 
     def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
         """Returns the values `[trace_length + 1, B, A]` after the burn-in, through which no gradients flow."""
-        record, state, burn_in = sample.record, sample.state, self.burn_in
-        inputs = Inputs(
-            record.observation,
-            tf.concat([state.previous_action[tf.newaxis], record.action], axis=0),
-            tf.concat([record.extras.previous_reward[:1], record.reward], axis=0),
-        )
-        core = state.core
+        record, burn_in = sample.record, self.burn_in
+        inputs, core = sequence_inputs(record, sample.state)
         if burn_in:
             before = tree.map_structure(lambda leaf: leaf[:burn_in], inputs)
             _, core = network.unroll(before, core, record.first[:burn_in])

@@ -6,12 +6,13 @@ from ..networks.network_settings import RecurrentQNetworkSettings
 from ..replay_settings import PrioritizedReplaySettings
 from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
+from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Settings(RewardSettings, ExplorationSettings):
+class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
     """Hyperparameters of R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (table 2).
 
     The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them
@@ -33,7 +34,6 @@ class R2D2Settings(RewardSettings, ExplorationSettings):
       discount: γ.
       target_update_period: learner steps between updates of the target network.
       rescale_values: whether the network learns rescaled values h(Q) instead of Q.
-      frame_stack: number of most recent images that the network sees; replay stores each image once.
       optimizer: see `OptimizerSettings`.  `epsilon` and `max_gradient_norm` apply to gradients of a loss that is a sum
         over the `trace_length` steps of a sequence and a mean over sequences, as in the authors' published code (SEED
         RL).
@@ -52,7 +52,6 @@ class R2D2Settings(RewardSettings, ExplorationSettings):
     discount: UnitInterval = 0.99
     target_update_period: PositiveInt = 100
     rescale_values: bool = True
-    frame_stack: PositiveInt = 1
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=1e-3, epsilon=1e-3, max_gradient_norm=40.0)
     replay: PrioritizedReplaySettings = PrioritizedReplaySettings(
         size=20_000, min_size=200, samples_per_insert=32.0, priority_exponent=0.9, importance_exponent=0.6

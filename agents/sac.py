@@ -23,7 +23,7 @@ from ..networks.discrete_actor_critic import discrete_actor_critic_networks
 from ..networks.factory import check_network
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
-from ..replay import TransitionReplay
+from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
@@ -70,22 +70,25 @@ class Sac(SacSettings, Agent):
                 f"nature, not {torso}"
             )
         check_network(layout.spec, self.network)
+        check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         discrete = isinstance(layout.spec.action, dm_specs.DiscreteArray)
         build = discrete_actor_critic_networks if discrete else actor_critic_networks
-        return SacNetworks(build(layout.spec, **vars(self.network), temperature=self.temperature), layout.spec)
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        return SacNetworks(build(spec, **vars(self.network), temperature=self.temperature), spec)
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
         kind = DiscreteSacPolicy if networks.actor_critic.bounds is None else SacPolicy
-        return kind(networks, self.hold, mode)
+        return kind(networks, self.hold, mode, self.frame_stack)
 
     def modes(self) -> tuple[Mode, ...]:
         return ("train", "evaluate", "sample")
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call * self.accumulate)
+        batches = self.updates_per_call * self.accumulate
+        return TransitionReplay(layout, self.replay, self.batch_size, batches, stack=self.frame_stack)
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic

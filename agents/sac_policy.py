@@ -9,9 +9,9 @@ from ..networks import stateless_random as noise
 from ..networks.actor_critic import ActorCritic
 from ..networks.distributions import Categorical
 from ..networks.legal_actions import legal_actions, mask_illegal
-from ..networks.network import Inputs
 from ..specs import EnvironmentSpec
 from .agent import Mode
+from .network_inputs import ActingNetwork
 
 
 class SacNetworks(tf.Module):
@@ -32,6 +32,8 @@ class HeldAction(NamedTuple):
     """The previous action: `[B, D]` in [-1, 1], or integers `[B]`."""
     left: Any
     """int32 `[B]`, number of timesteps for which it will be repeated."""
+    network: Nest = ()
+    """State of the `ActingNetwork`."""
 
 
 class SacPolicy(tf.Module):
@@ -40,32 +42,35 @@ class SacPolicy(tf.Module):
     Where actions are repeated, the recurrent state is a `HeldAction`.
     """
 
-    def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
+    def __init__(self, networks: SacNetworks, hold: int, mode: Mode, frame_stack: int = 1):
         super().__init__()
         self.network = networks.actor_critic.policy
+        self._acting = ActingNetwork(self.network, frame_stack)
         self.learning = networks.learning
         self._bounds: Any = networks.actor_critic.bounds
         self._hold = hold if mode == "train" else 1
         self._mode = mode
 
     def initial_state(self, batch_size: int) -> Nest:
+        network_state = self._acting.initial_state(batch_size)
         if self._hold == 1:
-            return ()
-        return HeldAction(self._no_action(batch_size), tf.zeros((batch_size,), tf.int32))
+            return network_state
+        return HeldAction(self._no_action(batch_size), tf.zeros((batch_size,), tf.int32), network_state)
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
-        policy, _ = self.network.step(Inputs(timestep.observation), (), timestep.first)
+        policy, network_state = self._acting.step(timestep, state if self._hold == 1 else state.network)
         if self._mode == "evaluate":
-            return self._to_environment(self._best(policy)), (), state
+            return self._to_environment(self._best(policy)), (), network_state
         action = self._sampled(policy, slot, seed)
         if self._mode == "train":
             by_chance = self._by_chance(policy, legal_actions(timestep.observation), slot, seed)
             action = tf.where(self.learning, action, by_chance)
-        if self._hold > 1:
-            renew = timestep.first | (state.left == 0)
-            action = tf.where(tf.reshape(renew, (-1, *[1] * (action.shape.rank - 1))), action, state.action)
-            state = HeldAction(action, tf.where(renew, self._hold, state.left) - 1)
-        return self._to_environment(action), (), state
+        if self._hold == 1:
+            return self._to_environment(action), (), network_state
+        renew = timestep.first | (state.left == 0)
+        action = tf.where(tf.reshape(renew, (-1, *[1] * (action.shape.rank - 1))), action, state.action)
+        held = HeldAction(action, tf.where(renew, self._hold, state.left) - 1, network_state)
+        return self._to_environment(action), (), held
 
     def _no_action(self, batch_size: int) -> tf.Tensor:
         return tf.zeros((batch_size, self._bounds.size), tf.keras.backend.floatx())
@@ -86,8 +91,8 @@ class SacPolicy(tf.Module):
 class DiscreteSacPolicy(SacPolicy):
     """Likewise for one discrete action; in evaluation it takes the most likely one."""
 
-    def __init__(self, networks: SacNetworks, hold: int, mode: Mode):
-        super().__init__(networks, hold, mode)
+    def __init__(self, networks: SacNetworks, hold: int, mode: Mode, frame_stack: int = 1):
+        super().__init__(networks, hold, mode, frame_stack)
         self._dtype = tf.as_dtype(networks.spec.action.dtype)
 
     def _no_action(self, batch_size: int) -> tf.Tensor:

@@ -11,7 +11,7 @@ from ..networks import stateless_random as noise
 from ..networks.deterministic_actor_critic import DeterministicActorCritic, deterministic_actor_critic
 from ..networks.network import Inputs
 from ..networks.target_update import move_weights
-from ..replay import TransitionReplay
+from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
@@ -32,17 +32,19 @@ class TD3(TD3Settings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("td3", layout, self.network)
+        check_bounded("td3", layout, self.network, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
-        return DeterministicNetworks(deterministic_actor_critic(layout.spec, **vars(self.network)))
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        return DeterministicNetworks(deterministic_actor_critic(spec, **vars(self.network)))
 
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
-        return DeterministicPolicy(networks, self.exploration_noise, mode)
+        return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
-        return TransitionReplay(layout, self.replay, self.batch_size, self.updates_per_call * self.accumulate)
+        batches = self.updates_per_call * self.accumulate
+        return TransitionReplay(layout, self.replay, self.batch_size, batches, stack=self.frame_stack)
 
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout

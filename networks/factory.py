@@ -112,6 +112,7 @@ def gaussian_value_network(
     hidden_sizes: Sequence[int] = (64, 64),
     activation: Any = "tanh",
     lstm_size: int = 256,
+    previous_inputs: bool = False,
     normalize_observations: bool = False,
     head_sizes: Sequence[int] = (),
     initial_log_std: float = 0.0,
@@ -134,6 +135,7 @@ def gaussian_value_network(
       hidden_sizes: layer sizes of the MLP for vector observations.
       activation: activation of all MLPs.
       lstm_size: units of the LSTM or GRU.
+      previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
       head_sizes: sizes of separate hidden layers for policy and value, after the core.
       initial_log_std: initial logarithm of the policy's standard deviation.
@@ -165,7 +167,8 @@ def gaussian_value_network(
         None if shared else lambda: ValueHead(head_sizes, activation, layer_norm),
         None if head is None else functools.partial(make_own_head, head, spec, head_options),
         normalize_observations,
-        critic_state=critic_state,
+        previous_inputs,
+        critic_state,
     )
 
 

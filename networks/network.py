@@ -18,10 +18,10 @@ class Inputs(NamedTuple):
     """Inputs of a network, with leading axes `[B, ...]` for a step and `[T, B, ...]` for an unroll."""
 
     observation: Nest
-    previous_action: Nest = None
-    """The action that led to the observation, or None for networks that do not take it."""
-    previous_reward: Any = None
-    """The reward of that action, or None for networks that do not take it."""
+    previous_action: Nest = ()
+    """The action that led to the observation; `()` for networks that do not take it."""
+    previous_reward: Any = ()
+    """The reward of that action; `()` for networks that do not take it."""
 
 
 class Network(tf.Module):
@@ -40,6 +40,9 @@ class Network(tf.Module):
     Variables are created in the strategy scope that surrounds the constructor.  Their initial values depend only on
     an earlier call of `tf.keras.utils.set_random_seed` in the same thread.
     """
+
+    spec: specs.EnvironmentSpec
+    """The environment's spec, with stacks in place of frames."""
 
     def __init__(
         self,
@@ -70,9 +73,9 @@ class Network(tf.Module):
         self._torso = torso
         self._core = core
         self._head = head
-        self._previous_inputs = previous_inputs
+        self.previous_inputs = previous_inputs
         self.normalizer = normalizer
-        self._action_spec = spec.action
+        keep_spec(self, spec)
         self._build(spec)
 
     @property
@@ -122,7 +125,7 @@ class Network(tf.Module):
         """
         first = tf.convert_to_tensor(first)
         lengths = [tf.shape(first)[axis] if known is None else known for axis, known in enumerate(first.shape)]
-        merged = Inputs(*(None if part is None else tree.map_structure(_merge_time, part) for part in inputs))
+        merged = tree.map_structure(_merge_time, inputs)
         features = _split_time(self._features(merged, _merge_time(first), training), lengths)
         features, state = self._core.unroll(features, state, first)
         outputs = self._outputs(_merge_time(features), merged.observation)
@@ -149,11 +152,11 @@ class Network(tf.Module):
     def _features(self, inputs: Inputs, first: tf.Tensor, training: bool = False) -> tf.Tensor:
         observation = inputs.observation if self.normalizer is None else self.normalizer(inputs.observation)
         features = self._torso(observation, training=training)
-        if not self._previous_inputs:
+        if not self.previous_inputs:
             return features
-        if inputs.previous_action is None or inputs.previous_reward is None:
+        if isinstance(inputs.previous_reward, tuple):
             raise ValueError("This network needs the previous action and reward; the inputs hold none.")
-        action = flat_features(self._action_spec, inputs.previous_action, features.dtype)
+        action = flat_features(self.spec.action, inputs.previous_action, features.dtype)
         reward = tf.cast(inputs.previous_reward, features.dtype)
         previous = tf.concat([action, reward[:, tf.newaxis]], axis=-1)
         previous = tf.where(first[:, tf.newaxis], tf.zeros_like(previous), previous)
@@ -174,6 +177,11 @@ class Network(tf.Module):
         self._core.build(features.shape[1])
         features, _ = self._core.step(features, self.initial_state(1), first)
         self._outputs(features, observation)
+
+
+def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:
+    """Sets the attribute `spec` of a module, without TensorFlow's tracking, which would replace dictionaries in it."""
+    object.__setattr__(module, "spec", spec)
 
 
 def _merge_time(tensor: Any) -> tf.Tensor:

@@ -101,6 +101,8 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
     Attributes:
       head_sizes: separate layers of policy and value after torso and core.
       shared: whether policy and value share torso and core; otherwise each has its own.
+      previous_inputs: whether the core, or the head without one, also sees the previous action and the previous reward,
+        which is not clipped.
       normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
         of the observations in the learner's batches.  Byte images are not normalized.
       critic_state: part of the observation, by its key, that the value sees and the policy does not, such as `state` of
@@ -110,6 +112,7 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
 
     head_sizes: tuple[PositiveInt, ...]
     shared: bool = True
+    previous_inputs: bool = False
     normalize_observations: bool = True
     critic_state: str | None = None
 

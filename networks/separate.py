@@ -9,7 +9,7 @@ import tree
 from ..action_masks import MASK
 from ..data import Nest
 from ..errors import CallboardError
-from .network import Inputs, Network
+from .network import Inputs, Network, keep_spec
 
 
 class SeparateNetworks(Network):
@@ -27,6 +27,8 @@ class SeparateNetworks(Network):
         tf.Module.__init__(self, name)
         self.policy = policy
         self.value = value
+        keep_spec(self, policy.spec)
+        self.previous_inputs = policy.previous_inputs
         self.normalizer = value.normalizer
 
     @property

@@ -21,13 +21,14 @@ from .sequence_replay import SequenceFormat, SequenceReplay
 from .sequences import SequenceItem, SequenceWriter, sequence_signature, sequence_spec
 from .server import start_server
 from .sharded_sampling import sampled_dataset
-from .stacking import check_stack, initial_frames, push_frames, stacked_spec
+from .stacking import Frames, check_stack, initial_frames, push_frames, stacked_sample, stacked_spec, without_frames
 from .tables import queue_table, replay_table
 from .transition_replay import TransitionReplay
 from .windows import WindowFormat, WindowWriter
 
 __all__ = [
     "Elements",
+    "Frames",
     "BatchReader",
     "GradientItem",
     "GradientQueue",
@@ -69,6 +70,8 @@ __all__ = [
     "replay_table",
     "sequence_signature",
     "sequence_spec",
+    "stacked_sample",
     "stacked_spec",
     "start_server",
+    "without_frames",
 ]

@@ -21,6 +21,8 @@ def queue_dataset(
     replica_batch: int,
     shard: int = 0,
     updates_per_call: int = 1,
+    stack: int = 1,
+    repeats: bool = False,
 ) -> tf.data.Dataset:
     """Returns sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
 
@@ -35,9 +37,11 @@ def queue_dataset(
       replica_batch: sequences in a replica's share of a batch.
       shard: index of the replay shard.
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
+      stack: see `SequenceColumns`, as for `repeats`.
+      repeats: whether sequences share no observations.
     """
     envs_per_item = layout.envs_per_actor
-    columns = SequenceColumns(layout, envs_per_item)
+    columns = SequenceColumns(layout, envs_per_item, stack, repeats)
     signature = columns.signature(length)
     blocks = max(1, updates_per_call * replica_batch // envs_per_item)
     batches = blocks * envs_per_item // replica_batch

@@ -29,6 +29,7 @@ class SequenceQueue:
       max_policy_lag: learner steps by which actors may run ahead, see `Pace`; None for no limit.  With a limit, each
         learner has a separate queue, sequences share no observations, and an element of the dataset is a part of a
         replica's share (`part_size`) rather than all of it.
+      stack: number of most recent images that the network sees; each image is stored once.
     """
 
     layout: Layout
@@ -37,6 +38,7 @@ class SequenceQueue:
     batches: int = 2
     updates_per_call: int = 1
     max_policy_lag: int | None = None
+    stack: int = 1
 
     @property
     def pace(self) -> Pace | None:
@@ -58,21 +60,28 @@ class SequenceQueue:
         items_per_batch(self.batch_size, layout.envs_per_actor, layout.replicas, self.updates_per_call)
 
     def tables(self) -> list[reverb.Table]:
-        signature = sequence_signature(self.layout, self.length, self.layout.envs_per_actor)
+        envs = self.layout.envs_per_actor
+        signature = sequence_signature(self.layout, self.length, envs, self.stack, self._repeats)
         items = max(1, int(self._items_per_step / self._tables))
         return [queue_table(self._table(number), signature, items, self.batches) for number in range(self._tables)]
 
     def writer(self, replay: ReplayHandle, actor: int) -> SequenceWriter:
         # With a limit on the policy lag, the last observation of a sequence is written again as the first of the next.
-        period = self.length if self.max_policy_lag is None else self.length + 1
-        return SequenceWriter(
-            replay, self.layout, self._table(self.layout.learner_of(actor)), self.length, period=period
-        )
+        period = self.length + self._repeats
+        table = self._table(self.layout.learner_of(actor))
+        return SequenceWriter(replay, self.layout, table, self.length, period, stack=self.stack)
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         table = self._table(input_context.input_pipeline_id % self._tables)
         dataset = queue_dataset(
-            replay, self.layout, table, self.length, self.part_size, updates_per_call=self.updates_per_call
+            replay,
+            self.layout,
+            table,
+            self.length,
+            self.part_size,
+            updates_per_call=self.updates_per_call,
+            stack=self.stack,
+            repeats=self._repeats,
         )
         return ReplayDataset(dataset, table, self.updates_per_call * self._items_per_step / self._tables)
 
@@ -80,6 +89,11 @@ class SequenceQueue:
     def _items_per_step(self) -> float:
         """Items that all learners together take for one learner step; less than 1 if several steps share an item."""
         return self.batch_size / self.layout.envs_per_actor
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether the last observation of a sequence is written again, as the first of the next."""
+        return self.max_policy_lag is not None
 
     @property
     def _tables(self) -> int:

@@ -15,7 +15,7 @@ from ..data import Layout, Nest, Record, Sample
 from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
 from .handle import ReplayHandle
 from .packing import Packing
-from .stacking import is_frame
+from .stacking import is_frame, path_text, single_frames, stack_rows, without_frames
 
 # Chunks of one timestep need many messages.  With one chunk per sequence, the whole chunk is sent even if two sequences
 # share only part of it, which matters for frames and for large overlaps.
@@ -29,35 +29,46 @@ class SequenceItem(NamedTuple):
     packed: Any
     """uint8 `[T + 1, size]`, one row per timestep with all data except frames; see `SequenceColumns`."""
     frames: tuple[Any, ...]
-    """`[T + 1, B, height, width, channels]` for each kind of frame."""
+    """`[T + 1, B, height, width, channels]` for each kind of frame; if they are stacked, with the frames before."""
     state: Nest
-    """The recurrent state before the first observation, `[B, ...]`."""
+    """The recurrent state before the first observation, `[B, ...]`, without frames."""
 
 
 class SequenceColumns:
     """Storage layout of sequences: one column per kind of frame, and a single column for the rest of a timestep.
 
     A row of the latter starts with the id of the item that starts at this timestep, for `DuplicateFilter`.  The
-    record's fields follow, each for all environments.
+    record's fields follow, each for all environments, and, if frames are stacked, the ages of their episodes.
 
     Args:
       layout: contains the specs of the record and the recurrent state.
       batch: number of environments of an item (B).
+      stack: number of frames in a stack (k).  With k > 1 an item begins with the frames of the k - 1 timesteps before.
+      repeats: whether the last observation of a sequence is written again, as the first of the next.
     """
 
-    def __init__(self, layout: Layout, batch: int):
+    def __init__(self, layout: Layout, batch: int, stack: int = 1, repeats: bool = False):
         self._record: Record = layout.record
-        self._state: Nest = layout.state
+        self._state: Nest = without_frames(layout.state)
         self._batch = batch
+        self._stack = stack
+        self._skips = stack > 1 and repeats
+        """Whether the frame before a sequence's first is the same one, and is left out."""
+        self.earlier = stack - 1 + self._skips
+        """Frames of each kind in an item before that of its first timestep."""
         leaves = tree.flatten(layout.record.observation)
         self._frames = [index for index, leaf in enumerate(leaves) if is_frame(leaf)]
+        paths = [path_text(path) for path, _ in tree.flatten_with_path(layout.record.observation)]
+        self.kinds = [paths[index] for index in self._frames]
+        """Paths of the kinds of frames in an observation."""
         self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
-        others = [leaves[index] for index in self._others], layout.record._replace(observation=())
+        age = tf.TensorSpec((), tf.int32) if stack > 1 else ()
+        others = [leaves[index] for index in self._others], layout.record._replace(observation=()), age
         self.packing = Packing((tf.TensorSpec((2,), tf.int64), *specs.add_leading(others, batch)))
         # The observation's leaves are the first of the record's.
         packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
         self.packed: Callable[[Sequence[Any]], tuple[Any, ...]] = operator.itemgetter(*packed)
-        """Selects from a record's leaves those to pack after the item id, in the order of `packing`."""
+        """Selects from a record's leaves those to pack between item id and age, in the order of `packing`."""
 
     def frames(self, leaves: Sequence[Any]) -> list[Any]:
         """Selects from a record's leaves those that are frames."""
@@ -68,7 +79,7 @@ class SequenceColumns:
         frames = self.frames(tree.flatten(self._record))
         return SequenceItem(
             packed=self.packing.signature(length + 1),
-            frames=tuple(specs.add_leading(frame, length + 1, self._batch) for frame in frames),
+            frames=tuple(specs.add_leading(frame, self.earlier + length + 1, self._batch) for frame in frames),
             state=specs.add_leading(self._state, self._batch),
         )
 
@@ -77,17 +88,23 @@ class SequenceColumns:
         return tf.bitcast(tf.reshape(packed[:, 0, :ITEM_ID_BYTES], (packed.shape[0], 2, 8)), tf.int64)
 
     def read(self, items: SequenceItem) -> Sample:
-        """Converts items `[N, ...]` to a `Sample`, concatenated along B."""
-        _, others, record = self.packing.unpack(_time_major(items.packed))
-        leaves = dict(zip(self._others, others, strict=True))
-        leaves |= dict(zip(self._frames, map(_time_major, items.frames), strict=True))
+        """Converts items `[N, ...]` to a `Sample`, concatenated along B, with stacks of frames."""
+        _, others, record, age = self.packing.unpack(_time_major(items.packed))
+        frames = [self._stacked(_joined(_time_major(kind)), age) for kind in items.frames]
+        leaves = dict(zip(self._others, _joined(others), strict=True)) | dict(zip(self._frames, frames, strict=True))
         observation = tree.unflatten_as(self._record.observation, [leaves[index] for index in sorted(leaves)])
         record = _fields(
-            record._replace(observation=observation),
+            record,
             observed=_joined,
             chosen=lambda field: tree.map_structure(lambda leaf: leaf[:-1], _joined(field)),
-        )
+        )._replace(observation=observation)
         return Sample(record, tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), items.state))
+
+    def _stacked(self, frames: tf.Tensor, age: Any) -> tf.Tensor:
+        """Stacks frames `[earlier + T + 1, N * B, ...]` to `[T + 1, N * B, ...]`."""
+        if self._skips:
+            frames = tf.concat([frames[: self._stack - 1], frames[self._stack :]], axis=0)
+        return frames if self._stack == 1 else stack_rows(frames, _joined(age), self._stack)
 
 
 def _time_major(leaf: tf.Tensor) -> tf.Tensor:
@@ -100,9 +117,17 @@ def _joined(nest: Nest) -> Nest:
     return tree.map_structure(lambda leaf: tf.reshape(leaf, (leaf.shape[0], -1, *leaf.shape[3:])), nest)
 
 
-def sequence_signature(layout: Layout, length: int, batch: int) -> SequenceItem:
-    """Returns the `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments."""
-    return SequenceColumns(layout, batch).signature(length)
+def sequence_signature(layout: Layout, length: int, batch: int, stack: int = 1, repeats: bool = False) -> SequenceItem:
+    """Returns the `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments.
+
+    Args:
+      layout: see `SequenceColumns`, as for `stack` and `repeats`.
+      length: transitions in a sequence (T).
+      batch: number of environments (B).
+      stack: number of frames in a stack.
+      repeats: whether sequences share no observations.
+    """
+    return SequenceColumns(layout, batch, stack, repeats).signature(length)
 
 
 def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
@@ -120,7 +145,8 @@ class SequenceWriter:
 
     Each call of `append` adds a timestep of all environments of the batch, and an item holds the sequences of all of
     them.  Items share the chunks of common timesteps: with `period == length` only the observation that ends one
-    sequence and starts the next, with a shorter period all timesteps of the overlap.
+    sequence and starts the next, with a shorter period all timesteps of the overlap.  With `period == length + 1` that
+    observation is written twice.  A stack's earlier frames are those of the timesteps before; at first, the state's.
 
     Args:
       replay: handle of the replay to write to.
@@ -131,6 +157,7 @@ class SequenceWriter:
       period: timesteps between the starts of consecutive sequences.
       shard: index of the replay shard.
       max_pending: number of unconfirmed items above which `ready` makes the actor wait.
+      stack: number of frames in a stack (k).
     """
 
     def __init__(
@@ -142,9 +169,13 @@ class SequenceWriter:
         period: int,
         shard: int = 0,
         max_pending: int = 2,
+        stack: int = 1,
     ):
         self._record_spec = layout.record
-        self._columns = SequenceColumns(layout, layout.envs_per_actor)
+        self._repeats = period > length
+        self._columns = SequenceColumns(layout, layout.envs_per_actor, stack, self._repeats)
+        self._stack = stack
+        self._age = np.zeros(layout.envs_per_actor, np.int32)
         self._rows = self._columns.packing.rows(1)
         self._row = self._rows.bytes[0]  # A view.
         self._table = table
@@ -156,7 +187,8 @@ class SequenceWriter:
         self._timesteps = 0
         self._caught_up = True
         self.items_written = 0
-        self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=2 * length + 1)
+        alive = 2 * length + 1 + self._columns.earlier
+        self._writer = replay.client(shard).trajectory_writer(num_keep_alive_refs=alive)
         signature = self._columns.signature(length)
         self._every_timestep = 1 + len(signature.frames)
         self._single_column = len(tree.flatten(signature)) == 1
@@ -173,12 +205,22 @@ class SequenceWriter:
         if begins:
             self._item_id = item_id(self._writer_number, self._timesteps // self._period)
         leaves = tree.flatten(record)
-        self._rows.fill((self._item_id, *self._columns.packed(leaves)))
+        packed = self._columns.packed(leaves)
+        if self._stack > 1:
+            self._count_age(record.first, again=begins and self._repeats)
+            packed = (*packed, self._age)
+        self._rows.fill((self._item_id, *packed))
         if self._single_column:
             self._writer.append(self._row)
         else:
-            states = tree.flatten(state) if begins else ()
-            self._writer.append((self._row, *self._columns.frames(leaves), *states))
+            frames, states = self._columns.frames(leaves), tree.flatten(without_frames(state)) if begins else ()
+            if self._timesteps == 0 and self._stack > 1:
+                # In place of the timesteps before; their rows are not part of any item.
+                for earlier in [*single_frames(state, self._stack, self._columns.kinds), frames][
+                    : self._columns.earlier
+                ]:
+                    self._writer.append((self._row, *earlier, *states))
+            self._writer.append((self._row, *frames, *states))
         self._timesteps += 1
         beyond_first = self._timesteps - (self._length + 1)
         if beyond_first >= 0 and beyond_first % self._period == 0:
@@ -210,12 +252,22 @@ class SequenceWriter:
         """Closes the connection; unconfirmed items are lost."""
         self._writer.close()
 
+    def _count_age(self, first: np.ndarray, again: bool) -> None:
+        """Counts the timesteps of episodes; `again` if the timestep has been written as the end of a sequence."""
+        if self._timesteps == 0:
+            # The state's frames never belong to another episode.
+            self._age[:] = self._stack - 1
+        elif not again:
+            self._age += 1
+        self._age[first] = 0
+
     def _configure(self, columns: int) -> None:
         chunk = chunk_length(self._length, framed=self._every_timestep > 1, overlapping=self._period < self._length)
         for column in range(self._every_timestep):
             # A single column takes half the time if it is not inside a tuple.
             path = () if self._single_column else (column,)
-            self._writer.configure(path, num_keep_alive_refs=self._length + chunk + 1, max_chunk_length=chunk)
+            alive = self._columns.earlier + self._length + chunk + 1
+            self._writer.configure(path, num_keep_alive_refs=alive, max_chunk_length=chunk)
         for column in range(self._every_timestep, columns):
             starts = self._length // self._period + 2
             self._writer.configure((column,), num_keep_alive_refs=starts, max_chunk_length=1)
@@ -225,8 +277,8 @@ class SequenceWriter:
         history, begin = self._writer.history, -self._length - 1
         if self._single_column:
             return [history[begin:]]
-        every_timestep = [column[begin:] for column in history[: self._every_timestep]]
-        return [*every_timestep, *(column[begin] for column in history[self._every_timestep :])]
+        frames = [column[begin - self._columns.earlier :] for column in history[1 : self._every_timestep]]
+        return [history[0][begin:], *frames, *(column[begin] for column in history[self._every_timestep :])]
 
 
 def chunk_length(length: int, framed: bool, overlapping: bool = False) -> int:

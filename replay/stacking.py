@@ -5,16 +5,25 @@ is repeated in place of the missing ones (as in Gymnasium; DQN uses zeros).  A s
 (`is_frame`) are stacked.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 
-from ..data import Nest, Timestep
+from ..data import Nest, Record, Sample, Timestep
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec, MultiDiscreteArray, describe, has_channels_first
+
+
+class Frames(NamedTuple):
+    """The part of a policy's state that holds frames; replay does not store it, since it stores every frame."""
+
+    newest: dict[str, Any]
+    """`[B, height, width, channels * (stack - 1)]` for each kind of frame, by its path in the observation: the newest
+    ones, the oldest first.  In place of those from before the episode are copies of its first frame."""
 
 
 def is_frame(spec: Any) -> bool:
@@ -59,21 +68,35 @@ def stacked_spec(spec: EnvironmentSpec, stack: int) -> EnvironmentSpec:
     return spec._replace(observation=tree.map_structure(leaf_spec, spec.observation))
 
 
-def initial_frames(spec: EnvironmentSpec, stack: int, batch_size: int) -> Nest:
-    """Returns the initial state of frame stacking: `stack - 1` frames of each kind, all zeros."""
+def initial_frames(observation: Nest, stack: int, batch_size: int) -> Nest:
+    """Returns the initial state of frame stacking: `Frames` that are all zeros, or `()` if frames are not stacked.
+
+    Args:
+      observation: nest of the specs of observations as the network sees them, see `stacked_spec`.
+      stack: number of frames in a stack (k).
+      batch_size: number of environments.
+    """
     if stack == 1:
         return ()
-    frames = [leaf for leaf in tree.flatten(spec.observation) if is_frame(leaf)]
-    return tuple(
-        tf.zeros((batch_size, *frame.shape[:2], frame.shape[2] * (stack - 1)), frame.dtype) for frame in frames
-    )
+
+    def zeros(frame: Any) -> tf.Tensor:
+        height, width, channels = frame.shape
+        return tf.zeros((batch_size, height, width, channels // stack * (stack - 1)), frame.dtype)
+
+    leaves = tree.flatten_with_path(observation)
+    return Frames({path_text(path): zeros(leaf) for path, leaf in leaves if is_frame(leaf)})
 
 
-def push_frames(timestep: Timestep, frames: Nest, stack: int) -> tuple[Nest, Nest]:
+def path_text(path: Sequence[Any]) -> str:
+    """Returns the name of a leaf of an observation in `Frames`."""
+    return "/".join(map(str, path))
+
+
+def push_frames(timestep: Timestep | Record, frames: Nest, stack: int) -> tuple[Nest, Nest]:
     """Stacks a timestep's frames with the previous ones.
 
     Args:
-      timestep: leaves `[B, ...]`.
+      timestep: the timestep, or its record; leaves `[B, ...]`.
       frames: the frames returned by `initial_frames` or by the previous call.
       stack: number of frames in a stack (k).
 
@@ -82,21 +105,63 @@ def push_frames(timestep: Timestep, frames: Nest, stack: int) -> tuple[Nest, Nes
     """
     if stack == 1:
         return timestep.observation, frames
-    remembered = list(frames)
-    after = []
+    # A kind that only the learner needs may be missing.
+    after = dict(frames.newest)
 
-    def push(leaf: Any) -> Any:
+    def push(path: Sequence[Any], leaf: Any) -> Any:
         if len(leaf.shape) != 4:
             return leaf
-        before = remembered.pop(0)
+        before = frames.newest[path_text(path)]
         first = tf.reshape(timestep.first, (-1, 1, 1, 1))
         before = tf.where(first, tf.tile(leaf, (1, 1, 1, stack - 1)), before)
         stacked = tf.concat([before, leaf], axis=-1)
-        after.append(stacked[..., leaf.shape[-1] :])
+        after[path_text(path)] = stacked[..., leaf.shape[-1] :]
         return stacked
 
-    observation = tree.map_structure(push, timestep.observation)
-    return observation, tuple(after)
+    observation = tree.map_structure_with_path(push, timestep.observation)
+    return observation, Frames(after)
+
+
+def without_frames(state: Nest) -> Nest:
+    """Returns the part of a policy's state that replay stores: all but its `Frames`."""
+    return tree.traverse(lambda part: () if isinstance(part, Frames) else None, state)
+
+
+def single_frames(state: Nest, stack: int, paths: Sequence[str]) -> list[Sequence[np.ndarray]]:
+    """Returns the frames that a policy carries, one timestep after the other.
+
+    Args:
+      state: the policy's state before a timestep, leaves `[B, ...]`.
+      stack: number of frames in a stack (k), at least 2.
+      paths: the kinds of frames.
+
+    Returns:
+      For each of the k - 1 timesteps before it, the oldest first, a frame `[B, height, width, channels]` of each kind.
+    """
+    newest = _frames_of(state).newest
+    kinds = (np.split(np.asarray(newest[path]), stack - 1, axis=-1) for path in paths)
+    return list(zip(*kinds, strict=True))
+
+
+def stacked_sample(sample: Sample, stack: int) -> Sample:
+    """Returns a sample of sequences with stacks in place of single frames, and with a state without frames.
+
+    Args:
+      sample: its observations hold single frames, and its state the frames before the first one.
+      stack: number of frames in a stack (k).
+    """
+    if stack == 1:
+        return sample
+    frames = _frames_of(sample.state)
+    rows = []
+    for t in range(sample.record.first.shape[0]):
+        observation = tree.map_structure(lambda leaf, t=t: leaf[t], sample.record.observation)
+        stacks, frames = push_frames(
+            sample.record._replace(observation=observation, first=sample.record.first[t]), frames, stack
+        )
+        rows.append(stacks)
+    record = sample.record._replace(observation=tree.map_structure(lambda *leaves: tf.stack(leaves), *rows))
+    return sample._replace(record=record, state=without_frames(sample.state))
 
 
 def stack_rows(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
@@ -120,3 +185,16 @@ def stack_rows(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
         return tf.gather_nd(frames, tf.stack([source, env], axis=-1))
 
     return tf.concat([lagged(lag) for lag in reversed(range(stack))], axis=-1)
+
+
+def _frames_of(state: Nest) -> Frames:
+    """Returns the frames in a policy's state."""
+    found: list[Frames] = []
+
+    def find(part: Any) -> None:
+        if isinstance(part, Frames):
+            found.append(part)
+
+    tree.traverse(find, state)
+    (frames,) = found
+    return frames

@@ -11,15 +11,15 @@ from dm_env import specs as dm_specs
 from small_worlds import ACTIONS, SPEC, Corridor, layout_of, weights_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
+from callboard.agents.network_inputs import Carried, sequence_inputs
 from callboard.agents.r2d2 import R2D2
-from callboard.agents.r2d2_policy import R2D2Extras, R2D2State
+from callboard.agents.r2d2_policy import R2D2Extras
 from callboard.data import ItemInfo, Record, Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.nested_settings import from_values, with_values
-from callboard.networks.network import Inputs
 from callboard.networks.recurrent import LSTMState
 from callboard.replay import BatchReader, ReplayHandle, start_server
 from callboard.specs import EnvironmentSpec
@@ -79,7 +79,7 @@ def random_sample(agent: R2D2, seed: int = 0) -> Sample:
             ),
             version=np.tile([0, 7], (length, batch, 1)).astype(np.int32),
         ),
-        state=R2D2State(
+        state=Carried(
             core=LSTMState(
                 hidden=rng.uniform(-1, 1, (batch, LSTM)).astype(tf.keras.backend.floatx()),
                 cell=rng.normal(size=(batch, LSTM)).astype(tf.keras.backend.floatx()),
@@ -313,12 +313,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
 
     record, state = sample.record, sample.state
     assert state.frames == () and record.observation.shape == (11, 40, 4, 5, 3)
-    inputs = Inputs(
-        record.observation,
-        tf.concat([state.previous_action[tf.newaxis], record.action], axis=0),
-        tf.concat([record.extras.previous_reward[:1], record.reward], axis=0),
-    )
-    q, _ = networks.online.unroll(inputs, state.core, record.first)
+    q, _ = networks.online.unroll(*sequence_inputs(record, state), record.first)
     np.testing.assert_allclose(q[:-1], record.extras.q, rtol=1e-4, atol=1e-6)
     assert np.std(record.extras.q) > 0.01
     first, last, terminated = record.first.numpy(), record.last.numpy(), record.discount.numpy() == 0
@@ -338,7 +333,7 @@ def test_the_state_and_what_replay_keeps_of_it():
     spec = EnvironmentSpec(dm_specs.BoundedArray((6, 6, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(2, np.int64))
     layout = layout_of(spec)
     layout = trace_layout(agent, layout, agent.make_networks(layout))
-    assert layout.state.frames == (tf.TensorSpec((6, 6, 3), tf.uint8),)
+    assert layout.state.frames.newest == {"": tf.TensorSpec((6, 6, 3), tf.uint8)}
     assert layout.state.previous_action == tf.TensorSpec((), tf.int64)
     (table,) = agent.make_replay(layout).tables()
     # The bytes of the core's two vectors and of the action, but no frames.

@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
 from dm_env import specs as dm_specs
 from small_worlds import ACTIONS, SPEC, layout_of
 
+from callboard.agents.network_inputs import Carried
 from callboard.agents.r2d2 import R2D2
-from callboard.agents.r2d2_policy import without_frames
 from callboard.data import Timestep
 from callboard.nested_settings import from_values, with_values
 from callboard.networks.recurrent import LSTMState
+from callboard.replay import without_frames
 from callboard.specs import EnvironmentSpec
 
 LSTM = 2
@@ -29,7 +31,8 @@ def timestep_of(batch: int, **fields: Any) -> Timestep:
 def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
     agent = with_values(SMALL, {"network.previous_inputs": previous_inputs})
     policy = agent.make_policy(agent.make_networks(layout_of()), "train")
-    state = policy.initial_state(4)._replace(previous_action=np.array([0, 1, 0, 0], np.int32))
+    state = Carried(policy.network.initial_state(4), np.array([0, 1, 0, 0], np.int32) if previous_inputs else (), ())
+    tree.assert_same_structure(policy.initial_state(4), state if previous_inputs else state.core)
     timestep = timestep_of(4, reward=np.array([0, 0, 1, 0], np.float32), first=np.array([False, False, False, True]))
 
     def act(state: Any, timestep: Timestep) -> Any:
@@ -38,10 +41,13 @@ def test_values_depend_on_what_was_done_and_what_it_paid(previous_inputs):
     action, extras, after = act(state, timestep)
     q = extras.q.numpy()
     assert (np.abs(q[1:3] - q[0]).max(axis=-1) > 1e-4).tolist() == [previous_inputs] * 2
-    np.testing.assert_array_equal(extras.previous_reward, timestep.reward)
-    np.testing.assert_array_equal(after.previous_action, action)
+    if previous_inputs:
+        np.testing.assert_array_equal(extras.previous_reward, timestep.reward)
+        np.testing.assert_array_equal(after.previous_action, action)
     # Where an episode begins, all that was before is forgotten.
-    other = state._replace(core=LSTMState(*np.ones((2, 4, LSTM), np.float32)), previous_action=np.ones(4, np.int32))
+    other = state._replace(core=LSTMState(*np.ones((2, 4, LSTM), np.float32)))
+    if previous_inputs:
+        other = other._replace(previous_action=np.ones(4, np.int32))
     _, forgotten, _ = act(other, timestep_of(4, reward=np.ones(4, np.float32), first=np.ones(4, bool)))
     np.testing.assert_array_equal(forgotten.q, np.tile(q[3], (4, 1)))
 
@@ -78,8 +84,8 @@ def test_frames_are_carried_but_not_stored():
     for number in (1, 2, 3):
         timestep = timestep_of(1, observation=np.full((1, 2, 2, 1), number, np.uint8), first=np.array([number == 1]))
         _, _, state = policy(timestep, state, tf.range(1), tf.constant([1, number]))
-    (frames,) = state.frames
+    (frames,) = state.frames.newest.values()
     np.testing.assert_array_equal(frames, np.tile(np.array([2, 3], np.uint8), (1, 2, 2, 1)))
     stored = without_frames(state)
     assert stored.frames == ()
-    assert stored.core is state.core and stored.previous_action is state.previous_action
+    assert stored.core.cell is state.core.cell and stored.previous_action is state.previous_action

@@ -48,7 +48,7 @@ def random_inputs(previous_inputs=False):
 
 
 def at(inputs, index):
-    return Inputs(*(None if part is None else part[index] for part in inputs))
+    return tree.map_structure(lambda part: part[index], inputs)
 
 
 def random_state(network):

@@ -32,7 +32,8 @@ def test_defaults_are_those_that_agents_share():
     assert dataclasses.asdict(ActorCriticSettings(**MLP)) == body
     assert dataclasses.asdict(POLICY_VALUE) == {
         **{**body, **core, **head, "core": "none"},
-        **{"head_sizes": (16, 16), "shared": True, "normalize_observations": True, "critic_state": None},
+        **{"head_sizes": (16, 16), "shared": True, "previous_inputs": False, "normalize_observations": True},
+        "critic_state": None,
     }
     q = {**body, **head, "dueling": True, "stream_size": 0}
     assert dataclasses.asdict(QNetworkSettings(**MLP, stream_size=0)) == q

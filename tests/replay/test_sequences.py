@@ -2,20 +2,27 @@
 
 import numpy as np
 import pytest
+import reverb
 import tensorflow as tf
+import timestep_streams
 import tree
+from dm_env import specs as dm_specs
 from numbered_blocks import ENVS, LENGTH, big_queue, layout_of, numbered
 from reading import read_batches
 
-from callboard.data import Record
+from callboard.data import Record, Timestep
 from callboard.replay import (
     SequenceWriter,
     ShardSaver,
+    initial_frames,
     latest_checkpoint,
+    push_frames,
     queue_dataset,
     queue_table,
     sequence_signature,
+    stacked_spec,
 )
+from callboard.specs import EnvironmentSpec
 
 
 @pytest.mark.parametrize("period", [LENGTH, LENGTH // 2, 3])
@@ -86,3 +93,70 @@ def test_wrong_shapes_are_refused_by_name_before_anything_is_written(serve, chan
     writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
     with pytest.raises(ValueError, match=message):
         writer.append(numbered(0)._replace(**change), ())
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_stacks_are_those_of_the_policy_and_each_frame_is_stored_once(serve, tmp_path, repeats, first):
+    """Episodes end and begin inside of sequences, and the writer may begin inside of an episode."""
+    envs, stack, earlier = 3, 3, 0 if first else 4
+    records = timestep_streams.stream(envs, 80)
+    frames = initial_frames(stacked_spec(timestep_streams.SPEC, stack).observation, stack, envs)
+    layout = timestep_streams.layout(envs)._replace(
+        state={"core": tf.TensorSpec((), tf.float32), "frames": tree.map_structure(_of_one, frames)}
+    )
+    period = LENGTH + repeats
+    signature = sequence_signature(layout, LENGTH, envs, stack, repeats)
+    replay = serve([reverb.Table.queue("queue", 1000, signature=signature)])
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, period, stack=stack, max_pending=100)
+    written: list[int] = []
+    for timestep, record in enumerate(records):
+        state = {"core": np.full(envs, timestep, np.float32), "frames": frames}
+        output = Timestep(record.observation, record.reward, record.discount, record.first, record.last)
+        _, frames = push_frames(output, frames, stack)
+        if timestep < earlier:
+            continue
+        again = repeats and (timestep - earlier) % LENGTH == 0 and timestep > earlier
+        for _ in range(1 + again):
+            writer.append(record, state)
+            written.append(timestep)
+    assert writer.ready(10, max_pending=0)
+    samples = read_batches(
+        queue_dataset(replay, layout, "queue", LENGTH, envs, stack=stack, repeats=repeats), writer.items_written
+    )
+    assert len(samples) >= 8
+    for number, sample in enumerate(samples):
+        begin = earlier + number * LENGTH
+        np.testing.assert_array_equal(sample.state["core"], np.full(envs, begin))
+        assert sample.state["frames"] == ()
+        for row in range(LENGTH + 1):
+            for env in range(envs):
+                expected = timestep_streams.stacked(records, env, begin + row, stack)
+                np.testing.assert_array_equal(sample.record.observation["eye"][row, env], expected)
+            np.testing.assert_array_equal(
+                sample.record.observation["body"][row], records[begin + row].observation["body"]
+            )
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_stacks_take_no_more_room_than_frames(serve, tmp_path, repeats):
+    rng = np.random.default_rng(0)
+    spec = EnvironmentSpec(dm_specs.BoundedArray((20, 20, 1), np.uint8, 0, 255), dm_specs.DiscreteArray(5))
+    layout, stack, timesteps = timestep_streams.layout(ENVS, spec=spec), 4, 90
+    state = initial_frames(stacked_spec(spec, stack).observation, stack, ENVS)
+    layout = layout._replace(state=tree.map_structure(_of_one, state))
+    signature = sequence_signature(layout, LENGTH, ENVS, stack, repeats)
+    replay = serve([reverb.Table.queue("queue", 1000, signature=signature)])
+    writer = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH + repeats, stack=stack, max_pending=100)
+    template = timestep_streams.stream(ENVS, 1)[0]
+    for _ in range(timesteps):
+        noise = rng.integers(256, size=(ENVS, 20, 20, 1), dtype=np.uint8)
+        writer.append(template._replace(observation=noise), state)
+    assert writer.ready(10, max_pending=0) and ShardSaver(replay, tmp_path / "0").save()
+    stored = (latest_checkpoint(tmp_path / "0") / "chunks.tfrecord").stat().st_size
+    raw = timesteps * ENVS * 400
+    assert 0.9 * raw < stored < 1.2 * raw
+
+
+def _of_one(leaf):
+    return tf.TensorSpec(leaf.shape[1:], leaf.dtype)

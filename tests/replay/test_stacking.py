@@ -6,16 +6,16 @@ import timestep_streams
 import tree
 from dm_env import specs as dm_specs
 
-from callboard.data import Timestep
+from callboard.data import Sample, Timestep
 from callboard.errors import CallboardError
-from callboard.replay import check_stack, initial_frames, push_frames, stacked_spec
+from callboard.replay import check_stack, initial_frames, push_frames, stacked_sample, stacked_spec
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
 
 @pytest.mark.parametrize("stack", [1, 2, 4])
 def test_a_policy_stacks_what_replay_stacks(stack):
     envs, records = 3, timestep_streams.stream(3, 60)
-    frames = initial_frames(timestep_streams.SPEC, stack, envs)
+    frames = initial_frames(stacked_spec(timestep_streams.SPEC, stack).observation, stack, envs)
     for timestep, record in enumerate(records):
         output = Timestep(record.observation, record.reward, record.discount, record.first, record.last)
         observation, frames = push_frames(output, frames, stack)
@@ -23,6 +23,21 @@ def test_a_policy_stacks_what_replay_stacks(stack):
             expected = timestep_streams.stacked(records, env, timestep, stack)
             np.testing.assert_array_equal(np.asarray(observation["eye"])[env], expected)
         np.testing.assert_array_equal(observation["body"], record.observation["body"])
+
+
+def test_sequences_are_stacked_with_the_frames_in_their_state():
+    envs, stack, begin, length = 3, 3, 20, 30
+    records = timestep_streams.stream(envs, begin + length)
+    frames = initial_frames(stacked_spec(timestep_streams.SPEC, stack).observation, stack, envs)
+    for record in records[:begin]:
+        _, frames = push_frames(record, frames, stack)
+    rows = tree.map_structure(lambda *leaves: np.stack(leaves), *records[begin:])
+    sample = stacked_sample(Sample(rows, {"core": 1, "frames": frames}), stack)
+    assert sample.state == {"core": 1, "frames": ()}
+    for row in range(length):
+        for env in range(envs):
+            expected = timestep_streams.stacked(records, env, begin + row, stack)
+            np.testing.assert_array_equal(sample.record.observation["eye"][row, env], expected)
 
 
 def test_the_spec_of_a_stack():
