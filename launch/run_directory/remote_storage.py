@@ -1,8 +1,7 @@
 """Run directories at a URL: object stores and other file systems supported by `fsspec`.
 
-Every node works in a local directory.  Files it needs from earlier incarnations are fetched before it starts, and files
-it owns are stored every few seconds and when it ends.  A directory that is usable only as a whole, such as a
-checkpoint, is stored with a file `DONE` last, and is ignored without it.
+A directory that is usable only as a whole, such as a checkpoint, is stored with a file `DONE` last, and is ignored
+without it.
 """
 
 import contextlib
@@ -11,25 +10,18 @@ import os
 import pathlib
 import shutil
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from ...atomic_files import file_draft
 from ...errors import CallboardError
 from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
 from .layout import RunDirectory, is_checkpoint_name, newest_of_steps
 
-_STORE_SECONDS = 5.0
-# Upper bound on the fraction of time spent on storing: large files are stored less often.
-_STORE_SHARE = 0.2
-_TRIES = 3
-_RETRY_SECONDS = 1.0
-_KEEP = 2
+KEPT = 2
+"""Directories of a kind that are kept, such as checkpoints; a damaged one is replaced by the one before it."""
+BEST_POLICIES = ("checkpoints/best.npz", "checkpoints/best-before.npz")
 _DONE = "DONE"
 _TRIES_FOR_NEWEST = 10
-_BEST_POLICIES = ["checkpoints/best.npz", "checkpoints/best-before.npz"]
 _logger = logging.getLogger(__name__)
 
 
@@ -154,7 +146,7 @@ class Storage:
         """Uploads a local file; readers see the old file or the new one, never a part."""
         self._store_as(name, directory / name)
 
-    def store_whole(self, name: str, directory: pathlib.Path, keep: int = _KEEP) -> None:
+    def store_whole(self, name: str, directory: pathlib.Path, keep: int = KEPT) -> None:
         """Uploads a directory such as `checkpoints/000000000100`, and keeps the newest `keep` in its folder."""
         folder = name.rpartition("/")[0]
         # Hard links, because the node may remove its old checkpoints during the upload.
@@ -222,149 +214,6 @@ class Storage:
         return f"{self._root}/{name}"
 
 
-class Mirror:
-    """Uploads the files that a node owns, from a background thread.
-
-    Args:
-      storage: the destination.
-      node: name of the node, for example `learner/0`.
-      directory: the local run directory.
-      notify: receives a line when storing begins to fail.
-      keep: number of the learner's checkpoints that are kept.
-    """
-
-    def __init__(
-        self,
-        storage: Storage,
-        node: str,
-        directory: RunDirectory,
-        notify: Callable[[str], None] = lambda text: None,
-        keep: int = _KEEP,
-    ):
-        self._storage = storage
-        self._directory = directory
-        self._label, _, self._number = node.partition("/")
-        self._log = str(directory.log(node).relative_to(directory.path))
-        self._notify = notify
-        self._keep = keep if self._label == "learner" else _KEEP
-        self._failing = False
-        self._stored: dict[str, Any] = {}
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._store_for_ever, name="storage", daemon=True)
-
-    def fetch(self) -> None:
-        """Downloads the files from which the node continues, and those it appends to."""
-        storage, path = self._storage, self._directory.path
-        storage.fetch(self._log, path)
-        if self._label == "learner":
-            storage.fetch("checkpoints/incarnation", path)
-            storage.fetch_newest("checkpoints", path, notify=self._notify)
-        elif self._label == "evaluator":
-            for name in _BEST_POLICIES:
-                storage.fetch(name, path)
-        elif self._label == "coordinator":
-            storage.fetch("metrics.jsonl", path)
-            storage.fetch("counters.json", path)
-            storage.fetch("control.json", path)
-        elif self._label == "replay":
-            storage.fetch_newest(f"replay/{self._number}/checkpoints", path, notify=self._notify)
-        self._stored = {name: self._state(name) for name in [*self._owned_files(), *self._owned_wholes()]}
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> bool:
-        """Uploads new content a last time; returns whether that succeeded."""
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        for attempt in range(_TRIES):
-            if attempt:
-                time.sleep(_RETRY_SECONDS)
-            if self._try_to_store():
-                return True
-        return False
-
-    def _store_for_ever(self) -> None:
-        pause = _STORE_SECONDS
-        while not self._wake.wait(pause):
-            begun = time.monotonic()
-            self._try_to_store()
-            pause = max(_STORE_SECONDS, (time.monotonic() - begun) / _STORE_SHARE)
-
-    def _try_to_store(self) -> bool:
-        try:
-            self._store_new()
-        except Exception as error:  # Each storage backend raises its own errors; a failed upload is retried later.
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            logging.warning("%s did not take what is new: %s", self._storage.url, what)
-            if not self._failing:
-                self._notify(f"{self._storage.url} did not take what is new, and is tried again: {what}")
-            self._failing = True
-            return False
-        self._failing = False
-        return True
-
-    def _store_new(self) -> None:
-        """Uploads everything it can, and then raises the first error, if there was one."""
-        first_error: Exception | None = None
-        for name in [*self._owned_wholes()[-self._kept_apart :], *self._owned_files()]:
-            state = self._state(name)
-            if state is None or self._stored.get(name) == state:
-                continue
-            try:
-                if (self._directory.path / name).is_dir():
-                    self._storage.store_whole(name, self._directory.path, self._keep)
-                else:
-                    self._storage.store(name, self._directory.path)
-                self._stored[name] = state
-            except Exception as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
-
-    @property
-    def _kept_apart(self) -> int:
-        """How many of the newest directories are uploaded, although a newer one may exist: only checkpoints to keep."""
-        return self._keep if self._keep > _KEEP else 1
-
-    def _owned_files(self) -> list[str]:
-        named = {
-            "learner": ["checkpoints/incarnation", "network.txt"] if self._number == "0" else [],
-            "evaluator": _BEST_POLICIES,
-            "coordinator": ["coordinator.json", "metrics.jsonl", "counters.json", "control.json"],
-        }
-        path = self._directory.path
-        owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]
-        if self._label in ("coordinator", "evaluator"):
-            written = [*self._directory.tensorboard.rglob("*"), *self._directory.videos.glob("*.mp4")]
-            owned += [str(file.relative_to(path)) for file in written if file.is_file()]
-        return [name for name in owned if (path / name).exists()]
-
-    def _owned_wholes(self) -> list[str]:
-        """Returns the directories that the node owns and that are uploaded as a whole, the newest last."""
-        path = self._directory.path
-        if self._label == "learner" and self._number == "0":
-            folder = self._directory.checkpoints
-        elif self._label == "replay":
-            folder = self._directory.replay(int(self._number)) / "checkpoints"
-        else:
-            return []
-        # These appear complete; drafts have other names.
-        found = [entry for entry in folder.glob("[0-9]*") if is_checkpoint_name(entry.name)]
-        return sorted(str(entry.relative_to(path)) for entry in found)
-
-    def _state(self, name: str) -> Any:
-        """Returns a value that changes when a file or directory is replaced or modified; None if there is none."""
-        try:
-            found = (self._directory.path / name).stat()
-        except FileNotFoundError:
-            return None
-        if (self._directory.path / name).is_dir():
-            return found.st_ino
-        return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 @contextlib.contextmanager
 def local_copy(run: str | pathlib.Path, checkpoint: str = "latest", whole: bool = False) -> Iterator[RunDirectory]:
     """Yields a run directory to read from; for a URL, a temporary local copy of the run's experiment and policies.
@@ -405,12 +254,12 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
     """
     for name in ("experiment.yaml", "environment.json"):
         storage.fetch(name, directory.path)
-    for name in _BEST_POLICIES:
+    for name in BEST_POLICIES:
         storage.fetch(name, directory.path)
     step = int(checkpoint) if checkpoint.isdecimal() else None
     only = None if whole else ["policy.npz"]
     if not storage.fetch_newest("checkpoints", directory.path, only=only, step=step) and step is not None:
-        best = ["best"] if any((directory.path / name).exists() for name in _BEST_POLICIES) else []
+        best = ["best"] if any((directory.path / name).exists() for name in BEST_POLICIES) else []
         steps = [str(kept) for kept in storage.steps()]
         choices = [*best, *(["latest"] if steps else []), *steps]
         hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"

@@ -27,7 +27,8 @@ from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender, Progress
 from ...ports import RAY_PORTS, ReservedPort, reserve_among
 from ...run_directory.layout import RunDirectory
-from ...run_directory.remote_storage import Mirror, Storage
+from ...run_directory.node_mirror import Mirror
+from ...run_directory.remote_storage import Storage
 from ..process_setup import exit_by, prepare_process
 from ..supervisor import Exit
 

@@ -1,8 +1,9 @@
-"""An empty run directory, and a list of what is shown to the user."""
+"""An empty run directory, one at a URL, and a list of what is shown to the user."""
 
 import pytest
 
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.remote_storage import Storage
 
 
 @pytest.fixture
@@ -15,3 +16,13 @@ def run(tmp_path):
 @pytest.fixture
 def said():
     return []
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    return tmp_path / "bucket" / "run"
+
+
+@pytest.fixture
+def storage(bucket):
+    return Storage(f"file://{bucket}")

@@ -4,116 +4,13 @@ import os
 import pathlib
 
 import pytest
+from stored_nodes import directory_of, write_checkpoint
 
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
-from callboard.launch.run_directory.remote_storage import Mirror, Storage, fetch_run, is_url, local_copy
-from callboard.manifest import write_manifest
-
-
-@pytest.fixture
-def bucket(tmp_path):
-    return tmp_path / "bucket" / "run"
-
-
-@pytest.fixture
-def storage(bucket):
-    return Storage(f"file://{bucket}")
-
-
-def directory_of(tmp_path, node):
-    directory = RunDirectory(tmp_path / node.replace("/", "-"))
-    directory.create()
-    directory.log(node).write_text("begins\n")
-    return directory
-
-
-def write_checkpoint(directory, step, content="weights"):
-    folder = directory.checkpoints / f"{step:012d}"
-    folder.mkdir(parents=True)
-    (folder / "policy.npz").write_text(f"{content} {step}")
-    (folder / "counters.json").write_text("{}")
-    write_manifest(folder)
-    return folder
-
-
-def stored_in(bucket):
-    return sorted(str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file())
-
-
-def test_a_learner_on_another_machine_continues_from_the_newest_whole_checkpoint(tmp_path, bucket, storage):
-    first = directory_of(tmp_path / "first", "learner/0")
-    mirror = Mirror(storage, "learner/0", first)
-    for step in (100, 200, 300):
-        write_checkpoint(first, step)
-        (first.checkpoints / "incarnation").write_text("0")
-        (first.checkpoints / "draft-000000000400").mkdir(exist_ok=True)
-        assert mirror.close()
-    names = [
-        f"checkpoints/{step:012d}/{name}"
-        for step in (200, 300)
-        for name in ("DONE", "counters.json", "manifest.json", "policy.npz")
-    ]
-    assert stored_in(bucket) == [*names, "checkpoints/incarnation", "logs/learner-0.log"]
-    # A machine died while it stored this one.
-    half = bucket / "checkpoints" / "000000000400"
-    half.mkdir()
-    (half / "policy.npz").write_text("half")
-
-    second = directory_of(tmp_path / "second", "learner/0")
-    Mirror(storage, "learner/0", second).fetch()
-    (found,) = second.checkpoints.glob("0*")
-    assert (found / "policy.npz").read_text() == "weights 300"
-    assert (second.checkpoints / "incarnation").read_text() == "0"
-    assert second.log("learner/0").read_text() == "begins\n"
-
-
-def test_nodes_store_what_is_theirs_and_nothing_else(tmp_path, bucket, storage):
-    owned = {
-        "actor/1": ["logs/actor-1.log"],
-        "coordinator/0": ["logs/coordinator-0.log", "metrics.jsonl", "tensorboard/events"],
-        "evaluator/0": ["checkpoints/best.npz", "logs/evaluator-0.log"],
-        "learner/1": ["logs/learner-1.log"],
-        "replay/2": ["logs/replay-2.log", "replay/2/checkpoints/7/DONE", "replay/2/checkpoints/7/tables.tfrecord"],
-    }
-    for node, expected in owned.items():
-        directory = directory_of(tmp_path, node)
-        write_checkpoint(directory, 100)
-        directory.best_policy.write_text("best")
-        directory.metrics.write_text("{}\n")
-        directory.tensorboard.mkdir()
-        (directory.tensorboard / "events").write_text("events")
-        for name in ("7", "draft-8"):
-            folder = directory.replay(2) / "checkpoints" / name
-            folder.mkdir(parents=True)
-            (folder / "tables.tfrecord").write_text("items")
-        (directory.replay(2) / "checkpoints" / "7" / "DONE").touch()
-        before = stored_in(bucket)
-        assert Mirror(storage, node, directory).close()
-        assert sorted(set(stored_in(bucket)) - set(before)) == expected
-
-
-def test_what_has_not_changed_is_not_stored_again(tmp_path, bucket, storage):
-    directory = directory_of(tmp_path, "learner/0")
-    write_checkpoint(directory, 100)
-    Mirror(storage, "learner/0", directory).close()
-    later = directory_of(tmp_path / "later", "learner/0")
-    mirror = Mirror(storage, "learner/0", later)
-    mirror.fetch()
-    before = {name: (bucket / name).stat().st_mtime_ns for name in stored_in(bucket)}
-    with later.log("learner/0").open("a") as log:
-        log.write("more\n")
-    mirror.close()
-    after = {name: (bucket / name).stat().st_mtime_ns for name in stored_in(bucket)}
-    assert [name for name in after if after[name] != before.get(name)] == ["logs/learner-0.log"]
-    assert (bucket / "logs" / "learner-0.log").read_text() == "begins\nmore\n"
-    # The same step once more, with other counters: a new directory under the old name.
-    folder = later.checkpoints / f"{100:012d}"
-    folder.rename(later.checkpoints / "old")
-    write_checkpoint(later, 100, "others")
-    mirror.close()
-    assert (bucket / "checkpoints" / folder.name / "policy.npz").read_text() == "others 100"
+from callboard.launch.run_directory.node_mirror import Mirror
+from callboard.launch.run_directory.remote_storage import Storage, fetch_run, is_url, local_copy
 
 
 def empty(path):
@@ -189,24 +86,6 @@ def test_a_run_that_is_not_there_is_an_empty_copy(tmp_path, storage):
     directory = RunDirectory(tmp_path / "copy")
     fetch_run(storage, directory)
     assert not directory.path.exists()
-
-
-def test_storage_that_fails_is_tried_again(tmp_path, bucket, storage, monkeypatch):
-    monkeypatch.setattr("callboard.launch.run_directory.remote_storage._RETRY_SECONDS", 0.0)
-    directory = directory_of(tmp_path, "learner/0")
-    write_checkpoint(directory, 100)
-    bucket.mkdir(parents=True)
-    (bucket / "checkpoints").write_text("in the way")
-    said = []
-    mirror = Mirror(storage, "learner/0", directory, said.append)
-    assert not mirror.close()
-    # One line for all tries, and what could be stored is there.
-    (line,) = said
-    assert line.startswith(f"{storage.url} did not take what is new, and is tried again: ") and "\n" not in line
-    assert stored_in(bucket) == ["checkpoints", "logs/learner-0.log"]
-    (bucket / "checkpoints").unlink()
-    assert mirror.close()
-    assert f"checkpoints/{100:012d}/DONE" in stored_in(bucket)
 
 
 def test_half_checkpoints_of_those_who_died_are_removed_and_newer_ones_left(tmp_path, bucket, storage):
