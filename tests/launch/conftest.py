@@ -18,6 +18,7 @@ from agent_cases import one_fast_case
 from host_network import HostNetwork, why_not
 
 from callboard.deadlines import wait_until
+from callboard.launch.launchers.registry import make_launcher
 from callboard.launch.settings import read_recipe
 
 ENVIRONMENTS = pathlib.Path(__file__).parent / "environments"
@@ -156,7 +157,8 @@ def train(start, tmp_path):
     def start_training(*arguments, recipe="impala-cartpole"):
         settings = ["--recipe", recipe] if recipe else ["impala"]
         if "hosts" in arguments:
-            settings += ["--cluster", _cluster_of_this_machine(tmp_path, recipe), "--host", "here"]
+            actors = read_recipe(recipe).get("actors", 2) if recipe else 2
+            settings += ["--cluster", _cluster_of_this_machine(tmp_path, actors), "--host", "here"]
         if "ray" in arguments and "--ray-address" not in arguments:
             settings += ["--ray-address", "local"]
         return start("train", *settings, "--run-dir", tmp_path / "run", *arguments)
@@ -164,9 +166,21 @@ def train(start, tmp_path):
     return start_training
 
 
-def _cluster_of_this_machine(directory, recipe):
-    """A cluster file with one host, which runs what the recipe says."""
-    actors = read_recipe(recipe).get("actors", 2) if recipe else 2
+@pytest.fixture
+def launcher_named(tmp_path_factory):
+    """Makes a launcher by name; that of hosts has one host, this machine, with as many actors as are given."""
+
+    def make(name, actors):
+        if name != "hosts":
+            return make_launcher(name)
+        cluster = _cluster_of_this_machine(tmp_path_factory.mktemp("cluster"), actors)
+        return make_launcher(name, {"cluster": cluster, "host": "here"})
+
+    return make
+
+
+def _cluster_of_this_machine(directory, actors):
+    """A cluster file with one host, which runs everything."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     nodes = {"learner": ["here"], "replay": ["here"], "evaluator": ["here"], "actor": {"here": actors}}

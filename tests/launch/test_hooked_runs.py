@@ -27,6 +27,8 @@ LAUNCHERS = [
             ("threads", "central"),
             ("processes", "local"),
             ("processes", "central"),
+            ("launchpad", "local"),
+            ("hosts", "local"),
             ("ray", "local"),
         )
     ),
@@ -71,7 +73,7 @@ def rows(directory):
 
 
 @pytest.mark.parametrize("launcher, inference", LAUNCHERS)
-def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference):
+def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference, launcher_named):
     recorder = Recorder(factor=3)
     stages = (Stage(EASY), Stage(HARD, when="episode/success >= 0.1", episodes=20))
     monitor = Quiet()
@@ -84,7 +86,7 @@ def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference):
             curriculum=stages,
             evaluation_task={"length": 4},
         ),
-        launcher,
+        launcher_named(launcher, actors=1),
         monitor,
     )
     assert outcome.exit_code == 0, outcome.error
@@ -99,7 +101,7 @@ def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference):
     missing = "actor/0: no info so far has the episode metric 'sucess'; did you mean 'success'?"
     assert [line for line in monitor.said if "sucess" in line] == [missing]
     assert histograms(tmp_path) == {"episode/place_sum"}
-    if launcher in ("inline", "threads"):
+    if launcher in ("inline", "threads", "launchpad"):
         kinds = [call[0] for call in recorder.calls]
         assert kinds[0] == "run_start" and kinds[-1] == "run_end"
         starts = [call for call in recorder.calls if call[0] == "start"]
@@ -110,7 +112,7 @@ def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference):
     again = read_experiment(tmp_path)
     assert again.callbacks == ({"name": "own_callbacks:Recorder", "factor": 3},)
     again = dataclasses.replace(again, max_steps=last["environment_steps"] + 500)
-    assert run(again, launcher, Quiet(), resume=True).exit_code == 0
+    assert run(again, launcher_named(launcher, actors=1), Quiet(), resume=True).exit_code == 0
     last = rows(tmp_path)[-1]
     assert last["curriculum/stage"] == 2 and last["episode/length_min"] == 3.0
 
@@ -127,17 +129,18 @@ def histograms(directory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["inline", "threads", "processes", "ray"])
-def test_a_callback_that_raises_ends_the_run_with_its_traceback(tmp_path, launcher):
-    outcome = run(experiment(tmp_path, callbacks=(Raising(),)), launcher, Quiet())
+@pytest.mark.parametrize("launcher", ["inline", "threads", "processes", "launchpad", "hosts", "ray"])
+def test_a_callback_that_raises_ends_the_run_with_its_traceback(tmp_path, launcher, launcher_named):
+    outcome = run(experiment(tmp_path, callbacks=(Raising(),)), launcher_named(launcher, actors=1), Quiet())
     assert outcome.exit_code == 1 and outcome.failed_node == "actor/0"
     assert "own_callbacks.py" in outcome.error and "ValueError: broken on purpose" in outcome.error
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["inline", "threads", "processes", "ray"])
-def test_callbacks_in_actors_set_the_task_and_stop_the_run(tmp_path, launcher):
+@pytest.mark.parametrize("launcher", ["inline", "threads", "processes", "launchpad", "hosts", "ray"])
+def test_callbacks_in_actors_set_the_task_and_stop_the_run(tmp_path, launcher, launcher_named):
     settings = {"callbacks": "own_callbacks:Commanding", "episode_metrics": ("length",), "max_steps": 1_000_000}
+    launcher = launcher_named(launcher, actors=1)
     outcome = run(experiment(tmp_path, **settings, stop_when="episode/length > 100"), launcher, Quiet())
     assert outcome.exit_code == 0 and "enough" in outcome.reason
     assert rows(tmp_path)[-1]["episode/length"] > 3.5

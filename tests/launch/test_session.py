@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from agent_cases import AGENT_CASES
 
+from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.background_run import SessionEnded
 from callboard.launch.run import run
@@ -55,6 +56,10 @@ class Quiet:
 
 def gravity(environment):
     return environment.unwrapped.gravity
+
+
+def step_limit(environment):
+    return environment.spec.max_episode_steps
 
 
 def fail(environment):
@@ -257,6 +262,17 @@ def test_actors_are_at_rest_once_a_session_has_paused(experiment, said, launcher
             steps = session.result.environment_steps
             time.sleep(1.0)
             assert session.result.environment_steps == steps > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["processes", "hosts", "ray"])
+def test_a_mixture_of_environments_shares_the_slots(experiment, said, launcher, launcher_named):
+    short = WeightedEnvironment("CartPole-v1", options={"max_episode_steps": 9})
+    mixture = (WeightedEnvironment("CartPole-v1", weight=3), short)
+    experiment = dataclasses.replace(experiment, env=mixture, env_options={})
+    with Session(experiment, launcher_named(launcher, experiment.actors), Quiet(said)) as session:
+        session.train(learner_steps=2)
+        assert sorted(session.for_each_environment(step_limit)) == [9] * 8 + [500] * 24
 
 
 @pytest.mark.slow

@@ -1,5 +1,9 @@
 """The table of `callboard top`, and its options."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 from rich.console import Console
 
@@ -60,3 +64,51 @@ def test_wrong_options_are_refused_in_one_line(arguments, message):
     with pytest.raises(CallboardError) as caught:
         main(arguments)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["processes", "launchpad", "ray"])
+def test_the_nodes_of_a_run_are_shown_under_every_launcher(train, launcher):
+    run = train("--launcher", launcher, "--max-steps", 100_000_000, "--stop-return", "null")
+    run.wait_for_steps(3, "learner_steps")
+    assert shown(run.run_dir) == ["actor/0", "actor/1", "coordinator/0", "evaluator/0", "learner/0", "replay/0"]
+    assert "in run" in top(run.run_dir, "--stack", "actor/0").stdout
+    run.interrupt()
+    assert run.wait() == 130, run.text()
+
+
+@pytest.mark.slow
+def test_the_nodes_of_several_hosts_are_shown_on_each_of_them_and_by_address(hosts):
+    hosts = hosts("a", "b")
+    hosts.write_cluster(learner=["a"], replay=["a"], actor={"a": 1, "b": 1}, evaluator=[])
+    a, _ = hosts.start_all("--max-steps", 100_000_000, "--stop-return", "null")
+    hosts.wait_until(lambda: a.rows() and a.rows()[-1]["learner_steps"] >= 3)
+    nodes = ["actor/0", "actor/1", "coordinator/0", "learner/0", "replay/0"]
+    # The host names of namespaces are all the same, unlike those of machines.
+    on_another = [*hosts.network.inside("b"), "unshare", "--uts", "sh", "-c", 'hostname other; exec "$@"', "top"]
+    assert shown(a.run_dir, inside=hosts.network.inside("a")) == nodes
+    assert shown(a.run_dir, inside=on_another) == nodes
+    address = json.loads((a.run_dir / "coordinator.json").read_text())
+    assert shown(f"{hosts.network.addresses['a']}:{address['port']}", inside=on_another) == nodes
+    assert "in run" in top(a.run_dir, "--stack", "actor/1", inside=on_another).stdout
+    unreachable = top(a.run_dir, inside=["unshare", "--net", "--uts", "sh", "-c", 'hostname other; exec "$@"', "top"])
+    assert unreachable.returncode == 2 and unreachable.stderr.count("\n") == 1
+    assert "cannot be reached from here" in unreachable.stderr
+    hosts.runs["a"].interrupt()
+    for run in hosts.runs.values():
+        assert run.wait(120) == 130, run.text()
+
+
+def top(run, *arguments, inside=()):
+    command = [*inside, sys.executable, "-m", "callboard", "top", run, *arguments]
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
+
+
+def shown(run, inside=()):
+    """The nodes in the table; each must have been heard of."""
+    done = top(run, "--once", inside=inside)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    rows = rows[rows.index([]) + 2 :]
+    assert all("MiB" in row for row in rows), done.stdout
+    return [row[0] for row in rows]

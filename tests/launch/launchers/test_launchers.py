@@ -3,9 +3,10 @@
 import json
 import signal
 
+import numpy as np
 import pytest
 
-from callboard.launch.run_directory.checkpoints import step_of
+from callboard.launch.run_directory.checkpoints import read_policy, step_of
 
 
 def slow(launcher):
@@ -32,6 +33,45 @@ def test_trains_until_a_return_is_reached_and_leaves_nothing(train, launcher):
     assert step_of(checkpoint) == last["learner_steps"]
     counters = json.loads((checkpoint / "counters.json").read_text())
     assert sum(counts.get("environment_steps", 0) for counts in counters.values()) == last["environment_steps"]
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_run_begins_with_other_weights_and_ends_after_exactly_so_many_learner_steps(start, train, tmp_path, launcher):
+    short = ["--evaluation-episodes", 2, "--evaluation-envs", 2, "--stop-return", "null"]
+    source = ["--run-dir", tmp_path / "source", "--launcher", "inline", "--max-learner-steps", 2, *short]
+    first = start("train", "--recipe", "impala-cartpole", *source)
+    assert first.wait() == 0, first.text()
+    limits = ["--max-learner-steps", 40, "--patience", 1000, "--stop-when", "episodes >= 1e9", "--max-seconds", 600]
+    run = train("--launcher", launcher, "--init-from", tmp_path / "source", "--freeze", "torso", *limits, *short)
+    assert run.wait() == 0, run.text()
+    assert "The run is over: reached max_learner_steps (40 learner steps). Score: " in run.text().splitlines()[-1]
+    assert "learner/0: begins with " in run.text()
+    policies = [max((path / "checkpoints").glob("0*")) for path in (tmp_path / "source", run.run_dir)]
+    assert [step_of(path) for path in policies] == [2, 40]
+    before, after = (read_policy(path / "policy.npz") for path in policies)
+    for name, old, new in zip(before.names, before.values, after.values, strict=True):
+        assert np.array_equal(old, new) == name.startswith("torso/"), name
+    assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    "limit, reason",
+    [
+        (["--max-seconds", 20], "reached max_seconds"),
+        (["--stop-when", "learner/step >= 20"], "learner/step >= 20 was to end the run"),
+        (["--patience", 1, "--evaluate-every", 2000], "patience is over"),
+    ],
+)
+def test_other_limits_end_a_run(train, launcher, limit, reason):
+    short = ["--evaluation-episodes", 2, "--evaluation-envs", 2, "--stop-return", "null", "--max-steps", 10_000_000]
+    run = train("--launcher", launcher, *limit, *short)
+    assert run.wait() == 0, run.text()
+    assert reason in run.text().splitlines()[-1]
+    assert "Score: " in run.text().splitlines()[-1]
     assert run.leftovers() == []
 
 

@@ -109,3 +109,25 @@ def test_all_learners_continue_from_the_checkpoint_when_one_dies(train, rank):
     run.interrupt()
     assert run.wait(timeout=30) == 130, run.text()
     assert run.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learners", [1, 2])
+def test_learner_steps_are_exact_after_a_learner_has_died(start, train, tmp_path, learners):
+    first = ["--recipe", "impala-cartpole", "--run-dir", tmp_path / "source", "--launcher", "inline", "--no-evaluator"]
+    source = start("train", *first, "--stop-return", "null", "--max-learner-steps", 2)
+    assert source.wait() == 0, source.text()
+    limits = ["--max-learner-steps", 500, "--checkpoint-every-steps", 50, "--stop-return", "null"]
+    warm = ["--init-from", tmp_path / "source", "--freeze", "torso"]
+    run = train("--learners", learners, "--keep-checkpoints", 3, "--max-steps", 10_000_000, *limits, *warm)
+    run.wait_for_steps(100, "learner_steps")
+    # The restarted learner has its own checkpoint, and needs the other run no more.
+    (tmp_path / "source").rename(tmp_path / "elsewhere")
+    os.kill(run.pid_of("learner/0"), signal.SIGKILL)
+    assert run.wait() == 0, run.text()
+    assert "learner/0: continues from learner step" in run.text()
+    assert run.text().count("begins with") == 1
+    assert "reached max_learner_steps (500 learner steps)" in run.text().splitlines()[-1]
+    kept = {step_of(path) for path in (run.run_dir / "checkpoints").glob("0*")}
+    assert kept == {400, 450, 500}
+    assert run.leftovers() == []
