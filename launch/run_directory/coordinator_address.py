@@ -1,11 +1,15 @@
 """Where the coordinator of a run listens, in a file of the run directory that exists while the run goes."""
 
+import ipaddress
 import json
 import logging
 import os
 import pathlib
 import socket
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import psutil
 
 from ...atomic_files import write_file
 
@@ -70,4 +74,14 @@ def _own_ip() -> str:
             probe.connect(("192.0.2.1", 9))
             return str(probe.getsockname()[0])
         except OSError:
-            return "127.0.0.1"
+            return next(_interface_ips(), "127.0.0.1")
+
+
+def _interface_ips() -> Iterator[str]:
+    """Yields the addresses of this machine in its own networks, where none leads to all others."""
+    states = psutil.net_if_stats()
+    for name, addresses in psutil.net_if_addrs().items():
+        for found in addresses:
+            is_up = name in states and states[name].isup
+            if is_up and found.family == socket.AF_INET and not ipaddress.ip_address(found.address).is_loopback:
+                yield found.address

@@ -3,6 +3,7 @@
 import os
 import socket
 
+import psutil
 import pytest
 
 from callboard.launch.run_directory.coordinator_address import CoordinatorAddress, read_address, write_address
@@ -30,3 +31,15 @@ def test_a_file_that_is_missing_or_damaged_is_no_address(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     assert read_address(path) is None
+
+
+def test_a_machine_without_a_route_to_all_others_has_the_address_in_its_own_network(monkeypatch):
+    class Unroutable(socket.socket):
+        def connect(self, address):
+            raise OSError("Network is unreachable")
+
+    monkeypatch.setattr(socket, "socket", Unroutable)
+    found = CoordinatorAddress.here(20000).ip
+    own = [one.address for all_of_one in psutil.net_if_addrs().values() for one in all_of_one]
+    others = [address for address in own if "." in address and not address.startswith("127.")]
+    assert found in (others or ["127.0.0.1"])
