@@ -47,6 +47,11 @@ def declared_fields(settings: Any) -> dict[str, Field]:
     return found
 
 
+def values_of(settings: Any) -> dict[str, Any]:
+    """Returns the values of a dataclass and of the dataclasses in it, by names such as `optimizer.learning_rate`."""
+    return {name: field.default for name, field in declared_fields(settings).items()}
+
+
 def from_values(kind: type[T], values: Mapping[str, Any]) -> T:
     """Makes a dataclass from values by names such as `optimizer.learning_rate`; the other fields keep their defaults.
 

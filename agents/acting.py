@@ -1,7 +1,7 @@
 """Acting: one forward pass per timestep for a whole batch of environments, and a record of every timestep."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -57,6 +57,13 @@ class EpisodeTracker:
         self._returns[envs] = 0.0
         self._begun[envs] = self._timesteps
         return list(episodes)
+
+
+class BatchPolicy(Protocol):
+    """Acts for a batch of slots."""
+
+    def __call__(self, timestep: Timestep) -> tuple[Nest, Nest]:
+        """Returns actions and extras for a timestep, as arrays `[B, ...]`."""
 
 
 class CompiledPolicy:
@@ -130,6 +137,43 @@ class Stepper:
         return self._tracker.observe(self.timestep)
 
 
+class PolicyRecorder:
+    """Acts with a policy and writes the records.
+
+    Args:
+      policy: the compiled policy.
+      writer: where records go.
+    """
+
+    def __init__(self, policy: CompiledPolicy, writer: Writer):
+        self._policy = policy
+        self._writer = writer
+        self._record: Record | None = None
+        self._acted: tuple[Timestep, Nest, Nest, Nest, Version] | None = None
+
+    def act(self, timestep: Timestep, version: Version) -> Nest:
+        """Returns the actions for a timestep, with weights of that version; `record` must follow."""
+        state = self._policy.state
+        action, extras = self._policy(timestep)
+        self._acted = timestep, state, action, extras, version
+        return action
+
+    def record(self, following: Timestep) -> None:
+        """Writes the record of the timestep acted on, given the one that followed."""
+        assert self._acted is not None
+        timestep, state, action, extras, version = self._acted
+        self._record = make_record(timestep, action, extras, version, following)
+        self._writer.append(self._record, state)
+
+    def end_sequence(self, timestep: Timestep) -> None:
+        """Writes the newest timestep before it is acted on, so that it can end a sequence.
+
+        The next `record` writes it again, with its action.
+        """
+        assert self._record is not None
+        self._writer.append(end_record(self._record, timestep), self._policy.state)
+
+
 class Actor:
     """Steps a batch of environments with a policy and writes the records.
 
@@ -143,8 +187,7 @@ class Actor:
         self.writer = writer
         self.version = Version(0, 0)
         self.stepper = Stepper(environment)
-        self._policy = policy
-        self._record: Record | None = None
+        self._recorder = PolicyRecorder(policy, writer)
 
     @property
     def environment_steps(self) -> int:
@@ -158,20 +201,14 @@ class Actor:
 
     def step(self) -> list[Episode]:
         """Acts once in all environments and returns the episodes that ended."""
-        timestep, state = self.stepper.timestep, self._policy.state
-        action, extras = self._policy(timestep)
+        action = self._recorder.act(self.stepper.timestep, self.version)
         episodes = self.stepper.step(action)
-        self._record = make_record(timestep, action, extras, self.version, self.stepper.timestep)
-        self.writer.append(self._record, state)
+        self._recorder.record(self.stepper.timestep)
         return episodes
 
     def end_sequence(self) -> None:
-        """Writes the current observation before it is acted on, so that it can end a sequence.
-
-        The next `step` writes it again, with its action.
-        """
-        assert self._record is not None
-        self.writer.append(end_record(self._record, self.stepper.timestep), self._policy.state)
+        """Writes the newest timestep before it is acted on, see `PolicyRecorder.end_sequence`."""
+        self._recorder.end_sequence(self.stepper.timestep)
 
 
 def make_record(timestep: Timestep, action: Nest, extras: Nest, version: Version, following: Timestep) -> Record:
@@ -198,7 +235,7 @@ def end_record(before: Record, timestep: Timestep) -> Record:
 
 def evaluate(
     environment: BatchedEnvironment,
-    policy: CompiledPolicy,
+    policy: BatchPolicy,
     episodes: int,
     stopped: Callable[[], bool],
     episode_ended: Callable[[], None] = lambda: None,
@@ -209,7 +246,7 @@ def evaluate(
 
     Args:
       environment: a batch of environments; it is reset first.
-      policy: the compiled policy for it.
+      policy: the policy of all its slots.
       episodes: a multiple of the batch size.
       stopped: called before every timestep; returns True to abandon the evaluation, which then returns an empty list.
       episode_ended: called at the end of every episode that is part of the result.

@@ -148,3 +148,23 @@ def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
         f"environment {name!r} is of type {type(made).__name__}: the factory must give a PettingZoo ParallelEnv or "
         "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent"
     )
+
+
+def agent_specs(
+    env: Any, options: Mapping[str, Any] | None, agent_options: Mapping[str, Any]
+) -> dict[str, EnvironmentSpec]:
+    """Returns the spec of each agent of an environment, in the environment's order, by making one and closing it.
+
+    Args:
+      env: as in `make_multi_agent`.
+      options: as there.
+      agent_options: its arguments `groups`, `agent_index` and `state`.
+
+    Raises:
+      CallboardError: as there.
+    """
+    environment = make_multi_agent(env, 0, options, **agent_options)
+    try:
+        return {agent: environment.specs[agent] for agent in environment.agents}
+    finally:
+        environment.close()

@@ -7,21 +7,21 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from ..agents.acting import CompiledPolicy, Episode, Stepper, evaluate
+from ..agents.acting import BatchPolicy, Episode, Stepper, evaluate
 from ..environments import BatchedEnvironment
 from ..environments.episode_metrics import parse_episode_metrics
+from ..environments.joint_batch import JointBatch
 from ..errors import CallboardError
 from .experiment import Experiment
 from .live_view import check_display, live_view
-from .nodes.acting_setup import make_environments
 from .nodes.episode_watch import WatchedEnvironment
 from .nodes.evaluation_watch import EvaluationWatch
+from .nodes.joint_episodes import joint_evaluation_metrics
 from .nodes.metric_windows import evaluation_metrics
+from .nodes.players import Players
 from .run_directory.layout import RunDirectory
-from .saved_policies import policy_file, restored_policy
-from .video import Recorded, make_drawing_environment, record_video
+from .saved_players import saved_players
+from .video import Recorded, make_drawing, record_video
 
 
 class Evaluation(NamedTuple):
@@ -119,30 +119,24 @@ def evaluate_run(
     """
     if live:
         check_display()
-    weights = policy_file(run_directory, checkpoint)
-    layout = experiment.acting_layout()
-    policy = restored_policy(experiment, layout, weights)
-
-    def compiled_for(count: int) -> CompiledPolicy:
-        return CompiledPolicy(policy, layout, np.arange(count), experiment.seed)
-
+    players, weights = saved_players(experiment, run_directory, checkpoint)
     if live:
-        played = _play_live(experiment, compiled_for(1), episodes, steps)
+        played = _play_live(experiment, players, episodes, steps)
     elif steps is not None:
-        played = _play_steps(experiment, compiled_for, steps)
+        played = _play_steps(experiment, players, steps)
     else:
-        played = play_episodes(experiment, compiled_for, episodes, notify)
+        played = play_episodes(experiment, players, episodes, notify)
     amount = played.steps, played.reward
     if not video_episodes:
         return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
     path = run_directory.videos / f"{checkpoint}.mp4"
-    recorded = record_video(experiment, compiled_for(1), path, video_episodes, notify)
+    recorded = record_video(experiment, players, path, video_episodes, notify)
     return Evaluation(weights, played.episodes, path, recorded, played.metrics, *amount)
 
 
 def play_episodes(
     experiment: Experiment,
-    compiled_for: Callable[[int], CompiledPolicy],
+    players: Players,
     episodes: int,
     notify: Callable[[str], None],
 ) -> Played:
@@ -150,41 +144,45 @@ def play_episodes(
 
     Args:
       experiment: defines the environments.
-      compiled_for: returns the policy for a number of environments.
+      players: who plays in them.
       episodes: number of episodes.
       notify: receives a line for the user if an episode takes long.
     """
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
-    environment = make_environments(experiment, "evaluator", 0, envs)
+    environment, policy = players.make(experiment, envs)
+    joint = environment if isinstance(environment, JointBatch) else None
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
     if metrics:
         environment = watched = WatchedEnvironment(environment, metrics, notify=notify)
     watch = EvaluationWatch(episodes, math.inf, lambda: False, notify)
     try:
-        played = evaluate(environment, compiled_for(envs), episodes, watch.stopped, watch.episode_ended)
+        played = evaluate(environment, policy, episodes, watch.stopped, watch.episode_ended)
         found = {} if watched is None else evaluation_metrics(watched.take_ended(), episodes // envs)
+        if joint is not None:
+            found |= joint_evaluation_metrics(joint.take_episodes(), episodes // envs)
         steps, reward = (sum(getattr(one, name) for one in played) for name in ("length", "episode_return"))
         return Played(played, found, steps, reward)
     finally:
         environment.close()
 
 
-def _play_steps(experiment: Experiment, compiled_for: Callable[[int], CompiledPolicy], steps: int) -> Played:
-    count = min(steps, experiment.evaluation_envs)
-    with contextlib.closing(make_environments(experiment, "evaluator", 0, count)) as environment:
-        return _play(environment, compiled_for(count), lambda played: played.steps >= steps)
+def _play_steps(experiment: Experiment, players: Players, steps: int) -> Played:
+    environment, policy = players.make(experiment, min(steps, experiment.evaluation_envs))
+    with contextlib.closing(environment):
+        return _play(environment, policy, lambda played: played.steps >= steps)
 
 
-def _play_live(experiment: Experiment, policy: CompiledPolicy, episodes: int, steps: int | None) -> Played:
+def _play_live(experiment: Experiment, players: Players, episodes: int, steps: int | None) -> Played:
     def enough(played: Played) -> bool:
         return view.closed or (len(played.episodes) >= episodes if steps is None else played.steps >= steps)
 
-    with contextlib.closing(make_drawing_environment(experiment, hidden=False)) as environment:
+    environment, policy = make_drawing(experiment, players, hidden=False)
+    with contextlib.closing(environment):
         with live_view(f"{experiment.env} - Callboard", environment.frames_per_second) as view:
             return _play(Recorded(environment, view.show), policy, enough)
 
 
-def _play(environment: BatchedEnvironment, policy: CompiledPolicy, enough: Callable[[Played], bool]) -> Played:
+def _play(environment: BatchedEnvironment, policy: BatchPolicy, enough: Callable[[Played], bool]) -> Played:
     """Plays until there is enough; then unfinished episodes are left."""
     stepper = Stepper(environment)
     played = Played([], {})

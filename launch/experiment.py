@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Interval
@@ -16,20 +16,26 @@ from ..callbacks import Callbacks, check_callbacks, overridden, plain_task
 from ..data import Layout
 from ..environments import (
     WeightedEnvironment,
+    agent_specs,
     check_hooks,
     environment_of_slots,
     environment_text,
+    is_multi_agent,
     named_factory,
     read_mixture,
 )
 from ..environments import spec as environment_spec
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
+from ..nested_settings import values_of
 from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
 from .curriculum import Stage, check_stages, depends_on_episodes
 from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count, device_names
+from .policy_checks import check_all_policies, check_one_policy
+from .policy_plan import PolicyPlan, make_plan
+from .policy_settings import SHARED, made_policies, parse_policies
 from .run_directory.layout import RunDirectory
 from .stop_conditions import check_conditions
 from .warm_start_settings import check_parts
@@ -61,6 +67,21 @@ class Experiment:
         Evaluations leave out those that change rewards.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
+      policies: the policies of an environment with several agents, by name, see docs/guides/policies.md: in Python an
+        agent, `RandomPolicy`, `FrozenPolicy` or `Snapshots`; in YAML settings such as `{}` for the run's agent,
+        `{name: apex}`, `{name: random}`, `{weights: RUN@best}` or `{snapshots_of: NAME}`.  By default all agents of the
+        environment share one policy, `shared`, which is the run's agent.
+      mapping: which policy an agent of the environment gets for an episode: a table of patterns such as
+        `{player_0: main, player_*: {main: 1, old: 3}}` with weights where there is a choice, or
+        `package.module:function`; see docs/guides/policies.md.  By default the policy of the agent's own name, or the
+        only one.
+      evaluation_mapping: the mapping in evaluations; None for the same.
+      train: names of the policies that learn, a list or separated by commas; by default all that are agents.
+      agent_groups: agents of the environment that act as one, as names or patterns by the name of the group; see
+        docs/guides/multi_agent.md.
+      agent_index: whether observations contain which agent of the environment they are of, for shared policies.
+      agent_state: a `state` that observations also contain, for centralized critics: `observations` of all agents,
+        `observations_and_actions`, or the `environment`'s own.  None for none.
       seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
         continue with new episodes and new noise; evaluations always start with the same ones.
       actors: number of actor nodes.
@@ -133,6 +154,13 @@ class Experiment:
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
     env_processes: bool = False
+    policies: dict[str, Any] = dataclasses.field(default_factory=dict)
+    mapping: str | dict[str, Any] | Callable[..., Any] | None = None
+    evaluation_mapping: str | dict[str, Any] | Callable[..., Any] | None = None
+    train: str | tuple[str, ...] = ()
+    agent_groups: dict[str, Any] = dataclasses.field(default_factory=dict)
+    agent_index: bool = False
+    agent_state: Literal["observations", "observations_and_actions", "environment"] | None = None
     seed: Seed = 1
     actors: NodeCount = 2
     envs_per_actor: EnvironmentCount = 16
@@ -183,6 +211,12 @@ class Experiment:
             name, options = named_factory(env)
             object.__setattr__(self, "env", name)
             object.__setattr__(self, "env_options", {**options, **self.env_options})
+        for field in ("mapping", "evaluation_mapping"):
+            if callable(getattr(self, field)):
+                object.__setattr__(self, field, named_factory(getattr(self, field))[0])
+        if self.policies and self.agent is not None:
+            policies = parse_policies(self.policies, agent_name(self.agent), values_of(self.agent))
+            object.__setattr__(self, "policies", made_policies(policies))
 
     def check_numbers(self) -> None:
         """Rejects numbers that are out of range or inconsistent; does not check the agent.
@@ -226,19 +260,76 @@ class Experiment:
           CallboardError: names the problem and a valid value, in one line.
         """
         self.check_numbers()
+        if is_multi_agent(self.env, self.env_options):
+            return check_all_policies(self, learners_here)
+        check_one_policy(self)
         layout = self.layout()
-        self._check_devices(self.learners if learners_here is None else learners_here)
-        self.evaluation_policy_mode()
-        self._check_learner_steps()
-        self._check_conditions(agent_name(self.agent))
         tasks = [stage.task for stage in self.curriculum]
         options = self.options_of_env
         check_hooks(self.env, options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
         check_hooks(self.env, options, False, [self.evaluation_task])
+        self._check_conditions(agent_name(self.agent))
+        self.check_agent(layout, learners_here)
+        return layout
+
+    def check_agent(self, layout: Layout, learners_here: int | None) -> None:
+        """Rejects an agent that cannot learn with this layout and these settings."""
+        self._check_devices(self.learners if learners_here is None else learners_here)
+        self.evaluation_policy_mode()
+        self._check_learner_steps()
         self.agent.check(layout)
         check_own_optimizers(self.agent)
         check_schedules(self.agent, layout, self.max_learner_steps)
-        return layout
+
+    def plan(self, evaluation: bool = False) -> PolicyPlan | None:
+        """Returns the policies of a run whose environment has several agents; None if it has one.
+
+        Args:
+          evaluation: whether the mapping of evaluations is meant, not that of training.
+
+        Raises:
+          CallboardError: see `make_plan`.
+        """
+        if not is_multi_agent(self.env, self.env_options):
+            return None
+        return make_plan(self, agent_specs(self.env, self.env_options, self.agent_options), evaluation)
+
+    def policy_layouts(self) -> dict[str, Layout]:
+        """Returns the layout of every policy that learns, by name; empty if the environment has one agent."""
+        plan = self.plan()
+        return {} if plan is None else {name: self.policy_layout(plan, name) for name in plan.learning}
+
+    def policy_layout(self, plan: PolicyPlan, policy: str) -> Layout:
+        """Returns the layout of a policy of a plan."""
+        return plan.layout(policy, self.layout(plan.slots[policy].spec))
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The names in `train`."""
+        names = self.train.split(",") if isinstance(self.train, str) else self.train
+        return tuple(name.strip() for name in names if name.strip())
+
+    @property
+    def agent_options(self) -> dict[str, Any]:
+        """How an environment with several agents is presented, see `environments.make_multi_agent`."""
+        return {"groups": self.agent_groups, "agent_index": self.agent_index, "state": self.agent_state}
+
+    def for_policy(self, agent: Agent, envs_per_actor: int) -> "Experiment":
+        """Returns the experiment as the nodes of one of several policies see it.
+
+        Args:
+          agent: the policy's agent.
+          envs_per_actor: number of its slots in the batch of an actor.
+        """
+        return dataclasses.replace(
+            self,
+            agent=agent,
+            envs_per_actor=envs_per_actor,
+            policies={},
+            mapping=None,
+            evaluation_mapping=None,
+            train=(),
+        )
 
     def _check_hooks(self) -> None:
         parse_episode_metrics(self.episode_metrics)
@@ -260,6 +351,9 @@ class Experiment:
         names = [f"episode/{metric.name}" for metric in parse_episode_metrics(self.episode_metrics)]
         names += [f"evaluator/{name}" for name in names]
         names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
+        for policy in self.policies or (SHARED,):
+            names += [f"{policy}/*", f"evaluator/{policy}/*"]
+        names += ["agent/*", "evaluator/agent/*"]
         if self.callbacks:
             names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
         return names
@@ -385,3 +479,23 @@ class Run(NamedTuple):
     directory: RunDirectory
     controlled: bool = False
     """Whether a `Session` controls the run, which then begins with a pause."""
+    policies: Mapping[str, Layout] = {}
+    """The layouts of the policies that learn, by name, if the environment has several agents; else empty."""
+    policy: str = ""
+    """The policy that this part of the run trains, see `of_policy`; empty for the whole run."""
+
+    def of_policy(self, name: str) -> "Run":
+        """Returns the run as the nodes of one of its policies see it: with its agent, its layout and its directory."""
+        layout = self.policies[name]
+        agent = self.experiment.policies.get(name, self.experiment.agent)
+        experiment = self.experiment.for_policy(agent, layout.envs_per_actor)
+        return Run(experiment, layout, self.directory.of_policy(name), self.controlled, policy=name)
+
+    @property
+    def parts(self) -> "list[Run]":
+        """The part of every policy that learns; the run itself if its environment has one agent."""
+        return [self.of_policy(name) for name in self.policies] or [self]
+
+    def name_of(self, label: str, number: int) -> str:
+        """Returns the name of a node of this part: `learner/0`, or `learner/red/0` of the policy `red`."""
+        return f"{label}/{self.policy}/{number}" if self.policy else f"{label}/{number}"

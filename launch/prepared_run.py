@@ -80,6 +80,7 @@ def prepared_run(
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     layout = experiment.check(part.learners)
+    policies = experiment.policy_layouts()
     if experiment.video_every is not None:
         # Takes long to import.
         from .video import check_video
@@ -92,13 +93,20 @@ def prepared_run(
     if part.checkpoints and (experiment.init_from or experiment.freeze):
         if not launcher.in_this_process:
             hide_gpus()  # They belong to the learners.
+        if policies:
+            raise CallboardError(
+                "init_from and freeze are for runs of one policy; let a policy play with saved weights instead, as "
+                "`{weights: RUN@best}`"
+            )
         check_warm_start(experiment, layout, new=not resume)
     with launcher.open_directory(experiment, resume) as directory:
+        run = Run(experiment, layout, directory, controlled, policies)
         if part.checkpoints and directory.experiment.exists():
             if not launcher.in_this_process:
                 hide_gpus()
-            _check_run_fits(experiment, layout, directory, part.replay_shards)
-        yield PreparedRun(Run(experiment, layout, directory, controlled), launcher, add_nodes)
+            for one in run.parts:
+                _check_run_fits(one.experiment, one.layout, one.directory, part.replay_shards)
+        yield PreparedRun(run, launcher, add_nodes)
 
 
 def _option_of(add_nodes: Callable[[lp.Program, Run], object] | None) -> list[str]:

@@ -13,10 +13,12 @@ from .nodes.coordinator import Coordinator
 from .nodes.evaluator import EvaluatorNode
 from .nodes.inference import InferenceNode
 from .nodes.learner import LearnerNode
+from .nodes.multi_policy_actor import MultiPolicyActorNode
 from .nodes.node import LaunchedNode, Node, NodeHandle, NodePolicy, ProgramNode
 from .nodes.remote_actor import RemoteActorNode
 from .nodes.replay import ReplayNode
 from .nodes.user_node import UserNode
+from .policy_settings import FrozenPolicy, Snapshots
 
 POLICIES: dict[str, NodePolicy] = {
     "actor": NodePolicy(stop_order=1),
@@ -39,7 +41,7 @@ def make_program(run: Run) -> lp.Program:
     """Makes the program graph of a run: a Launchpad program, which `lp.launch` runs, and every launcher of ours."""
     program = lp.Program("callboard")
 
-    def add(label: str, number: int, role: type[Node], **arguments: Any) -> Any:
+    def add(label: str, number: int, role: type[Node], part: Run = run, **arguments: Any) -> Any:
         with program.group(label):
             policy = dataclasses.replace(
                 arguments.pop("policy", POLICIES[label]),
@@ -47,51 +49,80 @@ def make_program(run: Run) -> lp.Program:
                 log_level=run.experiment.log_level,
             )
             kind = SupervisingNode if role is Coordinator else GraphNode
-            return program.add_node(kind(f"{label}/{number}", role, policy, run=run, **arguments))
+            return program.add_node(kind(part.name_of(label, number), role, policy, run=part, **arguments))
 
     coordinator = add("coordinator", 0, Coordinator)
-    replay = [
-        add("replay", shard, ReplayNode, policy=replay_policy(run.experiment), shard=shard, coordinator=coordinator)
-        for shard in range(run.experiment.replay_shards)
-    ]
-    peers = [lp.Address("peer") for _ in range(run.experiment.learners)]
-    learner, *_ = [
-        add(
-            "learner",
-            rank,
-            LearnerNode,
-            policy=learner_policy(run.experiment, rank),
-            further_addresses=[peers[rank]],
-            rank=rank,
-            peers=peers,
-            coordinator=coordinator,
-            replay=replay,
-        )
-        for rank in range(run.experiment.learners)
-    ]
-    inference = [
-        add("inference", rank, InferenceNode, rank=rank, coordinator=coordinator, learner=learner, replay=replay)
-        for rank in range(run.experiment.inference_nodes if run.experiment.inference == "central" else 0)
-    ]
-    for index in range(run.experiment.actors):
-        if inference:
-            node = inference[index % len(inference)]
-            add("actor", index, RemoteActorNode, index=index, coordinator=coordinator, inference=node)
-        else:
-            add("actor", index, ActorNode, index=index, coordinator=coordinator, learner=learner, replay=replay)
+    learners: dict[str, Any] = {}
+    inference: dict[str, list[Any]] = {}
+    replays: dict[str, list[Any]] = {}
+    for part in run.parts:
+        of_replay = {"policy": replay_policy(part.experiment), "coordinator": coordinator}
+        replays[part.policy] = replay = [
+            add("replay", shard, ReplayNode, part, shard=shard, **of_replay)
+            for shard in range(part.experiment.replay_shards)
+        ]
+        peers = [lp.Address("peer") for _ in range(part.experiment.learners)]
+        learner, *_ = [
+            add(
+                "learner",
+                rank,
+                LearnerNode,
+                part,
+                policy=learner_policy(part.experiment, rank, part.policy),
+                further_addresses=[peers[rank]],
+                rank=rank,
+                peers=peers,
+                coordinator=coordinator,
+                replay=replay,
+                **_served_policies(run, part.policy),
+            )
+            for rank in range(part.experiment.learners)
+        ]
+        learners[part.policy] = learner
+        shared = {"coordinator": coordinator, "learner": learner, "replay": replay}
+        inference[part.policy] = [
+            add("inference", rank, InferenceNode, part, rank=rank, **shared)
+            for rank in range(part.experiment.inference_nodes if part.experiment.inference == "central" else 0)
+        ]
+    if run.policies:
+        for index in range(run.experiment.actors):
+            nodes = {name: of_policy[index % len(of_policy)] for name, of_policy in inference.items() if of_policy}
+            shared = {"coordinator": coordinator, "learners": learners, "replays": replays, "inference": nodes}
+            add("actor", index, MultiPolicyActorNode, index=index, **shared)
+    else:
+        for index in range(run.experiment.actors):
+            if inference[""]:
+                node = inference[""][index % len(inference[""])]
+                add("actor", index, RemoteActorNode, index=index, coordinator=coordinator, inference=node)
+            else:
+                add("actor", index, ActorNode, index=index, **shared)
     if run.experiment.evaluator:
-        add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learner=learner)
+        add("evaluator", 0, EvaluatorNode, coordinator=coordinator, learners=learners)
     supervising, *others = program.get_all_nodes()
     supervising.supervise(others)
     return program
 
 
-def learner_policy(experiment: Experiment, rank: int = 0) -> NodePolicy:
-    """Returns how launchers treat a learner of an experiment."""
+def _served_policies(run: Run, policy: str) -> dict[str, Any]:
+    """Returns the frozen policies that a policy's learner serves: its snapshots, and the first one all saved ones."""
+    policies = run.experiment.policies
+    if not run.policies:
+        return {}
+    own = {name: one for name, one in policies.items() if isinstance(one, Snapshots) and one.snapshots_of == policy}
+    first = next(iter(run.policies)) == policy
+    return {
+        "snapshots": own,
+        "frozen": {name: one for name, one in policies.items() if isinstance(one, FrozenPolicy) and first},
+    }
+
+
+def learner_policy(experiment: Experiment, rank: int = 0, trained: str = "") -> NodePolicy:
+    """Returns how launchers treat a learner of an experiment, of the policy `trained` if there are several."""
     policy = POLICIES["learner"]
     if experiment.learners > 1:
         policy = OTHER_LEARNER if rank else FIRST_LEARNER
-    return dataclasses.replace(policy, tensorflow_threads=experiment.learner_threads)
+    group = f"{policy.restart_group}/{trained}" if trained else policy.restart_group
+    return dataclasses.replace(policy, restart_group=group, tensorflow_threads=experiment.learner_threads)
 
 
 def replay_policy(experiment: Experiment) -> NodePolicy:
@@ -128,15 +159,25 @@ def handle_of(program: lp.Program, name: str) -> NodeHandle:
 
 def describe_graph(program: lp.Program) -> str:
     """Describes the graph as text: each kind of node, their number, and the nodes they call."""
-    lines = []
-    labels = {
-        id(handle): label
-        for label, nodes in program.groups.items()
+    kinds = {
+        id(handle): kind
+        for kind, nodes in kinds_of(program).items()
         for node in nodes
         for handle in node._created_handles
     }
-    for label, nodes in program.groups.items():
-        called = dict.fromkeys(labels[id(handle)] for handle in nodes[0].input_handles)
+    lines = []
+    for kind, nodes in kinds_of(program).items():
+        called = dict.fromkeys(kinds[id(handle)] for handle in nodes[0].input_handles)
         arrow = f"  ->  {', '.join(called)}" if called else ""
-        lines.append(f"{label} x {len(nodes)}{arrow}")
+        lines.append(f"{kind} x {len(nodes)}{arrow}")
     return "\n".join(lines)
+
+
+def kinds_of(program: lp.Program) -> dict[str, list[Any]]:
+    """Returns the nodes that differ only in their number, by the rest of their names: `actor`, `learner/red`."""
+    kinds: dict[str, list[Any]] = {}
+    for label, nodes in program.groups.items():
+        for node in nodes:
+            kind = node.name.rpartition("/")[0] if isinstance(node, ProgramNode) else label
+            kinds.setdefault(kind, []).append(node)
+    return kinds

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 import launchpad as lp
 import numpy as np
 
-from ..agents.acting import CompiledPolicy
 from ..agents.agent import Policy
 from ..agents.registry import agent_name
 from ..callbacks import plain_task
@@ -29,14 +28,16 @@ from .launchers.display import MessageMonitor
 from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
+from .node_names import metric_of
+from .nodes.players import OnePlayer, Players
 from .prepared_run import prepared_run
 from .result import Result, result_of
 from .run_directory.checkpoints import Checkpoints, assign_weights, read_policy
+from .saved_players import current_players
 from .stop_signals import Stopped, stop_signals
 
 T = TypeVar("T")
 
-_LEARNER = "learner/0"
 _PAUSE_SECONDS = 10.0
 """Upper bound on the time that a pause waits for timesteps that have begun: an environment may be slow."""
 
@@ -228,69 +229,86 @@ class Session:
         count = experiment.evaluation_episodes if episodes is None else episodes
         if count < 1:
             raise CallboardError(f"episodes must be at least 1, not {count}")
-        policy, layout = self._current_policy(experiment)
-
-        def compiled_for(envs: int) -> CompiledPolicy:
-            return CompiledPolicy(policy, layout, np.arange(envs), experiment.seed)
-
-        played = play_episodes(experiment, compiled_for, count, lambda text: None)
+        played = play_episodes(experiment, self._players(experiment), count, lambda text: None)
         returns = [episode.episode_return for episode in played.episodes]
         return EvaluationResult(
-            float(np.mean(returns)), float(np.std(returns)), returns, [episode.length for episode in played.episodes]
+            float(np.mean(returns)),
+            float(np.std(returns)),
+            returns,
+            [episode.length for episode in played.episodes],
+            {name.removeprefix("evaluator/"): value for name, value in played.metrics.items()},
         )
 
-    def policy(self, mode: Literal["greedy", "sampled"] | None = None) -> ActingPolicy:
+    def policy(self, mode: Literal["greedy", "sampled"] | None = None, policy: str | None = None) -> ActingPolicy:
         """Returns the current policy as a function of observations; its weights do not change any more.
 
         Args:
           mode: how to act; None for the experiment's `evaluation_mode`.
+          policy: name of the policy, if the run has several that learn.
         """
-        policy, layout = self._current_policy(with_evaluation_settings(self._experiment, mode))
-        spec = self._experiment.agent.acting_spec(layout.spec)
-        return ActingPolicy(policy, spec, self._experiment.seed)
+        part = self._part(policy)
+        acting, layout = self._current_policy(part, with_evaluation_settings(part.experiment, mode))
+        return ActingPolicy(acting, part.experiment.agent.acting_spec(layout.spec), self._experiment.seed)
 
-    def save(self) -> pathlib.Path:
+    def save(self, policy: str | None = None) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.
 
         After the end of the run, returns the path of its last checkpoint.
-        """
-        try:
-            return pathlib.Path(self._learner("save"))
-        except SessionEnded:
-            return self._last_checkpoint()
 
-    def restore(self, checkpoint: str | pathlib.Path) -> int:
+        Args:
+          policy: name of the policy, if the run has several that learn.
+        """
+        part = self._part(policy)
+        try:
+            return pathlib.Path(self._learner(part, "save"))
+        except SessionEnded:
+            return self._last_checkpoint(part)
+
+    def restore(self, checkpoint: str | pathlib.Path, policy: str | None = None) -> int:
         """Continues from the weights and the optimizer's state in a checkpoint.  Counters do not run backwards.
 
         Args:
           checkpoint: path of a checkpoint of the same networks, as `save` returns it.
+          policy: name of the policy, if the run has several that learn.
 
         Returns:
           The checkpoint's learner step.
         """
-        return self._learner("restore", str(pathlib.Path(checkpoint).absolute()))
+        return self._learner(self._part(policy), "restore", str(pathlib.Path(checkpoint).absolute()))
 
-    def get_weights(self) -> dict[str, np.ndarray]:
-        """Returns the policy's current weights, by name; after the end of the run, those of its last checkpoint."""
+    def get_weights(self, policy: str | None = None) -> dict[str, np.ndarray]:
+        """Returns a policy's current weights, by name; after the end of the run, those of its last checkpoint.
+
+        Args:
+          policy: name of the policy, if the run has several that learn.
+        """
+        part = self._part(policy)
         try:
-            return self._learner("get_weights")
+            return self._learner(part, "get_weights")
         except SessionEnded:
-            saved = read_policy(self._last_checkpoint() / "policy.npz")
+            saved = read_policy(self._last_checkpoint(part) / "policy.npz")
             return dict(zip(saved.names, saved.values, strict=True))
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Assigns weights by name; those that are not named keep their values."""
-        self._learner("set_weights", {name: np.asarray(value) for name, value in weights.items()})
+    def set_weights(self, weights: Mapping[str, np.ndarray], policy: str | None = None) -> None:
+        """Assigns weights by name; those that are not named keep their values.
 
-    def update(self, task: Any = None, **settings: float) -> None:
+        Args:
+          weights: values by name.
+          policy: name of the policy, if the run has several that learn.
+        """
+        arrays = {name: np.asarray(value) for name, value in weights.items()}
+        self._learner(self._part(policy), "set_weights", arrays)
+
+    def update(self, task: Any = None, policy: str | None = None, **settings: float) -> None:
         """Changes what may change in a run; it stays so when the run is resumed.
 
         Args:
           task: the environments' task from their next episodes on, see docs/guides/curriculum.md; None changes nothing.
+          policy: name of the policy whose settings change, if the run has several that learn.
           **settings: settings of the agent that are in its `live`, such as `entropy_cost`.  `learning_rate` changes all
             learning rates; `**{"optimizer.learning_rate": 1e-4}` names one.
         """
-        changes = self._live_settings(settings)
+        changes = self._live_settings(self._part(policy), settings) if settings else {}
         if changes and self._experiment.learners > 1:
             raise CallboardError(
                 f"settings of {self._experiment.learners} learners cannot be changed while they learn; set learners to "
@@ -321,19 +339,42 @@ class Session:
             self._running().call("request_stop", reason)
         self._running().join()
 
-    def _current_policy(self, experiment: Experiment) -> tuple[Policy, Layout]:
+    def _players(self, experiment: Experiment) -> Players:
+        """Returns who plays in an evaluation, with the current weights."""
+        run = self._prepared.run
+        if run.policies:
+            weights = {part.policy: self.get_weights(part.policy) for part in run.parts}
+            return current_players(experiment, run.directory, weights)
+        return OnePlayer(*self._current_policy(run, experiment))
+
+    def _current_policy(self, part: Run, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""
-        weights = self.get_weights()
-        layout = experiment.acting_layout(self._prepared.run.layout.spec)
+        weights = self.get_weights(part.policy or None)
+        layout = experiment.acting_layout(part.layout.spec)
         policy = experiment.agent.make_policy(
             experiment.agent.make_networks(layout), experiment.evaluation_policy_mode()
         )
         assign_weights(policy, weights)
         return policy, layout
 
-    def _live_settings(self, settings: Mapping[str, float]) -> dict[str, float]:
+    def _part(self, policy: str | None) -> Run:
+        """Returns the part of the run that trains a policy; None is the only one.
+
+        Raises:
+          CallboardError: the name is unknown, or there are several and none is named.
+        """
+        run = self._prepared.run
+        if policy is None:
+            if len(run.policies) > 1:
+                raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
+            return run.parts[0]
+        if policy not in run.policies:
+            raise unknown("policy", policy, run.policies)
+        return run.of_policy(policy)
+
+    def _live_settings(self, part: Run, settings: Mapping[str, float]) -> dict[str, float]:
         """Returns the changes by full names, checked."""
-        agent = self._experiment.agent
+        agent = part.experiment.agent
         live = type(agent).live
         changes: dict[str, float] = {}
         for name, value in settings.items():
@@ -346,19 +387,20 @@ class Session:
                 raise unknown("setting", name, live)
             changes |= {one: float(value) for one in named}
         with_values(agent, changes)  # Checks the ranges.
-        return changes
+        return {metric_of(part.policy, name): value for name, value in changes.items()}
 
-    def _learner(self, method: str, *arguments: Any) -> Any:
+    def _learner(self, part: Run, method: str, *arguments: Any) -> Any:
         """Executes a command in the learner and returns its result."""
-        return self._running().command([_LEARNER], method, *arguments)[_LEARNER]
+        learner = part.name_of("learner", 0)
+        return self._running().command([learner], method, *arguments)[learner]
 
-    def _last_checkpoint(self) -> pathlib.Path:
+    def _last_checkpoint(self, part: Run) -> pathlib.Path:
         """Returns the newest checkpoint in the run directory of this machine.
 
         Raises:
           SessionEnded: there is none.
         """
-        latest = Checkpoints(self._prepared.run.directory).latest()
+        latest = Checkpoints(part.directory).latest()
         if latest is None:
             raise SessionEnded(f"the run has ended, and {self.run_directory} has no checkpoint")
         return latest
@@ -389,9 +431,11 @@ class EvaluationResult:
       std: standard deviation of the returns.
       returns: of every episode.
       lengths: environment steps of every episode.
+      metrics: metrics from infos, and with several agents returns by policy and by agent, such as `red/return`.
     """
 
     mean: float
     std: float
     returns: list[float]
     lengths: list[int]
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)

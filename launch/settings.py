@@ -16,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..agents.agent import Agent
-from ..agents.registry import agent_class, agent_name, agent_settings
+from ..agents.registry import agent_class, agent_settings
 from ..atomic_files import write_file
 from ..callbacks import Callbacks
 from ..errors import CallboardError, suggestion
-from ..nested_settings import Field, declared_fields, from_values
+from ..nested_settings import Field, declared_fields, from_values, values_of
 from ..setting_types import check_ranges, shown
 from .experiment import Experiment
 from .option_parsing import apply_options, flat_values, option_name
+from .policy_settings import made_policies, parse_policies, policy_setting
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url
 from .yaml_files import format_yaml, read_yaml
@@ -57,7 +58,8 @@ class Settings:
             agent = from_values(agent_class(self.agent), self.of_agent)
         except ValueError as error:
             raise CallboardError(f"agent {self.agent!r}: {' '.join(str(error).split())}") from error
-        return Experiment(agent=agent, **self.of_run)
+        policies = made_policies(self.of_run.get("policies", {}))
+        return Experiment(agent=agent, **{**self.of_run, "policies": policies})
 
 
 def parse_experiment(agent: str | None, recipe: Mapping[str, Any], options: Sequence[str]) -> Experiment:
@@ -107,6 +109,8 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
     if not issubclass(settings_class, Agent):
         # Without TensorFlow, which the agent itself needs; a user's agent is checked when it is made.
         check_ranges(from_values(settings_class, of_agent), prefix)
+    if values.get("policies"):
+        values["policies"] = parse_policies(values["policies"], name, of_agent)
     return Settings(
         agent=name,
         of_agent=of_agent,
@@ -171,7 +175,7 @@ def settings_by_name(experiment: Experiment) -> dict[str, str]:
     settings = experiment_settings(experiment)
     agent = settings.pop(_AGENT)
     del settings["run_dir"]
-    of_agent = {f"{_AGENT}.{name}": plain(field.default) for name, field in declared_fields(experiment.agent).items()}
+    of_agent = {f"{_AGENT}.{name}": plain(value) for name, value in values_of(experiment.agent).items()}
     return {
         name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for name, value in {_AGENT: agent[_NAME], **of_agent, **settings}.items()
@@ -206,7 +210,8 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
     """Returns an experiment's settings as values that YAML can represent."""
     agent: Any = experiment.agent
     settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}
-    settings[_AGENT] = {_NAME: agent_name(agent), **{f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}}
+    settings[_AGENT] = policy_setting(agent)
+    settings["policies"] = {name: policy_setting(policy) for name, policy in experiment.policies.items()}
     return plain(settings)
 
 

@@ -10,27 +10,27 @@ from typing import Any
 import imageio.v3 as imageio
 import numpy as np
 
-from ..agents.acting import CompiledPolicy, Episode, evaluate
+from ..agents.acting import BatchPolicy, Episode, evaluate
 from ..atomic_files import file_draft
 from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
 from ..errors import CallboardError
 from .experiment import Experiment
-from .nodes.acting_setup import make_environments
 from .nodes.evaluation_watch import EvaluationWatch
+from .nodes.players import NoPlayers, Players
 
 _FRAMES_PER_SECOND = 30.0
 """Used if the environment specifies no frame rate."""
 
 
 def record_video(
-    experiment: Experiment, policy: CompiledPolicy, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
+    experiment: Experiment, players: Players, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
 ) -> list[Episode]:
     """Plays whole episodes and records them in one MP4 file, with one frame per timestep.
 
     Args:
       experiment: specifies the environment.
-      policy: compiled for one environment.
+      players: who plays.
       path: path of the file, which appears complete or not at all.
       episodes: number of episodes, which are played one after the other.
       notify: receives a line for the user.
@@ -42,7 +42,7 @@ def record_video(
       CallboardError: the environment cannot render.
     """
     watch = EvaluationWatch(episodes, np.inf, lambda: False, notify)
-    with contextlib.closing(EpisodeRecorder(experiment, policy)) as recorder:
+    with contextlib.closing(EpisodeRecorder(experiment, players)) as recorder:
         return recorder.record(path, episodes, watch.stopped, watch.episode_ended)
 
 
@@ -51,20 +51,20 @@ class EpisodeRecorder:
 
     Args:
       experiment: specifies the environment.
-      policy: compiled for one environment.
+      players: who plays in it.
       wrap: wraps that environment.
     """
 
     def __init__(
         self,
         experiment: Experiment,
-        policy: CompiledPolicy,
+        players: Players,
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment] = lambda environment: environment,
     ):
         self._experiment = experiment
-        self._policy = policy
+        self._players = players
         self._wrap = wrap
-        self._environment: BatchedEnvironment | None = None
+        self._made: tuple[BatchedEnvironment, BatchPolicy] | None = None
         self._frames_per_second = _FRAMES_PER_SECOND
 
     def record(
@@ -90,29 +90,29 @@ class EpisodeRecorder:
         Raises:
           CallboardError: the environment cannot render.
         """
-        environment = self._made_environment()
+        environment, policy = self._make()
         with contextlib.suppress(_Abandoned), _video_file(path, self._frames_per_second) as write:
 
             def show(frame: np.ndarray) -> None:
                 write(frame)
                 see(frame)
 
-            played = evaluate(Recorded(environment, show), self._policy, episodes, stopped, episode_ended)
+            played = evaluate(Recorded(environment, show), policy, episodes, stopped, episode_ended)
             if not played:
                 raise _Abandoned
             return played
         return []
 
     def close(self) -> None:
-        if self._environment is not None:
-            self._environment.close()
+        if self._made is not None:
+            self._made[0].close()
 
-    def _made_environment(self) -> BatchedEnvironment:
-        if self._environment is None:
-            environment = make_drawing_environment(self._experiment)
+    def _make(self) -> tuple[BatchedEnvironment, BatchPolicy]:
+        if self._made is None:
+            environment, policy = make_drawing(self._experiment, self._players)
             self._frames_per_second = environment.frames_per_second or _FRAMES_PER_SECOND
-            self._environment = self._wrap(environment)
-        return self._environment
+            self._made = self._wrap(environment), policy
+        return self._made
 
 
 class _Abandoned(Exception):
@@ -128,7 +128,7 @@ def check_video(experiment: Experiment) -> None:
     if experiment.video_every is None:
         return
     try:
-        with contextlib.closing(make_drawing_environment(experiment)) as environment:
+        with contextlib.closing(make_drawing(experiment, NoPlayers())[0]) as environment:
             environment.reset()
             environment.render()
     except CallboardError as error:
@@ -186,25 +186,26 @@ def _even(frame: np.ndarray) -> np.ndarray:
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 
-def make_drawing_environment(experiment: Experiment, hidden: bool = True) -> BatchedEnvironment:
-    """Makes one environment of an evaluation that can be rendered; `hidden` is for machines without a display."""
+def make_drawing(
+    experiment: Experiment, players: Players, hidden: bool = True
+) -> tuple[BatchedEnvironment, BatchPolicy]:
+    """Makes one environment of an evaluation that can be rendered, and what acts in it.
+
+    Args:
+      experiment: specifies the environment.
+      players: who plays.
+      hidden: whether the machine may have no display.
+    """
     # Without this, SDL, with which Gymnasium renders, requires a display.
     if hidden:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    environment = _first_that_draws(experiment)
-    if experiment.evaluation_task is not None:
-        environment.set_task(experiment.evaluation_task)
-    return environment
-
-
-def _first_that_draws(experiment: Experiment) -> BatchedEnvironment:
     # Gymnasium ids accept both options, factories of Gymnasium environments possibly the first, others neither.
     tries: list[dict[str, Any]] = [{"render_mode": "rgb_array", "vectorized": False}, {"render_mode": "rgb_array"}]
     experiment = dataclasses.replace(experiment, env_processes=False)
     for options in tries:
         drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
         try:
-            return make_environments(drawing, "evaluator", 0, 1)
+            return players.make(drawing, 1)
         except CallboardError:
             continue
-    return make_environments(experiment, "evaluator", 0, 1)
+    return players.make(experiment, 1)

@@ -23,6 +23,7 @@ import launchpad as lp
 from ...errors import CallboardError
 from ..experiment import Run
 from ..local_socket import served_at
+from ..node_names import policy_of
 from ..nodes.coordinator import Coordinator
 from ..nodes.environment_node import EnvironmentNode
 from ..nodes.evaluator import EvaluatorNode
@@ -222,37 +223,44 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
     actors = [role for role in roles if isinstance(role, EnvironmentNode)]
     inference = [role for role in roles if isinstance(role, InferenceNode)]
     evaluators = [role for role in roles if isinstance(role, EvaluatorNode)]
-    (learner,) = [role for role in roles if isinstance(role, LearnerNode)]
+    learners = [role for role in roles if isinstance(role, LearnerNode)]
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
-    (replay,) = [role for role in roles if isinstance(role, ReplayNode)]
-    learning = _LearningLimit(learner, replay)
+    replays = {policy_of(role.context.name): role for role in roles if isinstance(role, ReplayNode)}
+    limits = [_LearningLimit(learner, replays[policy_of(learner.context.name)]) for learner in learners]
     done, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
     turns = itertools.cycle(actors)
     while not stop.is_set():
-        if done < limit and not learner.paused:
+        paused = any(learner.paused for learner in learners)
+        if done < limit and not paused:
             actor = next(turns)
             yield actor.context.name
             done -= actor.environment_steps
             actor.step()
             done += actor.environment_steps
-        yield learner.context.name
-        while not (stop.is_set() or learner.paused or learner.has_made_all_steps):
-            if not learning.takes_batch(sum(actor.items_written for actor in actors)):
-                break
-            if not learner.learn():
-                learning.gives_back()
-                break
-        if coordinator.out_of_time or learner.has_made_all_steps:
+        for learner, learning in zip(learners, limits, strict=True):
+            yield learner.context.name
+            policy = policy_of(learner.context.name)
+            while not (stop.is_set() or learner.paused or learner.has_made_all_steps):
+                if not learning.takes_batch(sum(actor.items_written_for(policy) for actor in actors)):
+                    break
+                if not learner.learn():
+                    learning.gives_back()
+                    break
+        have_made_all = all(learner.has_made_all_steps for learner in learners)
+        if coordinator.out_of_time or have_made_all:
             limit = min(limit, done)
-        if done >= min(next_report, limit) or learner.paused:
+        paused = any(learner.paused for learner in learners)
+        if done >= min(next_report, limit) or paused:
             next_report += REPORT_STEPS if done >= next_report else 0
-            for role in (replay, *inference, *actors, learner):
+            for role in (*replays.values(), *inference, *actors, *learners):
                 yield role.context.name
                 role.report()
-            yield replay.context.name
-            replay.step()
-            if coordinator.stopping or learner.has_made_all_steps:
-                learner.end_learning()
+            for replay in replays.values():
+                yield replay.context.name
+                replay.step()
+            if coordinator.stopping or have_made_all:
+                for learner in learners:
+                    learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name
                 evaluator.report()
@@ -261,7 +269,8 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             coordinator.write_metrics()
             coordinator.step()
             limit = done + coordinator.steps_left
-            if coordinator.control != learner.reporter.state.control:
+            states = [(policy_of(learner.context.name), learner.reporter.state.control) for learner in learners]
+            if any(coordinator.control(policy) != state for policy, state in states):
                 # Changed in this turn: the nodes must know it before the next step.
                 limit = done
             elif coordinator.paused:

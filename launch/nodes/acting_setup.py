@@ -1,5 +1,6 @@
 """Environments and compiled policies of an experiment, for nodes and tools that act."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -8,6 +9,9 @@ from ...agents.acting import CompiledPolicy
 from ...agents.agent import Mode
 from ...data import Layout
 from ...environments import BatchedEnvironment, environment_seeds, for_evaluation, make
+from ...environments.joint_batch import JointBatch
+from ...environments.policy_batches import make_policy_batches
+from ...environments.policy_slots import PolicyMapping
 from ..experiment import Experiment
 
 
@@ -22,6 +26,43 @@ def make_environments(
     env, options = for_evaluation(env, options)
     environments = make(env, count, seeds, options, slots)
     if experiment.evaluation_task is not None:
+        environments.set_task(experiment.evaluation_task)
+    return environments
+
+
+def make_joint_environments(
+    experiment: Experiment,
+    role: Literal["actor", "evaluator"],
+    first_slot: int,
+    count: int,
+    mapping: PolicyMapping,
+    policies: Sequence[str],
+    counted: Sequence[str],
+    incarnation: int = 0,
+) -> JointBatch:
+    """Makes the environments of `make_environments`, if they have several agents.
+
+    Args:
+      experiment: as there, like the next three and the last.
+      role: as above.
+      first_slot: as above.
+      count: as above.
+      mapping: chooses the policy of each agent.
+      policies: names of all policies.
+      counted: the policies whose agents' rewards count.
+      incarnation: as above.
+    """
+    seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
+    slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.env_options
+    actor = first_slot // experiment.envs_per_actor if role == "actor" else None
+    if role == "evaluator":
+        env, options = for_evaluation(env, options)
+    assert not isinstance(env, Sequence) or isinstance(env, str)
+    batches = make_policy_batches(
+        env, count, seeds, options, mapping, policies, slots, actor, **experiment.agent_options
+    )
+    environments = JointBatch(batches, counted)
+    if role == "evaluator" and experiment.evaluation_task is not None:
         environments.set_task(experiment.evaluation_task)
     return environments
 

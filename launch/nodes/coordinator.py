@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 from ...environments import has_unseen_levels
 from ..experiment import Run
 from ..loggers.run_loggers import RunLoggers
+from ..node_names import metric_of, policy_of
 from ..result import result_of
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
+from .joint_episodes import JointEpisodeMetrics
 from .node import Node, NodeContext
 from .node_health import thread_stacks
 from .node_incarnations import NodeIncarnations
@@ -65,14 +67,16 @@ class Coordinator(Node):
         self._clock = clock
         self._lock = threading.Lock()
         self._address_file = run.directory.coordinator
-        self._checkpoints = Checkpoints(run.directory)
-        self._counter_file = CounterFile(run.directory)
+        self._policies = tuple(run.policies) or ("",)
+        """The policies that learn; one without a name if the environment has one agent."""
+        self._checkpoints = [Checkpoints(part.directory) for part in run.parts]
+        self._counter_file = CounterFile(run)
         self._counters = self._counter_file.load()
         self._counters_failed = False
         begun = any(self._counters.totals.values())
-        self._rules = StoppingRules(run.experiment, self._counters.totals, clock)
+        self._rules = StoppingRules(run.experiment, self._counters.totals, clock, run.policies)
         self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
-        self._control_file = ControlFile(run.directory, run.experiment.agent)
+        self._control_file = ControlFile(run)
         self._control = RunControl(run.controlled)
         self._control.restore(self._control_file.load())
         self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
@@ -86,8 +90,9 @@ class Coordinator(Node):
         self._ending = RunEnding(run.experiment, context.notify, clock)
         self._rates = StepRates()
         self._rows = 0
-        self._earlier_learner_steps = self._counters.total("learner_steps")
-        """Learner steps of the incarnations of the learner before the current one."""
+        self._learner_steps: dict[str, int] = {}
+        """Learner steps of the current incarnation of the first learner of each policy."""
+        self._joint_episodes = JointEpisodeMetrics(run) if run.policies else None
         self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
@@ -109,6 +114,7 @@ class Coordinator(Node):
         requests: Sequence[Sequence[Any]] = (),
         health: Sequence[Any] | None = None,
         episode_values: Sequence[Sequence[Any]] = (),
+        joint_episodes: Sequence[Sequence[Any]] = (),
         known: list[Any] | None = None,
     ) -> tuple[Any, ...]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
@@ -117,7 +123,7 @@ class Coordinator(Node):
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next nine.
+          counts: see `reporting.Report`, as for the next ten.
           values: as above.
           episodes: as above.
           evaluation: as above.
@@ -127,16 +133,17 @@ class Coordinator(Node):
           requests: as above.
           health: as above.
           episode_values: as above.
+          joint_episodes: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
             newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
                 self._nodes.update(name, incarnation_id)
-                self._overview.update(name, incarnation_id, health, self._values.get("learner/step"))
-                if name == "learner/0":
-                    total = self._counters.total("learner_steps")
-                    self._earlier_learner_steps = total - counts.get("learner_steps", 0)
+                policy = policy_of(name)
+                self._overview.update(name, incarnation_id, health, self._values.get(metric_of(policy, "learner/step")))
+                if "learner_steps" in counts:
+                    self._learner_steps[policy] = counts["learner_steps"]
                 self._short_of_data.pop(name, None)
                 if short_of_data:
                     self._short_of_data[name] = short_of_data
@@ -144,6 +151,8 @@ class Coordinator(Node):
                     self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
                     self._hooks.add(episode_values, evaluation)
+                    if self._joint_episodes is not None:
+                        self._joint_episodes.add(joint_episodes)
                     self._control.take_replies(name, [Reply(*reply) for reply in replies])
                     for kind, value in requests:
                         self._take_request(kind, value)
@@ -166,7 +175,7 @@ class Coordinator(Node):
                 max(self._report_seconds, len(self._nodes) / _REPORTS_A_SECOND),
                 step_limit,
                 dict(self._short_of_data),
-                list(self._control_state()),
+                list(self._control_state(policy_of(name))),
                 [list(command) for command in self._control.commands_for(name)],
             )
 
@@ -216,11 +225,10 @@ class Coordinator(Node):
         with self._lock:
             return not self._ending and self._control.paused
 
-    @property
-    def control(self) -> ControlState:
-        """What nodes receive with their next reports."""
+    def control(self, policy: str = "") -> ControlState:
+        """Returns what the nodes of a policy, or of the whole run, receive with their next reports."""
         with self._lock:
-            return self._control_state()
+            return self._control_state(policy)
 
     def checkpoint_state(self) -> tuple[dict[str, dict[str, int]], dict[str, Any]]:
         """Returns what the coordinator contributes to a checkpoint: the counts by source, and changes of the run."""
@@ -328,8 +336,9 @@ class Coordinator(Node):
         self._metrics.close()
         # With several learners, the first one ends before the actors: its last checkpoint lacks their last counts.
         try:
-            if sources != _of_other_nodes(self._checkpoints.counter_sources()):
-                self._checkpoints.replace_counters(self._counters.sources)
+            for checkpoints in self._checkpoints:
+                if sources != _of_other_nodes(checkpoints.counter_sources()):
+                    checkpoints.replace_counters(self._counters.sources)
         except NotWritten as error:
             self.context.notify(f"could not write the last counters into the checkpoint: {error}")
 
@@ -352,14 +361,20 @@ class Coordinator(Node):
         self._rules.set_paused(self._control.paused)
         self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
 
-    def _control_state(self) -> ControlState:
-        """Returns what nodes have to know; the limit is that of the steps of the learner's current incarnation."""
+    def _control_state(self, policy: str) -> ControlState:
+        """Returns what nodes have to know; the limit is that of the steps of the learner's current incarnation.
+
+        Learners of several policies share the steps that are left.
+        """
         state = self._control.state
         if state.learner_limit is None:
             return state
-        # The last learner steps of a run are not subject to a pause.
-        limit = None if self._ending else max(0, state.learner_limit - self._earlier_learner_steps)
-        return state._replace(learner_limit=limit)
+        if self._ending:
+            # The last learner steps of a run are not subject to a pause.
+            return state._replace(learner_limit=None)
+        left = max(0, state.learner_limit - self._counters.total("learner_steps"))
+        share = -(-left // len(self._policies))
+        return state._replace(learner_limit=self._learner_steps.get(policy, 0) + share)
 
     def _take_request(self, kind: str, value: Any) -> None:
         if kind == "task":
@@ -399,6 +414,8 @@ class Coordinator(Node):
         self._counters.update(f"{self.context.name}#{self.context.incarnation_id}", counts)
         try:
             self._counter_file.save(self._counters)
+            if self._joint_episodes is not None:
+                self._joint_episodes.save()
             self._counters_failed = False
         except OSError as error:
             logging.warning("the counters were not written: %s", error)
@@ -452,6 +469,8 @@ class Coordinator(Node):
         if self._episodes:
             row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
+        if self._joint_episodes is not None:
+            row.update(self._joint_episodes.row())
         if not self.context.cooperative:
             row.update(self._overview.metrics())
         row.update(sorted(self._values.items()))

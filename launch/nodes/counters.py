@@ -5,8 +5,8 @@ import pathlib
 from typing import Any
 
 from ...atomic_files import write_file
+from ..experiment import Run
 from ..run_directory.checkpoints import Checkpoints
-from ..run_directory.layout import RunDirectory
 
 _PAST = "past"
 """The source that holds the counts of earlier incarnations."""
@@ -81,20 +81,20 @@ class CounterFile:
     had reported since the last write.
 
     Args:
-      run_directory: the run directory.
+      run: the run.
     """
 
-    def __init__(self, run_directory: RunDirectory):
-        self._path = run_directory.counters
-        self._checkpoints = Checkpoints(run_directory)
+    def __init__(self, run: Run):
+        self._path = run.directory.counters
+        self._checkpoints = [Checkpoints(part.directory) for part in run.parts]
         self._written: dict[str, int] | None = None
 
     def load(self) -> Counters:
-        """Returns the newer of the counters in the file and in the newest checkpoint."""
-        found = [Counters(_read(self._path)), Counters(self._checkpoints.counter_sources())]
+        """Returns the newest of the counters in the file and in the newest checkpoint of each policy."""
+        found = [Counters(_read(self._path)), *(Counters(one.counter_sources()) for one in self._checkpoints)]
         counters = max(found, key=lambda one: (one.total("environment_steps"), one.total("learner_steps")))
         if not counters.total("learner_steps"):
-            counters.add_past("learner_steps", self._checkpoints.newest_step())
+            counters.add_past("learner_steps", sum(one.newest_step() for one in self._checkpoints))
         return counters
 
     def save(self, counters: Counters) -> None:

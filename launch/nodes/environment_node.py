@@ -62,11 +62,14 @@ class EnvironmentNode(ReportingNode):
         """Number of items written to replay."""
         raise NotImplementedError
 
+    def items_written_for(self, policy: str) -> int:
+        """Returns the number of items written to the replay of a policy; the name is empty if the run has one."""
+        return self.items_written
+
     def make_environment(self, incarnation: int) -> BatchedEnvironment:
         """Makes the environments of an incarnation of this node; `finish` closes them."""
-        count = self._experiment.envs_per_actor
         self.context.progress.works_slowly("making environments")
-        environment = make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
+        environment = self.make_batch(incarnation)
         if self._experiment.watches_episodes:
             self._calls = CallbackCalls(
                 self._experiment.callbacks, callback_run(self.context.name, self._run, self.reporter)
@@ -80,6 +83,11 @@ class EnvironmentNode(ReportingNode):
             )
         self._environment = MarkedEnvironment(self._watched or environment, self.context.progress)
         return self._environment
+
+    def make_batch(self, incarnation: int) -> BatchedEnvironment:
+        """Makes the environments themselves, see `make_environment`."""
+        count = self._experiment.envs_per_actor
+        return make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
 
     def take_task(self) -> None:
         """Passes the run's task on to the environments if it has changed."""

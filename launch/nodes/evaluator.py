@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ...agents.acting import evaluate
-from ...agents.weights import WeightClient
 from ...callbacks import EvaluationView
 from ...data import Version
 from ...environments.episode_metrics import parse_episode_metrics
+from ...environments.joint_batch import JointBatch
 from ..experiment import Run
-from ..run_directory.best_policy import BestPolicy
 from ..run_directory.file_errors import file_error
-from .acting_setup import compile_policy, make_environments
 from .callback_calls import CallbackCalls, callback_run
 from .episode_watch import WatchedEnvironment
+from .evaluated_policies import EvaluatedPolicies, mean_step
+from .evaluation_players import make_evaluation_players
 from .evaluation_watch import EvaluationWatch
+from .joint_episodes import joint_evaluation_metrics
 from .metric_windows import evaluation_metrics
-from .node import NodeContext, NodeHandle, Unreachable
+from .node import NodeContext, NodeHandle
+from .opponents import Opponents
 from .progress import MarkedEnvironment
 from .reporting import Report, ReportingNode
-from .weight_fetching import fetch_weights, wait_for_weights
 
 if TYPE_CHECKING:
     from .evaluation_videos import EvaluationVideos
 
-_CALL_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 5.0
 """Interval between reports of the final evaluation."""
@@ -48,52 +47,53 @@ class EvaluatorNode(ReportingNode):
         context: NodeContext,
         run: Run,
         coordinator: NodeHandle,
-        learner: NodeHandle,
+        learners: Mapping[str, NodeHandle],
     ):
         super().__init__(context, coordinator)
+        self._run = run
         self._experiment = run.experiment
-        self._layout = run.layout
-        self._best_policy = BestPolicy(run.directory, context.notify)
         self._best_written = True
-        self._learner = learner
+        self._learners = learners
         self._calls = CallbackCalls(run.experiment.callbacks, callback_run(context.name, run, self.reporter))
         self._watched: WatchedEnvironment | None = None
         self._evaluation: dict[str, float] | None = None
         self._evaluated: dict[str, float] | None = None
         self._final: dict[str, float] | None = None
         self._next_steps = run.experiment.evaluate_every
-        self._best = -np.inf
+        self._best = -math.inf
         self._weights_step: int | None = None
+        self._evaluated_versions: list[Version] = []
+        self._opponents: Opponents | None = None
+        self._joint: JointBatch | None = None
         self._directory = run.directory
         self._videos: EvaluationVideos | None = None
 
     def setup(self) -> None:
         experiment = self._experiment
-        self._best = self._best_policy.mean_return()
         self.begin_reports()
         progress = self.context.progress
+        progress.works_slowly("building networks")
+        players, learned, self._opponents = make_evaluation_players(self._run, self._learners, self.context)
+        self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
+        self._best = self._policies.mean_return()
         progress.works_slowly("making environments")
-        environments = make_environments(experiment, "evaluator", 0, experiment.evaluation_envs)
+        environments, self._policy = players.make(experiment, experiment.evaluation_envs)
+        self._joint = environments if isinstance(environments, JointBatch) else None
         metrics = parse_episode_metrics(experiment.episode_metrics)
         if metrics:
             environments = self._watched = WatchedEnvironment(environments, metrics)
         self._environment = MarkedEnvironment(environments, progress)
-        progress.works_slowly("building networks")
-        networks = experiment.agent.make_networks(self._layout)
-        mode = experiment.evaluation_policy_mode()
-        self._policy = compile_policy(experiment, self._layout, networks, mode, 0, experiment.evaluation_envs)
         if experiment.video_every is not None:
             # Takes long to import.
             from .evaluation_videos import EvaluationVideos
 
             self._videos = EvaluationVideos(
                 experiment,
-                compile_policy(experiment, self._layout, networks, mode, 0, 1),
+                players,
                 self._directory,
                 self.context.notify,
                 lambda environment: MarkedEnvironment(environment, progress),
             )
-        self._weights = WeightClient(self._learner.client(_CALL_SECONDS), self._policy.policy.variables)
         steps = self.reporter.state.environment_steps
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
 
@@ -103,24 +103,21 @@ class EvaluatorNode(ReportingNode):
             self._evaluate_final()
         elif self.reporter.state.environment_steps < self._next_steps:
             self._wait(_POLL_SECONDS)
-        elif fetch_weights(self._weights, self._learner):
-            self._weights.apply()
-            if self._weights.version is not None or wait_for_weights(self._weights, self._learner, self.context):
-                self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
-                self.reporter.report()
-                self._record_video(evaluation, lambda: self.reporter.state.stopping)
+        elif self._policies.fetch():
+            self._evaluation = evaluation = self._evaluate(lambda: self.reporter.state.stopping)
+            self.reporter.report()
+            self._record_video(evaluation, lambda: self.reporter.state.stopping)
 
     def _evaluate_final(self) -> None:
         """Evaluates the final weights, and then keeps reporting the result."""
         if self._final is None:
-            final = self._final_version()
-            if final is None or not fetch_weights(self._weights, self._learner):
+            final = self._policies.final_versions()
+            if final is None or not self._policies.fetch():
                 self._wait(_POLL_SECONDS)
                 return
-            self._weights.apply()
-            if self._weights.version != final:
+            if self._policies.versions != final:
                 return
-            if self._evaluated is None or self._evaluated["evaluator/learner_step"] != final.step:
+            if self._evaluated is None or self._evaluated_versions != final:
                 self._evaluated = self._evaluate(lambda: False)
                 self._record_video(self._evaluated, lambda: False)
             if self.context.stop.is_set():
@@ -131,15 +128,6 @@ class EvaluatorNode(ReportingNode):
         # A restarted coordinator has not received the report.
         self._wait(_REPORT_SECONDS)
 
-    def _final_version(self) -> Version | None:
-        """Returns the learner's final version; None while it is still learning, or if it does not answer."""
-        self.context.progress.waits(f"weights of {self._learner.name}")
-        try:
-            final = self._learner.client(_CALL_SECONDS).final_version()
-        except Unreachable:
-            return None
-        return None if final is None else Version(*final)
-
     def _wait(self, seconds: float) -> None:
         if not self.context.cooperative:
             self.context.stop.wait(seconds)
@@ -149,7 +137,10 @@ class EvaluatorNode(ReportingNode):
         steps = self.reporter.state.environment_steps
         self._next_steps = (steps // self._experiment.evaluate_every + 1) * self._experiment.evaluate_every
         begun = time.monotonic()
-        self._weights_step = None if self._weights.version is None else self._weights.version.step
+        versions = self._evaluated_versions = self._policies.versions
+        self._weights_step = mean_step(versions)
+        if self._opponents is not None:
+            self._opponents.wait()
         watch = EvaluationWatch(
             self._experiment.evaluation_episodes,
             self._experiment.evaluation_timeout,
@@ -158,6 +149,8 @@ class EvaluatorNode(ReportingNode):
         )
         if self._watched is not None:
             self._watched.take_ended()
+        if self._joint is not None:
+            self._joint.take_episodes()
         episodes = evaluate(
             self._environment,
             self._policy,
@@ -170,11 +163,9 @@ class EvaluatorNode(ReportingNode):
         if not episodes:
             return None
         returns = [episode.episode_return for episode in episodes]
-        version = self._weights.version
-        assert version is not None
         mean = statistics.fmean(returns)
         if mean > self._best:
-            self._save_best(mean, version.step)
+            self._save_best(mean)
         self._evaluated = {
             "evaluator/return": mean,
             "evaluator/return_std": statistics.pstdev(returns),
@@ -182,13 +173,16 @@ class EvaluatorNode(ReportingNode):
             "evaluator/return_max": max(returns),
             "evaluator/best_return": max(mean, self._best),
             "evaluator/episode_length": statistics.fmean(episode.length for episode in episodes),
-            "evaluator/learner_step": version.step,
+            "evaluator/learner_step": self._weights_step,
             "evaluator/environment_steps": steps,
             "evaluator/seconds": time.monotonic() - begun,
         }
         if self._watched is not None:
             quota = self._experiment.evaluation_episodes // self._experiment.evaluation_envs
             self._evaluated |= evaluation_metrics(self._watched.take_ended(), quota)
+        if self._joint is not None:
+            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_envs
+            self._evaluated |= joint_evaluation_metrics(self._joint.take_episodes(), quota)
         lengths = [episode.length for episode in episodes]
         view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)
         for name, value in self._calls.call("on_evaluation", view).items():
@@ -200,10 +194,10 @@ class EvaluatorNode(ReportingNode):
             steps = int(evaluation["evaluator/environment_steps"])
             self._videos.after_evaluation(steps, lambda: self.context.stop.is_set() or abandoned())
 
-    def _save_best(self, mean: float, learner_step: int) -> None:
+    def _save_best(self, mean: float) -> None:
         """Saves the current weights as the best; if the write fails, the next better weights are saved instead."""
         try:
-            self._best_policy.save(self._policy.policy, mean, learner_step)
+            self._policies.save_best(mean)
         except OSError as error:
             if self._best_written:
                 self.context.notify(f"the best policy could not be written: {file_error(error)}; training continues")

@@ -26,6 +26,8 @@ from ...errors import CallboardError
 from ...manifest import MANIFEST, damage
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
+from ..node_names import metric_of
+from ..policy_settings import FrozenPolicy, Snapshots
 from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
 from ..warm_start import initialize
 from ..warm_start_settings import as_patterns
@@ -33,8 +35,10 @@ from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
 from .network_file import write_network_table
 from .node import NodeContext, NodeHandle, Unreachable
+from .opponents import Numbered, ServedPolicies
 from .proxy_bypass import bypass_proxies
 from .reporting import Report, ReportingNode
+from .run_control import own_settings
 from .stopping_rules import LEARNER_IS_DONE
 from .weight_publisher import WeightPublisher
 from .written_bytes import marked_while_files_grow
@@ -61,7 +65,7 @@ class LearnerNode(ReportingNode):
     the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
-    served = ("get_variables", "final_version")
+    served = ("get_variables", "final_version", "get_frozen")
 
     def __init__(
         self,
@@ -71,6 +75,8 @@ class LearnerNode(ReportingNode):
         peers: Sequence[lp.Address],
         coordinator: NodeHandle,
         replay: Sequence[NodeHandle],
+        snapshots: Mapping[str, Snapshots] | None = None,
+        frozen: Mapping[str, FrozenPolicy] | None = None,
     ):
         super().__init__(context, coordinator)
         self._rank = rank
@@ -82,6 +88,8 @@ class LearnerNode(ReportingNode):
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
+        self._policy_name = run.policy
+        self._served_policies = ServedPolicies(run.directory, snapshots or {}, frozen or {}, context.notify)
         self._weights = WeightPublisher()
         self._steps = 0
         self._made = 0
@@ -130,6 +138,10 @@ class LearnerNode(ReportingNode):
         version = self._final_version
         return None if version is None else (version.incarnation, version.step)
 
+    def get_frozen(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
+        """Returns the weights of frozen policies that this learner serves, see `opponents.ServedPolicies`."""
+        return self._served_policies.others_than(known)
+
     def setup(self) -> None:
         progress = self.context.progress
         if len(self._peers) > 1:
@@ -169,6 +181,8 @@ class LearnerNode(ReportingNode):
             share_first_learners_state(strategy, self._rank, {**self._modules, "steps": steps})
             self._steps = int(steps.numpy())
         self._frozen.remember(policy.variables)
+        self._served_policies.load()
+        self._served_policies.take_due(0, policy)
         layout = trace_layout(agent, self._layout, networks)
         self._plan_next_checkpoint()
         self.begin_reports()
@@ -196,7 +210,7 @@ class LearnerNode(ReportingNode):
         control = self.reporter.state.control
         if control.version != self._changes:
             self._changes = control.version
-            self._live.change(control.settings)
+            self._live.change(own_settings(self._policy_name, control.settings))
 
     def step(self) -> None:
         if self._final_version is not None or (self._rank > 0 and self.has_made_all_steps):
@@ -243,6 +257,8 @@ class LearnerNode(ReportingNode):
         try:
             update = self._learner.step(self._reader)
             self._frozen.keep()
+            if self._rank == 0:
+                self._served_policies.take_due(self.reporter.state.environment_steps, self._policy)
         except ReaderStopped:
             return False
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
@@ -444,6 +460,8 @@ class LearnerNode(ReportingNode):
         if self._rank > 0:
             return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self.learner_steps
+        if self._policy_name:
+            counts[metric_of(self._policy_name, "learner_steps")] = self.learner_steps
         scheduled = {f"learner/{name}": value for name, value in self._live.metrics.items()}
         values = {**scheduled, **self._values, "learner/step": self._steps}
         if self._final_version is not None:

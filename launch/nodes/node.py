@@ -231,7 +231,8 @@ class ProgramNode(lp.PyClassNode):
 
     def move_to(self, directory: RunDirectory) -> None:
         """Makes the node write to another run directory; must be called before `make_node`."""
-        self._arguments["run"] = self._arguments["run"]._replace(directory=directory)
+        run = self._arguments["run"]
+        self._arguments["run"] = run._replace(directory=directory.of_policy(run.policy) if run.policy else directory)
 
     def make_node(self, context: NodeContext) -> Node:
         return self._role(context=context, **self._arguments)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..node_names import kind_of, number_of
 from .node import NodeContext
 from .node_health import NodeHealth, NodeProbe
 
@@ -71,7 +72,7 @@ class NodeOverview:
         by_kind: dict[str, list[dict[str, float]]] = {}
         for name, (_, _, health) in self._nodes.items():
             if health is not None and not health.starting:
-                by_kind.setdefault(name.partition("/")[0], []).append(_by_reason(health.waiting))
+                by_kind.setdefault(kind_of(name), []).append(_by_reason(health.waiting))
         return {
             kind: {
                 reason: statistics.fmean(waiting.get(reason, 0.0) for waiting in nodes)
@@ -122,5 +123,4 @@ def _by_reason(waiting: Mapping[str, float]) -> dict[str, float]:
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    label, _, number = name.partition("/")
-    return label, int(number) if number.isdecimal() else 0, name
+    return kind_of(name), number_of(name), name

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...deadlines import Clock
 from ...errors import CallboardError
 from ...replay import ReplayHandle
+from ..node_names import metric_of, policy_of
 from .commands import CommandQueue
 from .node import Node, NodeContext, NodeHandle, Unreachable
 from .node_health import NodeHealth, NodeProbe
@@ -26,7 +27,7 @@ class Report(NamedTuple):
     counts: dict[str, int] = {}
     """Totals since the node started, so a report that arrives twice, or not at all, does no harm."""
     values: dict[str, float] = {}
-    """The newest values of metrics."""
+    """The newest values of metrics; those of a policy's nodes get its name as a prefix."""
     episodes: list[tuple[float, int]] = []
     """Return and length of the training episodes that ended since the last report."""
     evaluation: dict[str, float] | None = None
@@ -43,6 +44,8 @@ class Report(NamedTuple):
     """How the node does; None if it was measured in one of the last reports."""
     episode_values: list[Any] = []
     """Metrics of the training episodes that ended since the last report, the fields of `EpisodeValues`."""
+    joint_episodes: list[Any] = []
+    """Training episodes of environments with several agents that ended since then, the fields of `JointEpisode`."""
 
 
 class RunState(NamedTuple):
@@ -88,6 +91,7 @@ class Reporter:
         measure: Callable[[], NodeHealth | None] = lambda: None,
     ):
         self._context = context
+        self._policy = policy_of(context.name)
         self._coordinator = coordinator
         self.coordinator = coordinator.name
         """Name of the coordinator."""
@@ -115,8 +119,12 @@ class Reporter:
         with self._lock:
             if self._unsent is None:
                 requests, self._requests = self._requests, []
-                self._unsent = self._collect()._replace(
-                    replies=self.commands.take_replies(), requests=requests, health=self._measure()
+                collected = self._collect()
+                self._unsent = collected._replace(
+                    values={metric_of(self._policy, name): value for name, value in collected.values.items()},
+                    replies=self.commands.take_replies(),
+                    requests=requests,
+                    health=self._measure(),
                 )
                 self._sequence += 1
             report = self._unsent
@@ -243,9 +251,15 @@ class ReportingNode(Node):
         """Returns the function that executes the commands of a name, see `run_control`."""
         raise CallboardError(f"{self.context.name} has no command {method!r}")
 
-    def seconds_short_of_data(self, learner: int) -> float:
-        """Returns how long a learner, given by its rank, had been waiting for data at the coordinator's last answer."""
-        return self.reporter.state.short_of_data.get(f"learner/{learner}", 0.0)
+    def seconds_short_of_data(self, learner: int, policy: str = "") -> float:
+        """Returns how long a learner had been waiting for data at the coordinator's last answer.
+
+        Args:
+          learner: its rank.
+          policy: the policy that it trains, if the run has several.
+        """
+        label = f"learner/{policy}" if policy else "learner"
+        return self.reporter.state.short_of_data.get(f"{label}/{learner}", 0.0)
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""

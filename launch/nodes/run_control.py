@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...atomic_files import write_file
-from ...nested_settings import declared_fields
+from ...nested_settings import values_of
+from ..experiment import Run
+from ..node_names import metric_of
 from ..run_directory.checkpoints import Checkpoints
-from ..run_directory.layout import RunDirectory
 
 MAX_COMMANDS = 1000
 """Commands whose results are kept; older ones are forgotten."""
@@ -30,7 +31,8 @@ class ControlState(NamedTuple):
     task: Any = None
     """The environments' task, see `BatchedEnvironment`; None for their own."""
     settings: Mapping[str, float] = {}
-    """The agent's settings that have changed since the start, by name, such as `optimizer.learning_rate`."""
+    """The agent's settings that have changed since the start, by name, such as `optimizer.learning_rate`, or
+    `red/optimizer.learning_rate` of the policy `red`."""
 
 
 class Command(NamedTuple):
@@ -155,18 +157,22 @@ class RunControl:
         return dict(self._replies.get(command_id, {}))
 
 
+def own_settings(policy: str, settings: Mapping[str, float]) -> dict[str, float]:
+    """Returns the settings of one policy's agent, by their own names; all if the run has one policy."""
+    prefix = f"{policy}/" if policy else ""
+    return {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+
+
 class ControlFile:
     """Keeps what has been changed in a run, in addition to its checkpoints.
 
     Args:
-      run_directory: the run directory.
-      agent: the agent, as configured for this start of the run.
+      run: the run, as configured for this start.
     """
 
-    def __init__(self, run_directory: RunDirectory, agent: Any):
-        self._path = run_directory.control
-        self._checkpoints = Checkpoints(run_directory)
-        self._agent = agent
+    def __init__(self, run: Run):
+        self._path = run.directory.control
+        self._parts = run.parts
 
     def content(self, control: RunControl) -> dict[str, Any]:
         """Returns what has been changed, as JSON can express it; empty if nothing has."""
@@ -193,7 +199,7 @@ class ControlFile:
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            content = self._checkpoints.control()
+            content = Checkpoints(self._parts[0].directory).control()
         configured = self._configured()
         settings = {
             name: value
@@ -204,8 +210,9 @@ class ControlFile:
 
     def _configured(self) -> dict[str, Any]:
         """Returns the settings that may change, as JSON gives them back: schedules are mappings."""
-        fields = declared_fields(self._agent)
         return {
-            name: json.loads(json.dumps(fields[name].default, default=dataclasses.asdict))
-            for name in type(self._agent).live
+            metric_of(part.policy, name): json.loads(json.dumps(value, default=dataclasses.asdict))
+            for part in self._parts
+            for name, value in values_of(part.experiment.agent).items()
+            if name in type(part.experiment.agent).live
         }

@@ -1,11 +1,12 @@
 """The rules that end a run: limits of steps and time, goals of metrics, and patience with the evaluations."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...deadlines import Clock
 from ..experiment import Experiment
+from ..node_names import metric_of
 from ..stop_conditions import parse_conditions
 
 LEARNER_IS_DONE = "learner/final"
@@ -31,9 +32,11 @@ class StoppingRules:
       totals: the counts that `counts` of earlier incarnations of the coordinator has left in the run's counters: a
         resumed or restarted run continues to count its seconds and its evaluations.
       clock: a monotonic clock; another one in tests.
+      policies: names of the policies that learn, if there are several.
     """
 
-    def __init__(self, experiment: Experiment, totals: Mapping[str, int], clock: Clock):
+    def __init__(self, experiment: Experiment, totals: Mapping[str, int], clock: Clock, policies: Iterable[str] = ()):
+        self._policies = tuple(policies) or ("",)
         self._experiment = experiment
         self._clock = clock
         self._ran = 0.0
@@ -110,7 +113,7 @@ class StoppingRules:
             )
         if environment_steps >= experiment.max_steps:
             return Stop(f"reached max_steps ({environment_steps:,} environment steps)", final_evaluation=True)
-        if values.get(LEARNER_IS_DONE):
+        if all(values.get(metric_of(policy, LEARNER_IS_DONE)) for policy in self._policies):
             return Stop(self._learner_reason(values), final_evaluation=True)
         if self.out_of_time:
             reason = f"reached max_seconds ({self.seconds:,.0f} s, {environment_steps:,} environment steps)"
@@ -137,7 +140,8 @@ class StoppingRules:
         return self._ran + (0.0 if self._paused else self._clock() - self._ran_until)
 
     def _learner_reason(self, values: Mapping[str, float]) -> str:
-        limit, step = self._experiment.max_learner_steps, values.get("learner/step", 0)
+        limit = self._experiment.max_learner_steps
+        step = min(values.get(metric_of(policy, "learner/step"), 0) for policy in self._policies)
         if limit is not None and step >= limit:
             return f"reached max_learner_steps ({step:,.0f} learner steps)"
         # Only a restarted coordinator does not know why.

@@ -13,6 +13,10 @@ CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 """Names of checkpoints: the learner step, and a number if the step was saved several times."""
 
 
+POLICIES = "policies"
+"""Name of the directory that contains those of the policies of a run with several."""
+
+
 def is_checkpoint_name(name: str) -> bool:
     """Returns whether a directory of this name in `checkpoints` is a checkpoint, not a draft or a damaged one."""
     return CHECKPOINT_NAME.fullmatch(name) is not None
@@ -40,6 +44,17 @@ class RunDirectory:
     url: str = ""
     """URL of the run directory if the run is stored remotely; `path` is then its local copy.  See `remote_storage`."""
 
+    def of_policy(self, name: str) -> "RunDirectory":
+        """Returns the directory of one of several policies of the run."""
+        below = f"{POLICIES}/{name}"
+        return RunDirectory(self.path / below, self.host, f"{self.url}/{below}" if self.url else "")
+
+    @property
+    def policies(self) -> dict[str, "RunDirectory"]:
+        """The directories of the run's policies, by name; empty for a run of one policy."""
+        names = sorted(path.name for path in self.path.glob(f"{POLICIES}/*") if path.is_dir())
+        return {name: self.of_policy(name) for name in names}
+
     @property
     def experiment(self) -> pathlib.Path:
         """The YAML file from which the run can be repeated."""
@@ -65,6 +80,11 @@ class RunDirectory:
         return self.checkpoints / "best-before.npz"
 
     @property
+    def snapshots(self) -> pathlib.Path:
+        """Earlier weights of a policy, with which others play against it."""
+        return self.path / "snapshots"
+
+    @property
     def metrics(self) -> pathlib.Path:
         return self.path / "metrics.jsonl"
 
@@ -72,6 +92,11 @@ class RunDirectory:
     def counters(self) -> pathlib.Path:
         """The counters of the whole run, as last written by the coordinator."""
         return self.path / "counters.json"
+
+    @property
+    def ratings(self) -> pathlib.Path:
+        """The ratings of policies that play against each other."""
+        return self.path / "ratings.json"
 
     @property
     def control(self) -> pathlib.Path:

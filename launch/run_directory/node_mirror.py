@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .layout import RunDirectory, is_checkpoint_name
+from ..node_names import kind_of, number_of, policy_of
+from .layout import POLICIES, RunDirectory, is_checkpoint_name
 from .remote_storage import BEST_POLICIES, KEPT, Storage
 
 _STORE_SECONDS = 5.0
@@ -41,7 +42,10 @@ class Mirror:
     ):
         self._storage = storage
         self._directory = directory
-        self._label, _, self._number = node.partition("/")
+        self._label, self._number = kind_of(node), number_of(node)
+        policy = policy_of(node)
+        self._below = f"{POLICIES}/{policy}/" if policy else ""
+        self._of_node = directory.of_policy(policy) if policy else directory
         self._log = str(directory.log(node).relative_to(directory.path))
         self._notify = notify
         self._keep = keep if self._label == "learner" else KEPT
@@ -55,17 +59,22 @@ class Mirror:
         storage, path = self._storage, self._directory.path
         storage.fetch(self._log, path)
         if self._label == "learner":
-            storage.fetch("checkpoints/incarnation", path)
-            storage.fetch_newest("checkpoints", path, notify=self._notify)
-        elif self._label == "evaluator":
-            for name in BEST_POLICIES:
+            storage.fetch(f"{self._below}checkpoints/incarnation", path)
+            storage.fetch_newest(f"{self._below}checkpoints", path, notify=self._notify)
+            for name in storage.find(f"{self._below}snapshots/*.npz"):
                 storage.fetch(name, path)
+        elif self._label == "evaluator":
+            runs = ["experiment.yaml", *storage.find(f"{POLICIES}/*/experiment.yaml")]
+            for below in [run.removesuffix("experiment.yaml") for run in runs]:
+                for name in BEST_POLICIES:
+                    storage.fetch(f"{below}{name}", path)
         elif self._label == "coordinator":
             storage.fetch("metrics.jsonl", path)
             storage.fetch("counters.json", path)
             storage.fetch("control.json", path)
+            storage.fetch("ratings.json", path)
         elif self._label == "replay":
-            storage.fetch_newest(f"replay/{self._number}/checkpoints", path, notify=self._notify)
+            storage.fetch_newest(f"{self._below}replay/{self._number}/checkpoints", path, notify=self._notify)
         self._stored = {name: self._state(name) for name in [*self._owned_files(), *self._owned_wholes()]}
 
     def start(self) -> None:
@@ -127,12 +136,17 @@ class Mirror:
         return self._keep if self._keep > KEPT else 1
 
     def _owned_files(self) -> list[str]:
-        named: dict[str, Sequence[str]] = {
-            "learner": ["checkpoints/incarnation", "network.txt"] if self._number == "0" else [],
-            "evaluator": BEST_POLICIES,
-            "coordinator": ["coordinator.json", "metrics.jsonl", "counters.json", "control.json"],
-        }
         path = self._directory.path
+        snapshots = [file.relative_to(path) for file in self._of_node.snapshots.glob("*.npz")]
+        of_learner = [f"{self._below}checkpoints/incarnation", f"{self._below}network.txt", *map(str, snapshots)]
+        named: dict[str, Sequence[str]] = {
+            "learner": of_learner if self._number == 0 else [],
+            "evaluator": [
+                *BEST_POLICIES,
+                *(f"{POLICIES}/{policy}/{name}" for policy in self._directory.policies for name in BEST_POLICIES),
+            ],
+            "coordinator": ["coordinator.json", "metrics.jsonl", "counters.json", "control.json", "ratings.json"],
+        }
         owned = [*named.get(self._label, []), self._log, f"{self._log}.1"]
         if self._label in ("coordinator", "evaluator"):
             written = [*self._directory.tensorboard.rglob("*"), *self._directory.videos.glob("*.mp4")]
@@ -142,10 +156,10 @@ class Mirror:
     def _owned_wholes(self) -> list[str]:
         """Returns the directories that the node owns and that are uploaded as a whole, the newest last."""
         path = self._directory.path
-        if self._label == "learner" and self._number == "0":
-            folder = self._directory.checkpoints
+        if self._label == "learner" and self._number == 0:
+            folder = self._of_node.checkpoints
         elif self._label == "replay":
-            folder = self._directory.replay(int(self._number)) / "checkpoints"
+            folder = self._of_node.replay(self._number) / "checkpoints"
         else:
             return []
         # These appear complete; drafts have other names.

@@ -205,6 +205,11 @@ class Storage:
         protocols = self._files.protocol
         return (protocols,) if isinstance(protocols, str) else protocols
 
+    def find(self, pattern: str) -> list[str]:
+        """Returns the names of the files that match a pattern such as `policies/*/experiment.yaml`."""
+        beginning = self._at("")
+        return sorted(str(path).removeprefix(beginning) for path in self._files.glob(self._at(pattern)))
+
     def remove(self, name: str) -> None:
         """Removes a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):

@@ -23,15 +23,18 @@ def begun(run: Run) -> Iterator[None]:
       CallboardError: the directory cannot be written.
     """
     directory = run.directory
+    parts = [run, *(run.parts if run.policies else [])]
     try:
-        directory.create()
-        write_experiment(run.experiment, directory.experiment)
-        write_file(directory.environment, format_spec(run.layout.spec))
+        for part in parts:
+            part.directory.create()
+            write_experiment(part.experiment, part.directory.experiment)
+            write_file(part.directory.environment, format_spec(part.layout.spec))
     except OSError as error:
         raise CallboardError(f"the run directory {directory.path} cannot be written: {error.strerror}") from error
     if directory.url:
-        storage = Storage(directory.url)
-        for file in (directory.experiment, directory.environment):
-            storage.store(file.name, directory.path)
+        for part in parts:
+            storage = Storage(part.directory.url)
+            for file in (part.directory.experiment, part.directory.environment):
+                storage.store(file.name, part.directory.path)
     with temporary_files_in(directory.temporary):
         yield

@@ -12,6 +12,7 @@ from callboard.errors import CallboardError
 from callboard.launch.evaluation import evaluate_run, play_episodes, with_evaluation_settings
 from callboard.launch.experiment import Experiment
 from callboard.launch.live_view import LiveView
+from callboard.launch.nodes.acting_setup import make_environments
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_as_many_environments_play_as_divide_the_episodes_and_the_same_ones_agai
 def test_episode_metrics_and_the_task_of_evaluations(tmp_path):
     settings = {"env_options": {"length": 9}, "episode_metrics": "length,place:sum", "evaluation_task": {"length": 2}}
     experiment = Experiment(Impala(), "own_callbacks:Walk", evaluation_envs=2, **settings)
-    played = play_episodes(experiment, lambda count: StepsRight(count), 4, lambda text: None)
+    played = play_episodes(experiment, StepsRight(), 4, lambda text: None)
     assert [(episode.length, episode.episode_return) for episode in played.episodes] == [(2, 1.0)] * 4
     assert (
         played.metrics["evaluator/episode/length"] == 2.0 and played.metrics["evaluator/episode/place_sum_max"] == 3.0
@@ -65,13 +66,11 @@ def test_episode_metrics_and_the_task_of_evaluations(tmp_path):
 
 
 class StepsRight:
-    """A policy that always walks to the right."""
+    """Players that always walk to the right."""
 
-    def __init__(self, count):
-        self._action = np.ones(count, np.int32)
-
-    def __call__(self, timestep):
-        return self._action, ()
+    def make(self, experiment, count):
+        environment = make_environments(experiment, "evaluator", 0, count)
+        return environment, lambda timestep: (np.ones(count, np.int32), ())
 
 
 def test_a_number_of_steps_instead_of_episodes(run):

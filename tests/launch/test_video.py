@@ -9,7 +9,7 @@ import pytest
 from untrained_runs import SMALL, write_run
 
 from callboard.errors import CallboardError
-from callboard.launch.nodes.acting_setup import compile_policy
+from callboard.launch.nodes.players import OnePlayer
 from callboard.launch.video import _even, check_video, record_video
 
 
@@ -28,10 +28,10 @@ class Unseen(gymnasium.Env):
 
 def record(directory, *options):
     experiment, run = write_run(directory, options=[*options, *SMALL])
-    networks = experiment.agent.make_networks(experiment.acting_layout())
-    policy = compile_policy(experiment, experiment.acting_layout(), networks, "evaluate", 0, 1)
+    layout = experiment.acting_layout()
+    players = OnePlayer(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
     path = run.videos / "best.mp4"
-    return path, record_video(experiment, policy, path, 2, print)
+    return path, record_video(experiment, players, path, 2, print)
 
 
 def test_a_video_has_a_frame_for_every_timestep(tmp_path):

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import CallboardError, suggestion, unknown
 from ....setting_types import shown
 from ...experiment import Experiment
+from ...node_names import kind_of, number_of
 from ...yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -78,10 +79,12 @@ class Cluster:
         return _joined(self.hosts[self.first], self.ports.start)
 
     def host_of(self, node: str) -> str:
-        """Returns the host of a node such as `actor/0`; nodes that the file does not place run on the first host."""
-        label, _, number = node.partition("/")
-        hosts = self.placement.get(label, ())
-        return hosts[int(number)] if int(number) < len(hosts) else self.first
+        """Returns the host of a node such as `actor/0`; nodes that the file does not place run on the first host.
+
+        The nodes of several policies are placed alike.
+        """
+        hosts, number = self.placement.get(kind_of(node), ()), number_of(node)
+        return hosts[number] if number < len(hosts) else self.first
 
     def check_host(self, host: str) -> None:
         """Raises `CallboardError` if the file does not contain the host."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ....agents.weights import Unpacking
 from ....deadlines import Deadline
 from ...experiment import Run
+from ...node_names import kind_of, number_of
 from ...nodes.actor import ActorNode
 from ...nodes.coordinator import Coordinator
 from ...nodes.learner import LearnerNode
@@ -29,7 +30,7 @@ class TaskCoordinator(Coordinator):
         self._silence = Deadline(math.inf, clock)
 
     def report(self, name: str, *arguments: Any) -> Any:
-        if name == "learner/0":
+        if kind_of(name) == "learner" and number_of(name) == 0:
             self._silence.restart(_SILENCE_SECONDS)
         return super().report(name, *arguments)
 

@@ -142,7 +142,12 @@ def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, sent):
     assert report(another, "actor/0", sequence=3, steps=130)[:2] == (False, 180)
     assert report(another, "actor/1", incarnation_id="new", steps=20)[:2] == (True, 200)
     another.finish()
-    assert CounterFile(RunDirectory(tmp_path)).load().total("environment_steps") == 200
+    assert (
+        CounterFile(Run(Experiment(Impala(), "CartPole-v1"), None, RunDirectory(tmp_path)))
+        .load()
+        .total("environment_steps")
+        == 200
+    )
 
 
 def test_rows_do_not_go_back_with_another_coordinator(make_coordinator, tmp_path):

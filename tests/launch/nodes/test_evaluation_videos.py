@@ -10,8 +10,8 @@ from local_nodes import small_run
 from untrained_runs import write_run
 
 from callboard.launch.nodes import evaluation_videos
-from callboard.launch.nodes.acting_setup import compile_policy
 from callboard.launch.nodes.evaluation_videos import EvaluationVideos, ThinnedFrames
+from callboard.launch.nodes.players import OnePlayer
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def make_videos(tmp_path):
 
     def make(every, said):
         experiment, directory = write_run(tmp_path / "run", best=False)
-        networks = experiment.agent.make_networks(experiment.acting_layout())
-        policy = compile_policy(experiment, experiment.acting_layout(), networks, "evaluate", 0, 1)
+        layout = experiment.acting_layout()
+        players = OnePlayer(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
         experiment = dataclasses.replace(experiment, video_every=every)
-        made.append(EvaluationVideos(experiment, policy, directory, said.append, lambda environment: environment))
+        made.append(EvaluationVideos(experiment, players, directory, said.append, lambda environment: environment))
         return made[-1], directory
 
     yield make

@@ -6,6 +6,7 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.agents.schedules import Schedule
+from callboard.launch.experiment import Experiment, Run
 from callboard.launch.nodes.run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.nested_settings import with_values
@@ -68,9 +69,13 @@ def test_the_version_increases_with_every_change(control):
     assert versions == [0, 1, 1, 2, 2]
 
 
+def control_file(path, agent):
+    return ControlFile(Run(Experiment(agent, "CartPole-v1"), None, RunDirectory(path)))
+
+
 def test_changes_are_kept_for_a_resumed_run_unless_it_is_configured_otherwise(control, tmp_path):
     agent = Impala()
-    file = ControlFile(RunDirectory(tmp_path), agent)
+    file = control_file(tmp_path, agent)
     assert file.content(control) == {} and file.load() == ControlState()
     control.set_task([3, "hard"])
     control.change_settings({"entropy_cost": 0.1, "optimizer.learning_rate": 0.5})
@@ -79,14 +84,13 @@ def test_changes_are_kept_for_a_resumed_run_unless_it_is_configured_otherwise(co
     assert resumed.task == [3, "hard"]
     assert resumed.settings == {"entropy_cost": 0.1, "optimizer.learning_rate": 0.5}
     configured = with_values(agent, {"entropy_cost": 0.2})
-    assert ControlFile(RunDirectory(tmp_path), configured).load().settings == {"optimizer.learning_rate": 0.5}
+    assert control_file(tmp_path, configured).load().settings == {"optimizer.learning_rate": 0.5}
 
 
 def test_a_changed_schedule_stays_changed_until_it_is_configured_otherwise(tmp_path, control):
-    directory = RunDirectory(tmp_path)
     agent = with_values(Impala(), {"entropy_cost": Schedule(start=1.0)})
     control.change_settings({"entropy_cost": 0.5})
-    ControlFile(directory, agent).save(control)
-    assert ControlFile(directory, agent).load().settings == {"entropy_cost": 0.5}
+    control_file(tmp_path, agent).save(control)
+    assert control_file(tmp_path, agent).load().settings == {"entropy_cost": 0.5}
     other = with_values(Impala(), {"entropy_cost": Schedule(start=2.0)})
-    assert ControlFile(directory, other).load().settings == {}
+    assert control_file(tmp_path, other).load().settings == {}

@@ -1,0 +1,52 @@
+"""Who plays in the evaluations of a run: the policies that learn, and those that do not."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...agents.agent import Agent, Mode, Policy
+from ..experiment import Experiment, Run
+from .frozen_policies import make_frozen_policies
+from .node import NodeContext, NodeHandle
+from .opponents import Opponents
+from .players import AllPlayers, OnePlayer, Players
+
+
+class EvaluationPlayers(NamedTuple):
+    """The players of an evaluator."""
+
+    players: Players
+    learned: dict[str, Policy]
+    """The policies among them that learn, by name."""
+    opponents: Opponents | None
+    """Gets the weights of the others; None if the environment has one agent."""
+
+
+def make_evaluation_players(run: Run, learners: Mapping[str, NodeHandle], context: NodeContext) -> EvaluationPlayers:
+    """Builds the policies that an evaluator plays with; their weights have to be fetched.
+
+    Args:
+      run: the run.
+      learners: handles of the learners, by policy.
+      context: context of the evaluator.
+    """
+    experiment = run.experiment
+    plan = experiment.plan(evaluation=True)
+    if plan is None:
+        agent = experiment.agent
+        policy = agent.make_policy(agent.make_networks(run.layout), experiment.evaluation_policy_mode())
+        return EvaluationPlayers(OnePlayer(policy, run.layout), {"": policy}, None)
+    learned = {}
+    for name, agent in plan.learning.items():
+        if name in plan.slots:
+            layout = experiment.policy_layout(plan, name)
+            learned[name] = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent)), layout
+    frozen = make_frozen_policies(experiment, plan, lambda agent: evaluation_mode(experiment, agent))
+    variables = {name: policy.variables for name, (policy, _) in frozen.items()}
+    opponents = Opponents(list(learners.values()), variables, context)
+    players = AllPlayers(plan, {**learned, **frozen}, opponents.choose)
+    return EvaluationPlayers(players, {name: policy for name, (policy, _) in learned.items()}, opponents)
+
+
+def evaluation_mode(experiment: Experiment, agent: Agent) -> Mode:
+    """Returns the mode of an agent's policy in evaluations; one that samples no actions takes the best."""
+    return "sample" if experiment.evaluation_mode == "sampled" and "sample" in agent.modes() else "evaluate"

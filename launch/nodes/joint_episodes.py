@@ -1,0 +1,160 @@
+"""Metrics of episodes with several agents: returns by policy and by agent, and ratings of opponents."""
+
+import collections
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ...agents.agent import Agent
+from ...atomic_files import write_file
+from ...environments.policy_slots import SceneEpisode
+from ..experiment import Run
+from ..policy_settings import Snapshots
+from .metric_windows import WINDOW
+
+FIRST_RATING = 1000.0
+_RATING_STEP = 16.0
+"""The most that one game changes a rating (K in Elo's formula)."""
+_RATING_SCALE = 400.0
+
+
+class JointEpisode(NamedTuple):
+    """An episode with several agents that has ended; plain Python values only."""
+
+    length: int
+    """Environment steps."""
+    returns: dict[str, float]
+    """By agent, of those that took part."""
+    players: dict[str, str]
+    """Who chose each agent's actions: a policy, or a snapshot such as `past@3`."""
+
+
+def joint_evaluation_metrics(episodes: Sequence[SceneEpisode], quota: int) -> dict[str, float]:
+    """Returns the metrics of an evaluation's episodes by policy and by agent, as `evaluator/...`.
+
+    Args:
+      episodes: all episodes that ended since the reset, in order.
+      quota: the number of episodes of each environment, the first ones, that belong to the evaluation.
+    """
+    played: dict[int, int] = {}
+    returns: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
+    for episode in episodes:
+        played[episode.env] = played.get(episode.env, 0) + 1
+        if played[episode.env] > quota:
+            continue
+        of_policy = {agent: policy.partition("/")[0] for agent, policy in episode.policies.items()}
+        for agent, value in episode.returns.items():
+            for name in (of_policy[agent], f"agent/{agent}"):
+                returns.setdefault(name, []).append(value)
+        if len(episode.returns) == 2:
+            (one, other), (mine, theirs) = of_policy.values(), episode.returns.values()
+            if one != other:
+                score = 0.5 if mine == theirs else float(mine > theirs)
+                scores.setdefault(one, []).append(score)
+                scores.setdefault(other, []).append(1.0 - score)
+    metrics = {f"evaluator/{name}/return": statistics.fmean(values) for name, values in sorted(returns.items())}
+    metrics |= {f"evaluator/{name}/score": statistics.fmean(values) for name, values in sorted(scores.items())}
+    return metrics
+
+
+class Ratings:
+    """Elo ratings of policies that play against each other in games of two agents (Elo 1978).
+
+    The agent with the higher return wins.  A snapshot begins with the rating of its policy at that time.
+
+    Args:
+      origins: policy that each policy of snapshots is of.
+    """
+
+    def __init__(self, origins: dict[str, str]):
+        self._origins = origins
+        self.of: dict[str, float] = {}
+        """Ratings by player."""
+
+    def add(self, first: str, second: str, score: float) -> None:
+        """Takes a game; `score` is 1 if the first player won, 0 if the second did, and 0.5 for a draw."""
+        if first == second:
+            return
+        ratings = [self._rating(player) for player in (first, second)]
+        expected = 1.0 / (1.0 + 10.0 ** ((ratings[1] - ratings[0]) / _RATING_SCALE))
+        change = _RATING_STEP * (score - expected)
+        self.of[first], self.of[second] = ratings[0] + change, ratings[1] - change
+
+    def _rating(self, player: str) -> float:
+        if player not in self.of:
+            policy = player.partition("@")[0]
+            self.of[player] = self.of.get(self._origins.get(policy, ""), FIRST_RATING)
+        return self.of[player]
+
+
+class JointEpisodeMetrics:
+    """The metrics of the newest episodes of a run whose environment has several agents.
+
+    Policies are rated if some of them do not learn, as in self-play.
+
+    Args:
+      run: the run.
+    """
+
+    def __init__(self, run: Run):
+        policies = run.experiment.policies
+        self._has_opponents = not all(isinstance(policy, Agent) for policy in policies.values())
+        self._path = run.directory.ratings
+        self._keep = {name: one.keep for name, one in policies.items() if isinstance(one, Snapshots)}
+        origins = {name: one.snapshots_of for name, one in policies.items() if isinstance(one, Snapshots)}
+        self._ratings = Ratings(origins)
+        self._saved: dict[str, float] = {}
+        self._returns: dict[str, collections.deque[float]] = {}
+        self._scores: dict[str, collections.deque[float]] = {}
+        try:
+            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            self._ratings.of = {str(player): float(rating) for player, rating in saved.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            pass
+
+    def add(self, episodes: Iterable[Sequence[Any]]) -> None:
+        """Takes the episodes of a report, the fields of `JointEpisode`."""
+        for episode in (JointEpisode(*fields) for fields in episodes):
+            for agent, value in episode.returns.items():
+                policy = episode.players[agent].partition("@")[0]
+                for name in (f"{policy}/episode_return", f"agent/{agent}/episode_return"):
+                    self._returns.setdefault(name, collections.deque(maxlen=WINDOW)).append(value)
+            if self._has_opponents and len(episode.returns) == 2:
+                self._add_game(episode)
+
+    def row(self) -> dict[str, float]:
+        """Returns the metrics for a row."""
+        row = {name: statistics.fmean(values) for name, values in sorted(self._returns.items())}
+        row |= {f"{policy}/score": statistics.fmean(scores) for policy, scores in sorted(self._scores.items())}
+        snapshots: dict[str, list[int]] = {}
+        for player, rating in self._ratings.of.items():
+            policy, is_snapshot, number = player.partition("@")
+            if is_snapshot:
+                snapshots.setdefault(policy, []).append(int(number))
+            else:
+                row[f"{policy}/rating"] = rating
+        for policy, numbers in snapshots.items():
+            for newest in sorted(numbers)[-self._keep.get(policy, 1) :]:
+                row[f"{policy}/rating_{newest}"] = self._ratings.of[f"{policy}@{newest}"]
+        return row
+
+    def save(self) -> None:
+        """Writes the ratings if they have changed.
+
+        Raises:
+          OSError: the file could not be written; its old content is kept.
+        """
+        if self._ratings.of != self._saved:
+            write_file(self._path, json.dumps(self._ratings.of))
+            self._saved = dict(self._ratings.of)
+
+    def _add_game(self, episode: JointEpisode) -> None:
+        (one, other), (mine, theirs) = episode.players.values(), episode.returns.values()
+        score = 0.5 if mine == theirs else float(mine > theirs)
+        self._ratings.add(one, other, score)
+        if one != other:
+            for player, points in ((one, score), (other, 1.0 - score)):
+                policy = player.partition("@")[0]
+                self._scores.setdefault(policy, collections.deque(maxlen=WINDOW)).append(points)

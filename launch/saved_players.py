@@ -1,0 +1,103 @@
+"""Who plays in an evaluation of a run: its saved policies."""
+
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ..agents.agent import Policy
+from ..data import Layout
+from .experiment import Experiment
+from .frozen_weights import read_frozen
+from .nodes.evaluation_players import evaluation_mode
+from .nodes.frozen_policies import make_frozen_policies
+from .nodes.players import AllPlayers, OnePlayer, Players
+from .policy_plan import PolicyPlan
+from .policy_settings import FrozenPolicy, Snapshots
+from .run_directory.checkpoints import assign_weights, load_weights
+from .run_directory.layout import RunDirectory
+from .saved_policies import policy_file, restored_policy
+
+
+def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoint: str) -> tuple[Players, pathlib.Path]:
+    """Returns the players of a run, and the file that the weights of the first policy come from.
+
+    Args:
+      experiment: experiment of the run, perhaps with other settings of evaluations.
+      run_directory: directory of the run.
+      checkpoint: `best`, `latest` or a learner step, of every policy that learns.
+
+    Raises:
+      CallboardError: there is no such checkpoint, or it is damaged.
+    """
+    plan = experiment.plan(evaluation=True)
+    if plan is None:
+        weights = policy_file(run_directory, checkpoint)
+        layout = experiment.acting_layout()
+        return OnePlayer(restored_policy(experiment, layout, weights), layout), weights
+    files = {
+        name: policy_file(run_directory.of_policy(name), checkpoint) for name in plan.learning if name in plan.slots
+    }
+
+    def load(name: str, policy: Policy) -> None:
+        load_weights(files[name], policy.variables)
+
+    return _all_players(experiment, plan, run_directory, load), next(iter(files.values()))
+
+
+def current_players(
+    experiment: Experiment, run_directory: RunDirectory, weights: Mapping[str, Mapping[str, np.ndarray]]
+) -> Players:
+    """Returns the players of a run with several policies.
+
+    Args:
+      experiment: experiment of the run, perhaps with other settings of evaluations.
+      run_directory: directory of the run.
+      weights: weights of the policies that learn, by policy and by name.
+    """
+    plan = experiment.plan(evaluation=True)
+    assert plan is not None
+    return _all_players(experiment, plan, run_directory, lambda name, policy: assign_weights(policy, weights[name]))
+
+
+def _all_players(
+    experiment: Experiment, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
+) -> AllPlayers:
+    """Returns the players of a run with several policies.
+
+    Args:
+      experiment: experiment of the run.
+      plan: its policies in evaluations.
+      run_directory: has the snapshots.
+      load: assigns the weights of a policy that learns, given its name and the policy.
+    """
+    policies: dict[str, tuple[Policy, Layout]] = {}
+    for name, agent in plan.learning.items():
+        if name in plan.slots:
+            layout = experiment.policy_layout(plan, name)
+            policy = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent))
+            load(name, policy)
+            policies[name] = policy, layout
+    frozen = make_frozen_policies(experiment, plan, lambda agent: evaluation_mode(experiment, agent))
+    members: dict[str, list[str]] = {}
+    for name, (policy, layout) in frozen.items():
+        of_policy, _, number = name.partition("/")
+        setting = plan.policies[of_policy]
+        if isinstance(setting, FrozenPolicy):
+            for variable, value in zip(policy.variables, read_frozen(setting).values, strict=True):
+                variable.assign(value)
+        elif isinstance(setting, Snapshots):
+            saved = sorted(
+                run_directory.of_policy(setting.snapshots_of).snapshots.glob(f"{of_policy}-*.npz"),
+                key=lambda path: int(path.stem.rpartition("-")[2]),
+            )
+            if int(number) >= len(saved):
+                continue
+            load_weights(saved[int(number)], policy.variables)
+            members.setdefault(of_policy, []).append(name)
+        policies[name] = policy, layout
+
+    def choose(policy: str, rng: np.random.Generator) -> str:
+        return members[policy][int(rng.integers(len(members[policy])))]
+
+    return AllPlayers(plan, {**frozen, **policies}, choose)
