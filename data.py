@@ -80,6 +80,13 @@ class Layout(NamedTuple):
     """`tf.TensorSpec` nest of the policy's recurrent state for one environment, `()` if it has none."""
     learners: int = 1
     """Learner nodes, each with the same number of devices."""
+    agents_per_env: int = 1
+    """Agents of each environment that the policy controls; `envs_per_actor` counts each of them."""
+
+    @property
+    def max_timesteps(self) -> int:
+        """Timesteps of single agents until the end of the run: `max_steps`, unless environments have several."""
+        return self.max_steps * self.agents_per_env
 
     def shard_of(self, actor: int) -> int:
         """Returns the replay shard that the actor with index `actor` writes to."""

@@ -100,6 +100,9 @@ class A2C(A2CSettings, Agent):
         self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
 
+    def for_agents(self, count: int) -> "A2C":
+        return dataclasses.replace(self, batch_size=self.batch_size * count)
+
     def make_networks(self, layout: Layout) -> PpoNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
         if isinstance(spec.action, dm_specs.DiscreteArray):
@@ -134,7 +137,7 @@ class A2C(A2CSettings, Agent):
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
-        steps = layout.max_steps // (self.unroll_length * self.batch_size)
+        steps = layout.max_timesteps // (self.unroll_length * self.batch_size)
         parts = self.batch_size // layout.replicas // self.make_replay(layout).part_size
         return A2CLearner(
             functools.partial(self.loss, networks),

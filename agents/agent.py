@@ -100,6 +100,13 @@ class Agent(abc.ABC):
         """Returns the modes that `make_policy` accepts; `sample` is for agents that learn a distribution of actions."""
         return ("train", "evaluate")
 
+    def for_agents(self, count: int) -> Agent:
+        """Returns the agent for environments in each of which it controls `count` agents.
+
+        Agents whose batches hold a number of sequences of every environment count them by environment.
+        """
+        return self
+
     @abc.abstractmethod
     def make_replay(self, layout: Layout) -> Replay:
         """Creates the replay kind: `SequenceQueue`, `TransitionReplay`, `SequenceReplay`, or a custom one."""

@@ -104,7 +104,7 @@ class Impala(ImpalaSettings, Agent):
         )
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = layout.max_steps // (self.unroll_length * self.batch_size * self.accumulate)
+        steps = layout.max_timesteps // (self.unroll_length * self.batch_size * self.accumulate)
         of_value = (getattr(networks, "value_variables", ()), self.value_learning_rate_scale)
         objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps, *of_value)
         return GradientLearner(

@@ -56,10 +56,11 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:
         raise CallboardError(
             f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
         )
-    if layout.max_steps < unroll_length * batch_size:
+    if layout.max_timesteps < unroll_length * batch_size:
         raise CallboardError(
             f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
-            f"{unroll_length * batch_size} of an iteration (agent.unroll_length x agent.batch_size)"
+            f"{unroll_length * batch_size // layout.agents_per_env} of an iteration (agent.unroll_length x "
+            "agent.batch_size)"
         )
 
 

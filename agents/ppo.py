@@ -56,6 +56,9 @@ class Ppo(PpoSettings, Agent):
                 f"agent.minibatches to {_nearest_divisor(share, self.minibatches)}"
             )
 
+    def for_agents(self, count: int) -> "Ppo":
+        return dataclasses.replace(self, batch_size=self.batch_size * count)
+
     def make_networks(self, layout: Layout) -> PpoNetworks:
         """Creates the networks; a subclass may put any `Network` with any core into its `PpoNetworks`."""
         spec = stacked_spec(layout.spec, self.frame_stack)
@@ -96,6 +99,7 @@ class Ppo(PpoSettings, Agent):
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
         self._check_minibatches(layout, networks.has_memory)
+        iteration = self.unroll_length * self.batch_size
         return PpoLearner(
             networks,
             functools.partial(self.loss, networks),
@@ -104,7 +108,9 @@ class Ppo(PpoSettings, Agent):
                 self.optimizer, None, getattr(networks.network, "value_variables", ()), self.value_learning_rate_scale
             ),
             strategy,
-            rates=functools.partial(self._rates, max(1, layout.max_steps // (self.unroll_length * self.batch_size))),
+            rates=functools.partial(
+                self._rates, max(1, layout.max_timesteps // (self.unroll_length * self.batch_size))
+            ),
             parts=self.batch_size // layout.replicas // self.make_replay(layout).part_size,
             epochs=self.epochs,
             minibatches=self.minibatches,

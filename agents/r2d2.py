@@ -58,7 +58,7 @@ class R2D2(R2D2Settings, Agent):
         check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
         envs = layout.actors * layout.envs_per_actor
-        sequences = max(0, envs * ((layout.max_steps // envs - 1 - self._length) // self.period + 1))
+        sequences = max(0, envs * ((layout.max_timesteps // envs - 1 - self._length) // self.period + 1))
         if sequences < self.replay.min_size:
             raise CallboardError(
                 f"learning would never begin: max_steps = {layout.max_steps} in {envs} environments make {sequences} "
@@ -89,7 +89,7 @@ class R2D2(R2D2Settings, Agent):
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = int(
-            layout.max_steps / self.period * self.replay.samples_per_insert / (self.batch_size * self.accumulate)
+            layout.max_timesteps / self.period * self.replay.samples_per_insert / (self.batch_size * self.accumulate)
         )
         return make_q_learner(
             networks,

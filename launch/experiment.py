@@ -18,8 +18,6 @@ from ..environments import (
     WeightedEnvironment,
     agent_specs,
     check_hooks,
-    environment_of_slots,
-    environment_text,
     is_multi_agent,
     named_factory,
     read_mixture,
@@ -31,8 +29,9 @@ from ..nested_settings import values_of
 from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
 from .curriculum import Stage, check_stages, depends_on_episodes
+from .experiment_checks import check_devices, check_inference, check_shares
 from .loggers.metric_logger import check_loggers, require_package
-from .nodes.devices import device_count, device_names
+from .nodes.devices import device_count
 from .policy_checks import check_all_policies, check_one_policy
 from .policy_plan import PolicyPlan, make_plan
 from .policy_settings import SHARED, made_policies, parse_policies
@@ -230,8 +229,8 @@ class Experiment:
                 f"each of {self.replay_shards} replay shards needs an actor that writes to it: "
                 f"set replay_shards to at most {self.actors}"
             )
-        self._check_inference()
-        self._check_shares()
+        check_inference(self)
+        check_shares(self)
         if self.evaluation_episodes % self.evaluation_envs:
             raise CallboardError(
                 f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
@@ -274,7 +273,7 @@ class Experiment:
 
     def check_agent(self, layout: Layout, learners_here: int | None) -> None:
         """Rejects an agent that cannot learn with this layout and these settings."""
-        self._check_devices(self.learners if learners_here is None else learners_here)
+        check_devices(self, self.learners if learners_here is None else learners_here)
         self.evaluation_policy_mode()
         self._check_learner_steps()
         self.agent.check(layout)
@@ -314,17 +313,17 @@ class Experiment:
         """How an environment with several agents is presented, see `environments.make_multi_agent`."""
         return {"groups": self.agent_groups, "agent_index": self.agent_index, "state": self.agent_state}
 
-    def for_policy(self, agent: Agent, envs_per_actor: int) -> "Experiment":
+    def for_policy(self, agent: Agent, layout: Layout) -> "Experiment":
         """Returns the experiment as the nodes of one of several policies see it.
 
         Args:
           agent: the policy's agent.
-          envs_per_actor: number of its slots in the batch of an actor.
+          layout: the policy's layout.
         """
         return dataclasses.replace(
             self,
-            agent=agent,
-            envs_per_actor=envs_per_actor,
+            agent=agent.for_agents(layout.agents_per_env),
+            envs_per_actor=layout.envs_per_actor,
             policies={},
             mapping=None,
             evaluation_mapping=None,
@@ -386,50 +385,6 @@ class Experiment:
                 f"steps made at a time: set it to {' or '.join(steps for steps in fitting if steps != '0')}"
             )
 
-    def _check_inference(self) -> None:
-        if self.inference not in ("local", "central"):
-            raise CallboardError(f"inference must be local or central, not {self.inference!r}")
-        if self.inference == "local" and self.inference_nodes > 1:
-            raise CallboardError(
-                f"{self.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or set "
-                "inference to central"
-            )
-        if self.inference_nodes > self.actors:
-            raise CallboardError(
-                f"each of {self.inference_nodes} inference nodes needs an actor that it acts for: set inference_nodes "
-                f"to at most {self.actors}"
-            )
-
-    def _check_shares(self) -> None:
-        """Rejects environments in a list that would get no slot."""
-        if not isinstance(self.env, tuple):
-            return
-        weights = [entry.weight for entry in self.env]
-        counts = {"actors * envs_per_actor": self.actors * self.envs_per_actor}
-        if self.evaluator:
-            counts["evaluation_envs"] = self.evaluation_envs
-        for setting, count in counts.items():
-            missing = set(range(len(weights))) - set(environment_of_slots(weights, count).tolist())
-            if missing:
-                entry = self.env[min(missing)]
-                raise CallboardError(
-                    f"environment {environment_text(entry.name)!r} with weight {entry.weight:g} gets none of the "
-                    f"{count} slots: increase {setting}, or its weight"
-                )
-
-    def _check_devices(self, learners_here: int) -> None:
-        count = device_count(self.learner_devices)
-        if self.learners > 1 and count > 1 and str(self.learner_devices).upper().startswith("CPU"):
-            raise CallboardError(
-                f"each of {self.learners} learners has one device of the processor, not {count}: "
-                "set learner_devices to 1, or learners to 1"
-            )
-        if learners_here and device_names(self.learner_devices)[0].startswith("GPU") and learners_here > 1:
-            raise CallboardError(
-                f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
-                "to a number of GPUs or all"
-            )
-
     def evaluation_policy_mode(self) -> Mode:
         """Returns the mode of the policy in evaluations.
 
@@ -488,7 +443,7 @@ class Run(NamedTuple):
         """Returns the run as the nodes of one of its policies see it: with its agent, its layout and its directory."""
         layout = self.policies[name]
         agent = self.experiment.policies.get(name, self.experiment.agent)
-        experiment = self.experiment.for_policy(agent, layout.envs_per_actor)
+        experiment = self.experiment.for_policy(agent, layout)
         return Run(experiment, layout, self.directory.of_policy(name), self.controlled, policy=name)
 
     @property

@@ -7,6 +7,7 @@ import numpy as np
 from ..agents.agent import Agent
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec, describe
+from .experiment import Experiment
 from .policy_settings import FrozenPolicy
 from .run_directory.checkpoints import read_policy
 from .run_directory.remote_storage import local_copy
@@ -40,6 +41,7 @@ def read_frozen(policy: FrozenPolicy) -> FrozenWeights:
       CallboardError: there is no such run or checkpoint, or it is damaged.
     """
     reference = parse_run_reference(policy.weights)
+    frozen_agent(policy)
     with local_copy(reference.run, reference.checkpoint) as directory:
         if directory.policies:
             names = ", ".join(f"{reference.run}/policies/{name}" for name in directory.policies)
@@ -47,17 +49,23 @@ def read_frozen(policy: FrozenPolicy) -> FrozenWeights:
         return FrozenWeights(saved_spec(directory), read_policy(policy_file(directory, reference.checkpoint)).values)
 
 
-def check_frozen(name: str, policy: FrozenPolicy, spec: EnvironmentSpec) -> None:
-    """Rejects a saved policy that cannot play for the agents of a policy.
-
-    Args:
-      name: the policy's name.
-      policy: the saved policy.
-      spec: spec of the agents.
+def check_frozen_policies(experiment: Experiment) -> None:
+    """Rejects saved policies that cannot play for the agents that the mappings give them.
 
     Raises:
-      CallboardError: it does not exist, is damaged, or was trained with other spaces.
+      CallboardError: one does not exist, is damaged, or was trained with other spaces.
     """
+    for evaluation in (False, True):
+        plan = experiment.plan(evaluation)
+        if plan is None:
+            return
+        for name, slots in plan.slots.items():
+            policy = plan.policies[name]
+            if isinstance(policy, FrozenPolicy):
+                _check(name, policy, slots.spec)
+
+
+def _check(name: str, policy: FrozenPolicy, spec: EnvironmentSpec) -> None:
     found = read_frozen(policy).spec
     if found is not None and (found.observation, found.action) != (spec.observation, spec.action):
         texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (found, spec)]

@@ -68,7 +68,7 @@ def check_all_policies(experiment: Experiment, learners_here: int | None) -> Lay
             )
         layouts[name] = layout = experiment.policy_layout(plan, name)
         with _naming(name):
-            experiment.for_policy(agent, layout.envs_per_actor).check_agent(layout, learners_here)
+            experiment.for_policy(agent, layout).check_agent(layout, learners_here)
     return next(iter(layouts.values()))
 
 

@@ -38,7 +38,8 @@ class PolicyPlan:
     def layout(self, policy: str, whole: Layout) -> Layout:
         """Returns the layout of a policy, given the run's.  Its batches have a slot per environment and agent."""
         slots = self.slots[policy]
-        return whole._replace(spec=slots.spec, envs_per_actor=whole.envs_per_actor * len(slots.agents))
+        count = len(slots.agents)
+        return whole._replace(spec=slots.spec, envs_per_actor=whole.envs_per_actor * count, agents_per_env=count)
 
 
 class MemberMapping:

@@ -11,6 +11,7 @@ from ..data import Layout
 from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
 from .experiment import Experiment, Run
+from .frozen_weights import check_frozen_policies
 from .launchers.launcher import Launcher
 from .launchers.registry import launcher_arguments
 from .launchers.run_outcome import Monitor, Outcome, error_text
@@ -81,6 +82,7 @@ def prepared_run(
     part = launcher.local_part(experiment)
     layout = experiment.check(part.learners)
     policies = experiment.policy_layouts()
+    check_frozen_policies(experiment)
     if experiment.video_every is not None:
         # Takes long to import.
         from .video import check_video

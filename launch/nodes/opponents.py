@@ -49,6 +49,8 @@ class ServedPolicies:
         self._frozen = frozen
         self._notify = notify
         self._kept: dict[str, Numbered] = {name: {} for name in (*snapshots, *frozen)}
+        self._taken_at: dict[str, int] = {}
+        """Environment steps of the newest snapshots."""
         self._written = True
 
     def load(self) -> None:
@@ -58,16 +60,20 @@ class ServedPolicies:
         for path in self._path.glob("*.npz"):
             found = _NAME.fullmatch(path.name)
             if found and found[1] in self._snapshots:
-                self._kept[found[1]][int(found[2])] = pack_weights(read_policy(path).values)
+                saved = read_policy(path)
+                self._kept[found[1]][int(found[2])] = pack_weights(saved.values)
+                steps = int(saved.further["environment_steps"])
+                self._taken_at[found[1]] = max(steps, self._taken_at.get(found[1], 0))
         self._forget_old()
 
     def take_due(self, environment_steps: int, policy: Policy) -> None:
         """Takes the snapshots that are due after so many environment steps of the run; the first at once."""
         for name, setting in self._snapshots.items():
+            if name in self._taken_at and environment_steps < self._taken_at[name] + setting.every:
+                continue
             kept = self._kept[name]
             number = max(kept, default=-1) + 1
-            if environment_steps < number * setting.every:
-                continue
+            self._taken_at[name] = environment_steps
             kept[number] = pack_weights([variable.numpy() for variable in policy.variables])
             try:
                 self._path.mkdir(parents=True, exist_ok=True)
