@@ -99,7 +99,6 @@ class Ppo(PpoSettings, Agent):
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
         self._check_minibatches(layout, networks.has_memory)
-        iteration = self.unroll_length * self.batch_size
         return PpoLearner(
             networks,
             functools.partial(self.loss, networks),
