@@ -88,7 +88,7 @@ class LocalSeat:
         self._replay = replay
         self._seconds_short_of_data = seconds_short_of_data
         agent, layout = run.experiment.agent, run.layout
-        networks = agent.make_networks(layout)
+        networks = self._networks = agent.make_networks(layout)
         slots = run.experiment.envs_per_actor
         self._policy = compile_policy(run.experiment, layout, networks, "train", index * slots, slots, incarnation)
         self._layout = trace_layout(agent, layout, networks)
@@ -103,7 +103,12 @@ class LocalSeat:
     def connect(self) -> None:
         """Connects to replay; its shard must have started."""
         self._writer = ActorWriter(
-            self._run.experiment.agent, self._layout, self._index, self._replay, self._seconds_short_of_data
+            self._run.experiment.agent,
+            self._layout,
+            self._index,
+            self._replay,
+            self._seconds_short_of_data,
+            self._networks,
         )
         self._recorder = PolicyRecorder(self._policy, self._writer)
         if not self._context.cooperative:
