@@ -137,6 +137,13 @@ def _has_several_agents(made: Any) -> bool:
 def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
     """Returns what a factory has made as an environment with several agents."""
     if isinstance(made, MultiAgentEnvironment):
+        agents, specs = getattr(made, "agents", ()), getattr(made, "specs", {})
+        if not agents or set(agents) != set(specs):
+            listed, specified = (", ".join(map(str, names)) or "none" for names in (agents, specs))
+            raise CallboardError(
+                f"environment {name!r} must have 'agents', the names of all agents, and 'specs', an EnvironmentSpec "
+                f"for each of them; it has {listed}, and {specified}"
+            )
         return made
     if isinstance(made, _WITH_ONE_AGENT):
         raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")

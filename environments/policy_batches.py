@@ -8,7 +8,7 @@ import numpy as np
 
 from ..action_masks import has_mask, illegal_rows
 from ..data import Nest, Timestep
-from ..errors import CallboardError
+from ..errors import CallboardError, unknown
 from ..specs import EnvironmentSpec
 from . import encoding
 from .batched import check_seeds
@@ -194,6 +194,8 @@ class PolicyBatches:
         """Puts what the agents of one environment received into the columns of their policies."""
         is_over, was_acting, scene.acting = environment.is_over, scene.acting, {}
         for agent, step in steps.items():
+            if agent not in scene.places:
+                raise unknown("agent in what the environment gives:", agent, self._agents)
             policy, slot = place = scene.places[agent]
             is_first = agent not in was_acting
             is_last = bool(step.terminated or step.truncated or is_over)

@@ -69,6 +69,16 @@ class Dropping(Race):
         return observations, rewards, terminations, truncations, infos
 
 
+class Reviving(Race):
+    """Lists runners that have terminated as if they were still there."""
+
+    def step(self, actions):
+        result = super().step(actions)
+        result[0].update({agent: np.array([0.0]) for agent in self.possible_agents})
+        self.agents = list(self.possible_agents)
+        return result
+
+
 class Tasked(Race):
     def set_task(self, task):
         self.goal = task

@@ -87,6 +87,13 @@ def test_factories():
             "same agents",
         ),
         (
+            "scripted_agents:ScriptedAgents",
+            {"agents": ["a", "b"], "specs": {"a": 1}},
+            {},
+            "environment 'scripted_agents:ScriptedAgents' must have 'agents', the names of all agents, and 'specs', an "
+            "EnvironmentSpec for each of them; it has a, b, and a",
+        ),
+        (
             "pettingzoo_games:plain",
             {},
             {"state": "obs"},

@@ -62,6 +62,17 @@ def test_an_agent_that_is_dropped_is_truncated_and_does_not_return():
     assert environment.reset().keys() == {"left", "2"}
 
 
+def test_an_agent_that_has_terminated_does_not_return():
+    environment = adapted(games.Reviving)
+    environment.reset()
+    assert environment.step({"left": 2, "2": 0})["left"].terminated is False
+    assert environment.step({"left": 0, "2": 0})["left"].terminated
+    assert not environment.is_over
+    environment.unwrapped.agents = [2]
+    steps = environment.step({"2": 0})
+    assert list(steps) == ["2"] and steps["2"].truncated and environment.is_over
+
+
 def test_state_picture_and_task():
     environment = adapted(games.Race)
     environment.set_task({"wind": 1})

@@ -300,6 +300,12 @@ def test_environments_must_have_the_same_agents():
         batches_of(ScriptedAgents(), ScriptedAgents(agents=("a", "c")))
 
 
+def test_agents_that_the_environment_does_not_list_are_an_error():
+    batches = batches_of(ScriptedAgents([{"c": seen(1)}]))
+    with pytest.raises(CallboardError, match="^unknown agent in what the environment gives: 'c'; choose from a, b$"):
+        batches.reset()
+
+
 def test_actions_of_a_wrong_shape_are_an_error():
     batches = batches_of(ScriptedAgents([{"a": seen(1)}] * 2))
     batches.reset()
