@@ -10,6 +10,7 @@ from dm_env import specs as dm_specs
 
 from ..data import Layout, Nest, Sample, Timestep, Update
 from ..networks.factory import check_network, gaussian_value_network, policy_value_network
+from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
@@ -171,6 +172,8 @@ class A2C(A2CSettings, Agent):
         reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(record.discount, dtype)
         advantage_t, target_t = gae(value, reward_t, discount_t, valid_t, self.gae_lambda)
+        scale_t = updated_return_scale(network, target_t, valid_t, observation_t)
+        advantage_t = advantage_t / scale_t
         if self.normalize_advantages:
             advantage_t = standardized(advantage_t, valid_t, sum_over_replicas)
         chosen = record.action if networks.bounds is None else record.extras.gaussian
@@ -182,7 +185,7 @@ class A2C(A2CSettings, Agent):
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
         policy_part = mean(policy_gradient_loss(policy.log_prob(chosen), advantage_t, valid_t))
-        value_part = mean(value_loss(head.value, target_t, valid_t))
+        value_part = mean(value_loss(head.value / scale_t, target_t / scale_t, valid_t))
         entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
         loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
         loss += network.regularization_loss()

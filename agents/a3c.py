@@ -110,6 +110,11 @@ class A3C(A3CSettings, Agent):
         check_action("a3c", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
+        if self.network.popart.enabled:
+            raise CallboardError(
+                "a3c computes gradients in actors, which have no statistics of all returns: leave "
+                "agent.network.popart.enabled out, or use a2c"
+            )
         images = [leaf.dtype for leaf in tree.flatten(layout.spec.observation) if specs.is_image(leaf)]
         if self.frame_stack > 1 and self.network.normalize_observations and np.dtype(np.float32) in images:
             raise CallboardError(

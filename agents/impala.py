@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
+import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
@@ -15,6 +16,7 @@ from ..networks.distributions import Categorical
 from ..networks.factory import check_network, policy_value_network
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import Network
+from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
@@ -147,13 +149,17 @@ class Impala(ImpalaSettings, Agent):
             lambda_=self.lambda_,
         )
 
+        observation_t = tree.map_structure(lambda leaf: leaf[:-1], record.observation)
+        scale_t = updated_return_scale(network, targets.vs, valid_t, observation_t)
+        targets = targets._replace(advantages=targets.advantages / scale_t, td_errors=targets.td_errors / scale_t)
+
         def total(per_element: tf.Tensor) -> tf.Tensor:
             return tf.reduce_sum(tf.cast(per_element, dtype))
 
         # Sums over time and batch, as in the paper.  The regularization loss is per transition.
         policy_terms = self.policy_terms(log_prob_t, log_rho_t, targets, valid_t)
         policy_part = total(policy_terms.loss)
-        baseline_part = total(value_loss(outputs.value[:-1], targets.vs, valid_t))
+        baseline_part = total(value_loss(outputs.value[:-1] / scale_t, targets.vs / scale_t, valid_t))
         entropy_part = total(entropy_loss(target_policy.entropy(), valid_t))
         transitions = self.unroll_length * self.batch_size
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part

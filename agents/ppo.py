@@ -11,6 +11,7 @@ from dm_env import specs as dm_specs
 from ..data import Layout, Sample
 from ..errors import CallboardError
 from ..networks.factory import check_network, gaussian_value_network, policy_value_network
+from ..networks.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from .agent import Agent, Mode
@@ -159,10 +160,12 @@ class Ppo(PpoSettings, Agent):
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
         policy_part = mean(clipped_surrogate_loss(log_ratio_t, rollout.advantage, valid_t, clip))
+        value_scale = return_scale(network, rollout.inputs.observation)
+        value, target = outputs.value / value_scale, rollout.target / value_scale
         if self.clip_value:
-            of_value = clipped_value_loss(outputs.value, rollout.value, rollout.target, valid_t, clip)
+            of_value = clipped_value_loss(value, rollout.value / value_scale, target, valid_t, clip)
         else:
-            of_value = value_loss(outputs.value, rollout.target, valid_t)
+            of_value = value_loss(value, target, valid_t)
         value_part = mean(of_value)
         entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
         loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part

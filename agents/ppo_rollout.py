@@ -8,6 +8,7 @@ import tree
 
 from ..data import Nest, Record, Sample
 from ..networks.network import Inputs
+from ..networks.popart import updated_return_scale
 from ..transitions import valid_transitions
 from .losses.gae import gae, standardized
 from .losses.replicas import sum_over_replicas
@@ -61,7 +62,7 @@ def make_rollout(
     gae_lambda: float,
     normalize_advantages: bool,
 ) -> Rollout:
-    """Returns a replica's share of an iteration's data, and updates the statistics of returns.
+    """Returns a replica's share of an iteration's data, and updates the statistics of returns and those of PopArt.
 
     Args:
       networks: the networks to train.
@@ -81,12 +82,14 @@ def make_rollout(
         valid_t=valid_t,
         lambda_=gae_lambda,
     )
-    advantages = estimates.advantages
+    inputs, core = sequence_inputs(record, state.network)
+    inputs = tree.map_structure(lambda leaf: leaf[:-1], inputs)
+    scale_t = updated_return_scale(networks.network, estimates.targets, valid_t, inputs.observation)
+    advantages = estimates.advantages / scale_t
     if normalize_advantages:
         advantages = standardized(advantages, valid_t, sum_over_replicas)
-    inputs, core = sequence_inputs(record, state.network)
     rollout = Rollout(
-        inputs=tree.map_structure(lambda leaf: leaf[:-1], inputs),
+        inputs=inputs,
         first=record.first[:-1],
         action=record.action if networks.bounds is None else record.extras.gaussian,
         log_prob=record.extras.log_prob,

@@ -19,8 +19,9 @@ from .core_factory import check_own_parts, make_core, make_own_head
 from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
 from .implicit_quantiles import ImplicitQuantileHead
 from .network import Network
-from .network_settings import NetworkSettings
+from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopArtSettings
 from .normalization import RunningNormalizer, WithoutPart
+from .popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .separate import SeparateNetworks, check_critic_state
 from .stochastic_layers import NoisyLayers
@@ -63,6 +64,7 @@ def policy_value_network(
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
     critic_state: str | None = None,
+    popart: PopArtSettings = PopArtSettings(),  # noqa: B008
 ) -> Network:
     """Builds a network for discrete actions that outputs `heads.PolicyValue`, including all variables.
 
@@ -84,6 +86,7 @@ def policy_value_network(
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
       critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
+      popart: see `PopArtSettings`.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
@@ -97,7 +100,9 @@ def policy_value_network(
     return _policy_and_value(
         parts,
         lambda with_value: PolicyValueHead(num_actions, head_sizes, activation, layer_norm, with_value),
-        None if shared else lambda: ValueHead(head_sizes, activation, layer_norm),
+        shared,
+        popart,
+        (head_sizes, activation, layer_norm),
         None if head is None else functools.partial(make_own_head, head, spec, head_options),
         normalize_observations,
         previous_inputs,
@@ -125,6 +130,7 @@ def gaussian_value_network(
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
     critic_state: str | None = None,
+    popart: PopArtSettings = PopArtSettings(),  # noqa: B008
 ) -> Network:
     """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
 
@@ -148,6 +154,7 @@ def gaussian_value_network(
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
       critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
+      popart: see `PopArtSettings`.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single float array with bounds.
@@ -164,7 +171,9 @@ def gaussian_value_network(
     return _policy_and_value(
         parts,
         make_head,
-        None if shared else lambda: ValueHead(head_sizes, activation, layer_norm),
+        shared,
+        popart,
+        (head_sizes, activation, layer_norm),
         None if head is None else functools.partial(make_own_head, head, spec, head_options),
         normalize_observations,
         previous_inputs,
@@ -309,11 +318,13 @@ def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> Non
 
     Raises:
       CallboardError: as in `check_torso`; the factory of a core or head does not exist or take its options; or the
-        observation has no part for the critic alone.
+        observation has no part for the critic alone or for PopArt's task.
     """
     check_torso(spec, settings.torso, settings.filters)
     check_own_parts(spec, settings)
-    check_critic_state(spec.observation, getattr(settings, "critic_state", None))
+    if isinstance(settings, PolicyValueNetworkSettings):
+        check_critic_state(spec.observation, settings.critic_state)
+        check_popart(spec.observation, settings.popart)
 
 
 def check_torso(spec: specs.EnvironmentSpec, torso: Torso, filters: Sequence[Sequence[int]] = ()) -> None:
@@ -380,16 +391,25 @@ class _Parts(NamedTuple):
 def _policy_and_value(
     parts: _Parts,
     make_head: Callable[[bool], Any],
-    make_value_head: Callable[[], Any] | None,
+    shared: bool,
+    popart: PopArtSettings,
+    value_layers: tuple[Sequence[int], Any, bool],
     own_head: Callable[[], Any] | None,
     normalize_observations: bool,
     previous_inputs: bool = False,
     critic_state: str | None = None,
 ) -> Network:
-    """Builds one network for policy and value, or two if there is a `make_value_head`."""
+    """Builds one network for policy and value if they are shared, else two; `value_layers` as those of `ValueHead`."""
     normalizer = RunningNormalizer(parts.spec.observation) if normalize_observations else None
-    if make_value_head is None:
-        head = make_head(True) if own_head is None else own_head()
+
+    def make_value_head() -> ValueHead | PopArtValueHead:
+        return make_popart_head(parts.spec, popart, *value_layers) if popart.enabled else ValueHead(*value_layers)
+
+    if shared:
+        if own_head is not None:
+            head = own_head()
+        else:
+            head = PolicyWithPopArt(make_head(False), make_value_head()) if popart.enabled else make_head(True)
         return Network(parts.spec, **parts.body(normalizer), head=head, previous_inputs=previous_inputs)
     if isinstance(parts.torso, tf.keras.layers.Layer):
         raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")

@@ -35,7 +35,8 @@ class Network(tf.Module):
     observation is processed, and the previous action and reward, which belong to another episode, are set to zero.
 
     A head with a true attribute `takes_legal` has a second argument: which actions are legal, bool `[N, A]`, or None if
-    observations contain no action mask.
+    observations contain no action mask.  The second argument of one with an attribute `task`, the name of a part of the
+    observation, is that part, `[N]`.
 
     Variables are created in the strategy scope that surrounds the constructor.  Their initial values depend only on
     an earlier call of `tf.keras.utils.set_random_seed` in the same thread.
@@ -144,6 +145,11 @@ class Network(tf.Module):
         """Those of the trainable variables that only the value has, as the head says; empty if it does not."""
         return tuple(getattr(self._head, "value_variables", ()))
 
+    @property
+    def popart(self) -> Any:
+        """The head's `popart.PopArtValueHead`; None if it has none."""
+        return getattr(self._head, "popart", None)
+
     def regularization_loss(self) -> Any:
         """Returns one replica's share of the torso's regularization losses, such as L2: a scalar, 0 for most torsos."""
         # The total loss is the sum over all replicas.
@@ -163,6 +169,9 @@ class Network(tf.Module):
         return tf.concat([features, previous], axis=-1)
 
     def _outputs(self, features: tf.Tensor, observation: Nest) -> Any:
+        task = getattr(self._head, "task", None)
+        if task is not None:
+            return self._head(features, observation[task])
         if getattr(self._head, "takes_legal", False):
             return self._head(features, legal_actions(observation))
         return self._head(features)

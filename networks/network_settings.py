@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..errors import unknown
-from ..setting_types import NonNegativeInt, PositiveInt
+from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from ..specs import EnvironmentSpec, without_part
 
 CORES = ("none", "lstm", "gru")
@@ -95,6 +95,29 @@ class HeadSettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PopArtSettings:
+    """Settings of PopArt, with which the value learns normalized returns (van Hasselt et al. 2016, Hessel et al. 2018).
+
+    Attributes:
+      enabled: whether the value is learned normalized.  Advantages are then divided by the scale of returns too.
+      rate: weight of a batch in the running mean and scale of returns, β; the first batches weigh more.
+      task: part of the observation, by its key, that is the index of the task, a discrete choice; each task then has a
+        mean, a scale and an output of its own.  None for one task.
+    """
+
+    enabled: bool = False
+    rate: UnitInterval = 3e-4
+    task: str | None = None
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.task is not None and not self.enabled:
+            return "popart.task is for PopArt: set popart.enabled to true, or leave it out"
+        return "popart.rate must be above 0" if self.rate == 0 else ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
     """Settings of a network that outputs a policy and a value.
 
@@ -108,6 +131,7 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
       critic_state: part of the observation, by its key, that the value sees and the policy does not, such as `state` of
         environments with several agents (MAPPO, Yu et al. 2022); a policy outside of training acts without it.  Needs
         `shared` false.  None for no such part.
+      popart: see `PopArtSettings`.
     """
 
     head_sizes: tuple[PositiveInt, ...]
@@ -115,12 +139,15 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
     previous_inputs: bool = False
     normalize_observations: bool = True
     critic_state: str | None = None
+    popart: PopArtSettings = PopArtSettings()
 
     @property
     def problem(self) -> str:
         """What is wrong with the combination of the fields; empty if nothing is."""
         if self.shared and self.critic_state is not None:
             return f"the policy must not see critic_state {self.critic_state!r}, so it needs shared: false"
+        if self.popart.enabled and self.head is not None:
+            return "a head of your own outputs the value, which popart.enabled replaces: leave one of them out"
         if not self.shared and self.head is not None:
             return "a head of your own outputs policy and value together and needs shared: true"
         return super().problem

@@ -65,6 +65,11 @@ class SeparateNetworks(Network):
         """Variables of the value's network."""
         return self.value.trainable_variables
 
+    @property
+    def popart(self) -> Any:
+        """As in `Network`: that of the value."""
+        return self.value.popart
+
     def regularization_loss(self) -> Any:
         """As in `Network`: the sum of both."""
         return self.policy.regularization_loss() + self.value.regularization_loss()

@@ -34,6 +34,7 @@ def test_defaults_are_those_that_agents_share():
         **{**body, **core, **head, "core": "none"},
         **{"head_sizes": (16, 16), "shared": True, "previous_inputs": False, "normalize_observations": True},
         "critic_state": None,
+        "popart": {"enabled": False, "rate": 3e-4, "task": None},
     }
     q = {**body, **head, "dueling": True, "stream_size": 0}
     assert dataclasses.asdict(QNetworkSettings(**MLP, stream_size=0)) == q
