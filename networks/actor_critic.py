@@ -14,6 +14,7 @@ from .action_bounds import ActionBounds
 from .factory import Torso, make_torso
 from .heads import MLPHead, SquashedGaussianHead
 from .network import Network
+from .precision import Precision
 from .recurrent import FeedForwardCore
 from .target_update import copy_weights
 
@@ -112,6 +113,7 @@ def actor_critic_networks(
     layer_norm: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
+    precision: Precision = "float32",
 ) -> ActorCritic:
     """Builds the networks of SAC, including all variables.
 
@@ -126,6 +128,7 @@ def actor_critic_networks(
       layer_norm: see `dense.hidden_layers`.
       filters: see `factory.make_torso`, as for `image_features`.
       image_features: units of the layer after the convolutions.
+      precision: see `factory.make_torso`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
@@ -135,7 +138,7 @@ def actor_critic_networks(
     bounds = ActionBounds(spec.action)
 
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm)
+        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm, precision)
 
     head = SquashedGaussianHead(bounds.size, hidden_sizes, activation, layer_norm=layer_norm)
     policy = Network(spec, encoder(), FeedForwardCore(), head)

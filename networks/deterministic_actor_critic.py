@@ -14,6 +14,7 @@ from .actor_critic import TwinCritic
 from .factory import Torso, make_torso
 from .heads import MLPHead
 from .network import Network
+from .precision import Precision
 from .recurrent import FeedForwardCore
 from .target_update import copy_weights
 
@@ -128,6 +129,7 @@ def deterministic_actor_critic(
     layer_norm: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
+    precision: Precision = "float32",
     make_critic: Callable[..., tf.Module] = TwinCritic,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3 or D4PG, including all variables.
@@ -142,6 +144,7 @@ def deterministic_actor_critic(
       layer_norm: see `dense.hidden_layers`.
       filters: see `factory.make_torso`, as for `image_features`.
       image_features: units of the layer after the convolutions.
+      precision: see `factory.make_torso`.
       make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
 
     Raises:
@@ -152,7 +155,7 @@ def deterministic_actor_critic(
     bounds = ActionBounds(spec.action)
 
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm)
+        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm, precision)
 
     def policy() -> Network:
         head = UnitActionHead(bounds.size, hidden_sizes, activation, layer_norm)

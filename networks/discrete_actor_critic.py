@@ -16,6 +16,7 @@ from .factory import Torso, make_torso
 from .heads import MLPHead
 from .legal_actions import mask_illegal
 from .network import Network
+from .precision import Precision
 from .recurrent import FeedForwardCore
 
 
@@ -91,6 +92,7 @@ def discrete_actor_critic_networks(
     layer_norm: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
+    precision: Precision = "float32",
 ) -> ActorCritic:
     """Builds the networks of SAC for one discrete action, including all variables.
 
@@ -103,6 +105,7 @@ def discrete_actor_critic_networks(
       layer_norm: see `dense.hidden_layers`.
       filters: see `factory.make_torso`, as for `image_features`.
       image_features: units of the layer after the convolutions.
+      precision: see `factory.make_torso`.
 
     Returns:
       Networks without `bounds`, whose policy outputs a `distributions.Categorical`.
@@ -117,7 +120,7 @@ def discrete_actor_critic_networks(
     actions = spec.action.num_values
 
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm)
+        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm, precision)
 
     head = CategoricalHead(actions, hidden_sizes, activation, layer_norm)
     policy = Network(spec, encoder(), FeedForwardCore(), head)

@@ -22,6 +22,7 @@ from .network import Network
 from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopArtSettings
 from .normalization import RunningNormalizer, WithoutPart
 from .popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
+from .precision import Precision, with_precision
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .separate import SeparateNetworks, check_critic_state
 from .stochastic_layers import NoisyLayers
@@ -60,6 +61,7 @@ def policy_value_network(
     layer_norm: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
+    precision: Precision = "float32",
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
@@ -82,6 +84,7 @@ def policy_value_network(
       layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
       filters: see `make_torso`.
       image_features: see `make_torso`.
+      precision: see `make_torso`.
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
@@ -94,9 +97,8 @@ def policy_value_network(
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"a categorical policy needs one discrete action, not {specs.describe(spec.action)}")
     num_actions = spec.action.num_values
-    parts = _Parts(
-        spec, torso, core, hidden_sizes, activation, lstm_size, layer_norm, filters, image_features, core_options
-    )
+    image = (filters, image_features, layer_norm, precision)
+    parts = _Parts(spec, torso, core, hidden_sizes, activation, lstm_size, image, core_options)
     return _policy_and_value(
         parts,
         lambda with_value: PolicyValueHead(num_actions, head_sizes, activation, layer_norm, with_value),
@@ -126,6 +128,7 @@ def gaussian_value_network(
     layer_norm: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
+    precision: Precision = "float32",
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
@@ -150,6 +153,7 @@ def gaussian_value_network(
       layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
       filters: see `make_torso`.
       image_features: see `make_torso`.
+      precision: see `make_torso`.
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
@@ -160,9 +164,8 @@ def gaussian_value_network(
       CallboardError: if a name is unknown, or the action is not a single float array with bounds.
     """
     size = ActionBounds(spec.action, unbounded=True).size
-    parts = _Parts(
-        spec, torso, core, hidden_sizes, activation, lstm_size, layer_norm, filters, image_features, core_options
-    )
+    image = (filters, image_features, layer_norm, precision)
+    parts = _Parts(spec, torso, core, hidden_sizes, activation, lstm_size, image, core_options)
 
     def make_head(with_value: bool) -> GaussianValueHead:
         std: dict[str, Any] = {"initial_log_std": initial_log_std, "std_from_features": std_from_features}
@@ -195,6 +198,7 @@ def q_network(
     layer_norm: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
+    precision: Precision = "float32",
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
@@ -217,6 +221,7 @@ def q_network(
       layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
       filters: see `make_torso`.
       image_features: see `make_torso`.
+      precision: see `make_torso`.
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
@@ -230,9 +235,8 @@ def q_network(
     """
     if not isinstance(spec.action, dm_specs.DiscreteArray):
         raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}")
-    parts = _Parts(
-        spec, torso, core, hidden_sizes, activation, lstm_size, layer_norm, filters, image_features, core_options
-    )
+    image = (filters, image_features, layer_norm, precision)
+    parts = _Parts(spec, torso, core, hidden_sizes, activation, lstm_size, image, core_options)
     body = parts.body()
     if head is not None:
         made = make_own_head(head, spec, head_options)
@@ -256,6 +260,7 @@ def make_torso(
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
     layer_norm: bool = False,
+    precision: Precision = "float32",
 ) -> tf.keras.layers.Layer:
     """Makes a torso for an environment's observations; it does not see an action mask.
 
@@ -271,11 +276,15 @@ def make_torso(
       filters: channels, kernel size and stride of each convolution of `conv`.
       image_features: units of the dense layer after the convolutions; None for the torso's default.
       layer_norm: whether the MLP and the dense layer of `conv` are normalized, see `dense.hidden_layers`.
+      precision: what a torso by name computes in; features are float32, see `precision.MixedPrecisionTorso`.
 
     Raises:
       CallboardError: if the name is unknown, images are too small for `nature`, or a factory returns something other
         than a Keras layer.
     """
+    if isinstance(torso, str) and ":" not in torso and precision != "float32":
+        arguments = (hidden_sizes, activation, filters, image_features, layer_norm)
+        return with_precision(make_torso(spec, torso, *arguments), precision)
     if has_mask(spec.observation):
         visible = visible_spec(spec)
         return MaskHidingTorso(
@@ -368,9 +377,8 @@ class _Parts(NamedTuple):
     hidden_sizes: Sequence[int]
     activation: Any
     lstm_size: int
-    layer_norm: bool
-    filters: Sequence[Sequence[int]]
-    image_features: int | None
+    image: tuple[Sequence[Sequence[int]], int | None, bool, Precision]
+    """Filters, image features, layer norm and precision, see `make_torso`."""
     core_options: Mapping[str, Any]
 
     def body(self, normalizer: RunningNormalizer | None = None, unseen: str | None = None) -> dict[str, Any]:
@@ -380,10 +388,9 @@ class _Parts(NamedTuple):
             spec = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
         if unseen is not None:
             spec = specs.without_part(spec, unseen)
-        image = (self.filters, self.image_features, self.layer_norm)
         return {
             "normalizer": seen,
-            "torso": make_torso(spec, self.torso, self.hidden_sizes, self.activation, *image),
+            "torso": make_torso(spec, self.torso, self.hidden_sizes, self.activation, *self.image),
             "core": make_core(self.core, self.lstm_size, self.core_options),
         }
 

@@ -27,6 +27,8 @@ class NetworkSettings:
         are normalized (Ba et al. 2016).
       filters: convolutions of the torso conv, such as [[32, 8, 4], [64, 4, 2]]; channels, kernel size and stride.
       image_features: units of the layer after the convolutions; None for 512 of conv and nature, and 256 of impala.
+      precision: what torsos by name compute in: float32, bfloat16, or bfloat16_on_gpu, which is float32 in processes
+        without a GPU.  Weights, features, cores and heads are float32.
     """
 
     torso: str = "auto"
@@ -35,12 +37,15 @@ class NetworkSettings:
     layer_norm: bool = False
     filters: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
     image_features: PositiveInt | None = None
+    precision: Literal["float32", "bfloat16", "bfloat16_on_gpu"] = "float32"
 
     @property
     def problem(self) -> str:
         """What is wrong with the combination of the fields; empty if nothing is."""
         if self.torso == "conv" and not self.filters:
             return "torso conv needs filters, such as [[32, 8, 4], [64, 4, 2], [64, 3, 1]]"
+        if self.precision != "float32" and ":" in self.torso:
+            return f"precision is for torsos by name: leave it out, and let {self.torso} set the dtype of its layers"
         if self.filters and self.torso not in ("auto", "conv"):
             return f"filters are those of torso conv, not of {self.torso}: leave one of them out"
         core = getattr(self, "core", "none")

@@ -26,6 +26,7 @@ RECURRENT_Q = RecurrentQNetworkSettings(**MLP, stream_size=0, lstm_size=8)
 
 def test_defaults_are_those_that_agents_share():
     body = {"torso": "auto", **MLP, "layer_norm": False, "filters": (), "image_features": None}
+    body["precision"] = "float32"
     core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
     head: dict[str, Any] = {"head": None, "head_options": {}}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body

@@ -1,0 +1,74 @@
+"""Torsos in bfloat16: what is computed in which precision, and how much the results differ."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from dm_env import specs
+
+from callboard.networks.factory import make_torso, policy_value_network
+from callboard.networks.network import Inputs
+from callboard.networks.network_settings import PolicyValueNetworkSettings
+from callboard.networks.precision import MixedPrecisionTorso, with_precision
+from callboard.specs import EnvironmentSpec
+
+IMAGE = EnvironmentSpec(specs.BoundedArray((36, 36, 2), np.uint8, 0, 255), specs.DiscreteArray(3))
+VECTOR = EnvironmentSpec(specs.Array((5,), np.float32), specs.DiscreteArray(3))
+
+
+def observations(spec):
+    rng = np.random.default_rng(0)
+    if spec is IMAGE:
+        return tf.constant(rng.integers(0, 256, (4, 36, 36, 2)), tf.uint8)
+    return tf.constant(rng.normal(size=(4, 5)), tf.float32)
+
+
+@pytest.mark.parametrize("torso, spec", [("mlp", VECTOR), ("nature", IMAGE), ("resnet8", IMAGE)])
+def test_results_are_close_to_those_of_float32(torso, spec):
+    def run(precision):
+        tf.keras.utils.set_random_seed(1)
+        network = policy_value_network(spec, torso, core="lstm", lstm_size=8, precision=precision)
+        with tf.GradientTape() as tape:
+            state, first = network.initial_state(4), tf.zeros((4,), tf.bool)
+            outputs, _ = network.step(Inputs(observations(spec)), state, first, training=True)
+            loss = tf.reduce_sum(tf.square(outputs.value - 1.0)) + tf.reduce_sum(outputs.logits[:, 0])
+        gradients = tape.gradient(loss, network.trainable_variables)
+        return outputs, network.trainable_variables, gradients
+
+    exact, variables, exact_gradients = run("float32")
+    outputs, same_variables, gradients = run("bfloat16")
+    for variable, other in zip(variables, same_variables, strict=True):
+        assert other.dtype == tf.float32
+        np.testing.assert_array_equal(variable, other)
+    assert (outputs.value.dtype, outputs.logits.dtype) == (tf.float32, tf.float32)
+    assert not np.array_equal(exact.value, outputs.value)
+    np.testing.assert_allclose(outputs.value, exact.value, atol=0.05)
+    # Those of an MLP differ by rounding only; batch normalization of a batch of four adds noise.
+    flat, other = (np.concatenate([np.ravel(part) for part in parts]) for parts in (exact_gradients, gradients))
+    assert np.isfinite(other).all() and np.dot(flat, other) > 0.95 * np.linalg.norm(flat) * np.linalg.norm(other)
+
+
+def test_layers_compute_in_bfloat16_with_weights_in_float32():
+    torso = make_torso(IMAGE, "nature", precision="bfloat16")
+    assert isinstance(torso, MixedPrecisionTorso)
+    assert torso(observations(IMAGE)).dtype == tf.float32
+    layers = [part for part in torso.submodules if isinstance(part, tf.keras.layers.Layer)]
+    assert {layer.compute_dtype for layer in layers} == {"bfloat16"}
+    assert {variable.dtype for variable in torso.variables} == {tf.float32}
+
+
+def test_without_a_gpu_bfloat16_on_gpu_is_float32():
+    assert not isinstance(make_torso(IMAGE, "nature", precision="bfloat16_on_gpu"), MixedPrecisionTorso)
+
+
+def test_a_torso_without_layers_passes_vectors_on_unchanged():
+    torso = make_torso(VECTOR, "mlp", (), precision="bfloat16")
+    np.testing.assert_array_equal(torso(observations(VECTOR)), observations(VECTOR))
+    assert with_precision(torso, "bfloat16") is torso
+
+
+def test_a_torso_of_the_users_own_has_its_own_precision():
+    settings = PolicyValueNetworkSettings(hidden_sizes=(), activation="relu", lstm_size=8, head_sizes=())
+    wrong = dataclasses.replace(settings, torso="my:torso", precision="bfloat16")
+    assert wrong.problem.startswith("precision is for torsos by name")
