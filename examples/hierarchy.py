@@ -1,6 +1,8 @@
 """A hierarchy of two agents: a manager sets goals for a worker, at a slower rate.
 
-Both learn at once, each with a policy of its own.
+Both learn at once, each with a policy of its own.  Run from the root of the repository:
+
+    callboard train --recipe examples/hierarchy.yaml
 """
 
 from collections.abc import Mapping

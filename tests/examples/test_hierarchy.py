@@ -1,11 +1,15 @@
 """The hierarchy of a manager and a worker: who is there when, and what they earn."""
 
+import json
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from callboard.environments import make_multi_agent, make_policy_batches, parse_mapping
+from callboard.launch.settings import parse_experiment, read_recipe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "examples.hierarchy:KeyAndChest"
@@ -102,3 +106,27 @@ def test_what_the_policies_see():
     }
     # The worker is absent (B), appears, has 12 steps, and appears again after the manager has chosen again.
     assert flags == {"manager": "F..............", "worker": "BF...........LF"}
+
+
+def test_the_recipe_trains_both():
+    experiment = parse_experiment(None, read_recipe("examples/hierarchy.yaml"), [])
+    assert list(experiment.policies) == ["manager", "worker"]
+
+
+@pytest.mark.slow
+def test_both_learn(tmp_path):
+    command = [
+        "train",
+        "--recipe",
+        "examples/hierarchy.yaml",
+        "--launcher",
+        "inline",
+        "--run-dir",
+        str(tmp_path / "run"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "callboard.launch.cli.command", *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert max(row.get("manager/episode_return", 0.0) for row in rows) >= 0.8
