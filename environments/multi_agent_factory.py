@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,17 +21,20 @@ from .factory import check_observation, is_python_factory
 from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .pettingzoo_names import PREFIX, make_pettingzoo
-from .python_factory import check_factory, factory_call, factory_name, named_factory
+from .python_factory import Factory, check_factory, factory_call, factory_name, named_factory
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
+
+# What `is_multi_agent` has found by calling functions, by function and options.
+_FOUND: dict[tuple[Any, str], bool] = {}
 
 
 def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
     """Returns whether an environment has several agents.
 
     A class is known by its methods, and a function by its annotation, if that is a class; any other function is called
-    once with the options.  What cannot be made does not count: making it as an environment with one agent raises the
-    error.
+    with the options, once in a process.  What cannot be made does not count: making it as an environment with one agent
+    raises the error.
 
     Args:
       env: a name, a class or function, or a list.
@@ -45,16 +49,8 @@ def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
         if not is_python_factory(factory):
             return False
         create = check_factory(factory, {})
-        declared = create if inspect.isclass(create) else getattr(create, "__annotations__", {}).get("return")
-        if inspect.isclass(declared) and issubclass(declared, _WITH_ONE_AGENT):
-            return False
-        if inspect.isclass(declared) and (issubclass(declared, MultiAgentEnvironment) or is_pettingzoo(declared)):
-            return True
-        made = factory_call(factory, 1, [0], {**own_options, **(options or {})})(0)
-        close = getattr(made, "close", None)
-        if callable(close):
-            close()
-        return _has_several_agents(made)
+        known = _known_by_class(create)
+        return known if known is not None else _known_by_making(create, factory, {**own_options, **(options or {})})
     return False
 
 
@@ -126,6 +122,34 @@ def _check_mask(name: str, agent: str, spec: EnvironmentSpec) -> None:
         check_mask(spec)
     except CallboardError as error:
         raise CallboardError(f"environment {name!r}, agent {agent!r}: {error}") from error
+
+
+def _known_by_class(create: Any) -> bool | None:
+    """Returns whether a class, or what a function is annotated to return, has several agents; None if unknown."""
+    declared = create
+    if not inspect.isclass(create):
+        declared = None
+        with contextlib.suppress(Exception):  # An annotation may use a name that is imported for type checkers only.
+            declared = typing.get_type_hints(create).get("return")
+    if not inspect.isclass(declared):
+        return None
+    if issubclass(declared, _WITH_ONE_AGENT):
+        return False
+    if issubclass(declared, MultiAgentEnvironment) or is_pettingzoo(declared):
+        return True
+    has_one_reward = getattr(create, "reward_spec", None) is dm_env.Environment.reward_spec
+    return False if has_one_reward else None
+
+
+def _known_by_making(create: Any, factory: Factory, options: Mapping[str, Any]) -> bool:
+    key = (create, repr(sorted(options.items())))
+    if key not in _FOUND:
+        made = factory_call(factory, 1, [0], options)(0)
+        _FOUND[key] = _has_several_agents(made)
+        close = getattr(made, "close", None)
+        if callable(close):
+            close()
+    return _FOUND[key]
 
 
 def _has_several_agents(made: Any) -> bool:

@@ -4,6 +4,7 @@ import gymnasium
 import pettingzoo_games as games
 import pytest
 from scripted_agents import Counting, ScriptedAgents
+from scripted_environments import DmScript
 
 from callboard.environments import is_multi_agent, make_multi_agent
 from callboard.environments.dm_env_agents import DmEnvAgents
@@ -41,6 +42,25 @@ def test_which_environments_have_several_agents(env, several):
 def test_a_function_is_called_with_its_options():
     assert is_multi_agent(lambda kind: Counting() if kind == "dm" else gymnasium.make("CartPole-v1"), {"kind": "dm"})
     assert not is_multi_agent("pettingzoo_games:plain", {"gaol": 3})
+
+
+def test_a_function_is_called_once():
+    calls = []
+
+    def counted(size):
+        calls.append(size)
+        return Counting()
+
+    assert [is_multi_agent(counted, {"size": size}) for size in (1, 1, 2)] == [True] * 3
+    assert calls == [1, 2]
+
+
+def test_classes_are_not_called():
+    class Single(DmScript):
+        def __init__(self):
+            raise AssertionError("called, although its class has one reward")
+
+    assert not is_multi_agent(Single)
 
 
 def test_factories():
