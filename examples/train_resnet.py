@@ -2,21 +2,25 @@
 
     python examples/train_resnet.py --data images.npz --out runs/resnet
     python examples/train_resnet.py --data photographs --size 64 --depth 56 --devices 2 --out runs/resnet
-    python examples/train_resnet.py --data cifar10 --out runs/resnet     # or dmlab; pip install tensorflow-datasets
+    python examples/train_resnet.py --data cifar10 --out runs/resnet     # pip install tensorflow-datasets
+    python examples/train_resnet.py --data cifar10 --out runs/resnet --evaluate-only --epoch 3
 
-`--data` is a dataset of tensorflow_datasets, an `.npz` file with x_train, y_train, x_test and y_test, or a folder with
-`train/CLASS/*.png` and `test/CLASS/*.png`.  For several hosts, use `--strategy multi-worker` and set TF_CONFIG on each.
-The output directory contains `checkpoints/`, from which the same command resumes after an interruption, `tensorboard/`,
-and `model/`, a SavedModel that takes uint8 images.
+`--data` is any dataset of tensorflow_datasets with images and labels, an `.npz` file with x_train, y_train, x_test and
+y_test, or a folder with `train/CLASS/*.png` and `test/CLASS/*.png`.  For several hosts, use `--strategy multi-worker`
+and set TF_CONFIG on each.  The output directory contains `checkpoints/`, from which the same command resumes after an
+interruption, `epochs/` with the weights after every epoch, `tensorboard/`, and `model/`, a SavedModel that takes uint8
+images.
 """
 
 import argparse
+import difflib
 import math
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # Must be set before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -28,6 +32,10 @@ from callboard.errors import CallboardError  # noqa: E402
 from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
 
 PADDING = 4
+SIZE = 32
+"""Height and width of images that have several sizes, in pixels."""
+EPOCHS = "epochs"
+PICTURES = ("png", "svg", "pdf")
 TEST_BATCH = 250
 SHUFFLED = 50_000
 """Size of the shuffle buffer, in images."""
@@ -44,20 +52,7 @@ class Data(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="cifar10, dmlab, a folder, or an .npz file")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="directory; all workers must see it")
-    parser.add_argument("--size", type=int, default=32, help="height and width of images from a folder or of dmlab")
-    parser.add_argument("--depth", type=int, default=20, choices=RESNET_DEPTHS)
-    parser.add_argument("--width", type=int, default=1, help="multiplies the channels")
-    parser.add_argument("--l2", type=float, default=1e-4, help="weight decay")
-    parser.add_argument("--strategy", choices=("mirrored", "multi-worker"), default="mirrored")
-    parser.add_argument("--devices", type=int, default=1, help="GPUs, or cores where there are none, of each worker")
-    parser.add_argument("--global-batch", type=int, default=128, help="images in a step, over all replicas")
-    parser.add_argument("--epochs", type=int, default=164)
-    parser.add_argument("--learning-rate", type=float, default=0.1, help="divided by 10 after 1/2 and 3/4 of all steps")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
+    options = parse(arguments)
     tf.get_logger().setLevel("ERROR")
     try:
         train(options)
@@ -67,17 +62,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="a dataset of tensorflow_datasets, a folder, or an .npz file")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="directory; all workers must see it")
+    parser.add_argument("--data-dir", help="where tensorflow_datasets keeps its files; its own default if left out")
+    parser.add_argument("--train-split", default="train", help="of tensorflow_datasets, such as 'train[:80%%]'")
+    parser.add_argument("--test-split", help="of tensorflow_datasets; test or validation if left out")
+    parser.add_argument("--size", type=int, help="height and width to resize to; 32 for images of several sizes")
+    parser.add_argument("--depth", type=int, default=20, choices=RESNET_DEPTHS)
+    parser.add_argument("--width", type=int, default=1, help="multiplies the channels")
+    parser.add_argument("--l2", type=float, default=1e-4, help="weight decay")
+    parser.add_argument("--strategy", choices=("mirrored", "multi-worker"), default="mirrored")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs, or cores where there are none, of each worker")
+    parser.add_argument("--global-batch", type=int, default=128, help="images in a step, over all replicas")
+    parser.add_argument("--epochs", type=int, default=164)
+    parser.add_argument("--learning-rate", type=float, default=0.1, help="divided by 10 after 1/2 and 3/4 of all steps")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--evaluate-only", action="store_true", help="only measure the accuracy of an epoch's weights")
+    parser.add_argument("--epoch", type=int, help="the epoch to evaluate; the newest if left out")
+    parser.add_argument("--update-freq", default="epoch", help="TensorBoard: epoch, batch, or a number of steps")
+    parser.add_argument("--histogram-freq", type=int, default=0, help="TensorBoard: epochs between histograms; 0: none")
+    parser.add_argument("--write-images", action="store_true", help="TensorBoard: show weights as images too")
+    parser.add_argument("--plot", type=pathlib.Path, help="picture of the model, such as model.png; needs Graphviz")
+    return parser.parse_args(arguments)
+
+
 def train(options: argparse.Namespace) -> None:
-    for name in ("size", "width", "epochs"):
-        if getattr(options, name) < 1:
+    for name in ("size", "width", "epochs", "epoch"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
             raise CallboardError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    if options.epoch is not None and not options.evaluate_only:
+        raise CallboardError("--epoch is for --evaluate-only: leave it out")
+    board = tensorboard_settings(options)
+    if options.plot is not None:
+        check_plot(options.plot)
     strategy = make_strategy(options.strategy, options.devices)
     replicas = strategy.num_replicas_in_sync
     if options.global_batch < 1 or options.global_batch % replicas:
         near = replicas * max(1, round(options.global_batch / replicas))
         raise CallboardError(f"{replicas} replicas cannot share --global-batch {options.global_batch}: try {near}")
-    data = load(options.data, options.size)
+    weights = weights_of(options.out, options.epoch) if options.evaluate_only else None
+    data = load(options.data, options.size, options.data_dir, options.train_split, options.test_split)
     images = data.train.cardinality().numpy()
+    if weights is not None:
+        mean, variance = moments(data.train.shard(math.ceil(images / MEASURED), 0))
+        evaluate(make_model(data, mean, variance, options), weights, data)
+        return
     if images < options.global_batch:
         raise CallboardError(f"there are {images} images to train on: --global-batch must not be more")
 
@@ -104,6 +135,8 @@ def train(options: argparse.Namespace) -> None:
             metrics=["accuracy"],
         )
     own = own_directory(strategy, options.out)
+    if options.plot is not None and own == options.out:
+        plot(data, options)
     model.fit(
         strategy.distribute_datasets_from_function(batches),
         epochs=options.epochs,
@@ -111,7 +144,8 @@ def train(options: argparse.Namespace) -> None:
         verbose=2,
         callbacks=[
             tf.keras.callbacks.BackupAndRestore(str(options.out / "checkpoints"), delete_checkpoint=False),
-            tf.keras.callbacks.TensorBoard(str(own / "tensorboard"), profile_batch=0),
+            tf.keras.callbacks.ModelCheckpoint(str(own / EPOCHS / "{epoch:04d}"), save_weights_only=True),
+            tf.keras.callbacks.TensorBoard(str(own / "tensorboard"), profile_batch=0, **board),
         ],
     )
     # The same network without a strategy, so that the saved model can be loaded under any strategy, or none.
@@ -120,6 +154,59 @@ def train(options: argparse.Namespace) -> None:
     export(alone, own / "model")
     serve = tf.saved_model.load(str(own / "model")).signatures["serving_default"]
     print(f"test accuracy {accuracy(serve, data.test):.4f}")
+
+
+def evaluate(model: tf.keras.Model, weights: pathlib.Path, data: Data) -> None:
+    try:
+        model.load_weights(str(weights)).assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError) as error:
+        raise CallboardError(
+            f"{weights} has the weights of another network: give --depth, --width and --size as in training"
+        ) from error
+    serve = tf.function(lambda images: {"probabilities": tf.nn.softmax(model(images, training=False))})
+    print(f"epoch {int(weights.name)}: test accuracy {accuracy(serve, data.test):.4f}")
+
+
+def weights_of(out: pathlib.Path, epoch: int | None) -> pathlib.Path:
+    """Returns the prefix of the files with the weights after an epoch, the newest if it is None."""
+    there = sorted(int(file.stem) for file in (out / EPOCHS).glob("*.index"))
+    if not there or epoch not in (None, *there):
+        known = f"there are {there[0]} to {there[-1]}" if there else "train first"
+        raise CallboardError(f"{out} has no weights of {'an epoch' if epoch is None else f'epoch {epoch}'}: {known}")
+    return out / EPOCHS / f"{there[-1] if epoch is None else epoch:04d}"
+
+
+def tensorboard_settings(options: argparse.Namespace) -> dict[str, Any]:
+    frequency = options.update_freq
+    if frequency not in ("epoch", "batch"):
+        if not (frequency.isdecimal() and int(frequency) > 0):
+            raise CallboardError(f"--update-freq must be epoch, batch or a number of steps, not {frequency}")
+        frequency = int(frequency)
+    if options.histogram_freq < 0:
+        raise CallboardError(f"--histogram-freq must be at least 0, not {options.histogram_freq}")
+    # Keras writes the images together with the histograms.
+    histograms = max(options.histogram_freq, int(options.write_images))
+    return {"update_freq": frequency, "histogram_freq": histograms, "write_images": options.write_images}
+
+
+def check_plot(path: pathlib.Path) -> None:
+    if path.suffix[1:] not in PICTURES:
+        raise CallboardError(f"--plot {path} must end in one of {', '.join(PICTURES)}")
+    if shutil.which("dot") is None:
+        raise CallboardError("--plot needs Graphviz: install its package, such as graphviz of Debian")
+    try:
+        import pydot  # noqa: F401
+    except ImportError as error:
+        raise CallboardError(f"--plot needs pydot ({error}): pip install pydot") from error
+
+
+def plot(data: Data, options: argparse.Namespace) -> None:
+    """Draws the network with its blocks, which are calls inside of one layer in the model that is trained."""
+    images = tf.keras.Input(data.train.element_spec[0].shape)
+    body, top = resnet_classifier(images.shape[1:], data.classes, options.depth, options.width, options.l2).layers
+    blocks = tf.keras.Model(images, top(body.call(images)), name=f"resnet{options.depth}")
+    options.plot.parent.mkdir(parents=True, exist_ok=True)
+    tf.keras.utils.plot_model(blocks, str(options.plot), show_shapes=True)
 
 
 def make_strategy(name: str, devices: int) -> tf.distribute.Strategy:
@@ -151,7 +238,13 @@ def own_directory(strategy: tf.distribute.Strategy, out: pathlib.Path) -> pathli
     return out / f"{worker.task_type}-{worker.task_id}"
 
 
-def load(name: str, size: int) -> Data:
+def load(
+    name: str,
+    size: int | None,
+    directory: str | None = None,
+    train_split: str = "train",
+    test_split: str | None = None,
+) -> Data:
     path = pathlib.Path(name)
     if path.suffix == ".npz" and path.is_file():
         with np.load(path) as file:
@@ -165,20 +258,46 @@ def load(name: str, size: int) -> Data:
         train, test = map(tf.data.Dataset.from_tensor_slices, parts)
         return Data(train, test, int(max(labels.max() for _, labels in parts)) + 1)
     if path.is_dir():
-        return load_folder(path, size)
-    if name not in ("cifar10", "dmlab"):
-        raise CallboardError(f"there is no {name}: give cifar10, dmlab, a folder or an .npz file")
+        return load_folder(path, size or SIZE)
+    if path.suffix == ".npz":
+        raise CallboardError(f"there is no {name}: give an .npz file, a folder or a dataset of tensorflow_datasets")
+    return load_tensorflow_dataset(name, size, directory, train_split, test_split)
+
+
+def load_tensorflow_dataset(
+    name: str, size: int | None, directory: str | None, train_split: str, test_split: str | None
+) -> Data:
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise CallboardError(f"{name} needs tensorflow_datasets ({error}): pip install tensorflow-datasets") from error
-    parts, info = tfds.load(name, split=["train", "test"], with_info=True)
-    resize = name == "dmlab"
-    train, test = (
-        part.map(lambda row: (resized(row["image"], size) if resize else row["image"], row["label"]), tf.data.AUTOTUNE)
-        for part in parts
-    )
-    return Data(train, test, info.features["label"].num_classes)
+    try:
+        builder = tfds.builder(name, data_dir=directory)
+    except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
+        near = difflib.get_close_matches(name, tfds.list_builders(with_community_datasets=False), 1)
+        hint = f"did you mean {near[0]}?" if near else "give one of its datasets, a folder or an .npz file"
+        raise CallboardError(f"tensorflow_datasets has no dataset {name}; {hint}") from error
+    features = builder.info.features
+    image, label = features.get("image"), features.get("label")
+    if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
+        raise CallboardError(f"{name} is not a dataset of images with labels: it has {', '.join(features)}")
+    if test_split is None:
+        test_split = "test" if "test" in builder.info.splits or not builder.info.splits else "validation"
+    try:
+        builder.download_and_prepare()
+        train, test = (builder.as_dataset(split=split) for split in (train_split, test_split))
+    except ValueError as error:
+        raise CallboardError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
+    if None in image.shape:
+        size = size or SIZE
+
+    def example(row: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        shown = row["image"] if size is None else resized(row["image"], size)
+        shape = image.shape[:2] if size is None else (size, size)
+        return tf.ensure_shape(shown, (*shape, image.shape[-1])), row["label"]
+
+    train, test = (part.map(example, tf.data.AUTOTUNE) for part in (train, test))
+    return Data(train, test, label.num_classes)
 
 
 def load_folder(path: pathlib.Path, size: int) -> Data:

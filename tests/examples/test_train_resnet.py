@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from callboard.errors import CallboardError
+
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_resnet.py"
 LOADING = pathlib.Path(__file__).with_name("load_classifier.py")
 
@@ -143,7 +145,15 @@ def test_normalized_images_have_mean_zero_and_variance_one(example):
         (["--data", "few.npz", "--global-batch", "64"], "there are 20 images to train on"),
         (["--data", "few.npz", "--epochs", "0"], "--epochs must be at least 1, not 0"),
         (["--data", "few.npz", "--strategy", "multi-worker"], "set TF_CONFIG"),
-        (["--data", "nothing.npz"], "there is no nothing.npz: give cifar10, dmlab, a folder or an .npz file"),
+        (["--data", "nothing.npz"], "there is no nothing.npz: give an .npz file, a folder or a dataset of tensorflow_"),
+        (["--data", "few.npz", "--evaluate-only"], "out has no weights of an epoch: train first"),
+        (["--data", "few.npz", "--epoch", "3"], "--epoch is for --evaluate-only: leave it out"),
+        (
+            ["--data", "few.npz", "--update-freq", "often"],
+            "--update-freq must be epoch, batch or a number of",
+        ),
+        (["--data", "few.npz", "--histogram-freq", "-1"], "--histogram-freq must be at least 0, not -1"),
+        (["--data", "few.npz", "--plot", "model.txt"], "--plot model.txt must end in one of png, svg, pdf"),
         (["--data", "half.npz"], "half.npz must hold x_train, y_train, x_test and y_test; no x_test"),
         (["--data", "floats.npz"], "floats.npz must hold images as uint8"),
         (["--data", "empty"], "empty must hold train/CLASS/*.png"),
@@ -182,6 +192,47 @@ def test_without_tensorflow_datasets_there_is_a_hint(example, tmp_path, capsys, 
     )
 
 
+def test_a_dataset_of_any_name_and_of_images_of_several_sizes(example, tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets", reason="tensorflow_datasets is not installed")
+    sizes = {"fixed": (12, 12, 1), "several": (None, None, 3)}
+
+    class Waves(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+        BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=name) for name in sizes]
+
+        def _info(self):
+            image = tfds.features.Image(shape=sizes[self.builder_config.name])
+            features = {"image": image, "label": tfds.features.ClassLabel(num_classes=5), "id": np.int64}
+            return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, manager):
+            return {"train": self._generate_examples(6), "validation": self._generate_examples(3)}
+
+        def _generate_examples(self, count):
+            channels = sizes[self.builder_config.name][-1]
+            for index in range(count):
+                side = 12 if channels == 1 else 12 + index
+                image = np.full((side, side, channels), index, np.uint8)
+                yield index, {"image": image, "label": index % 5, "id": index}
+
+    for name, size, shape in (("fixed", None, (12, 12, 1)), ("several", None, (32, 32, 3)), ("several", 8, (8, 8, 3))):
+        data = example.load(f"waves/{name}", size, str(tmp_path), "train[:4]")
+        assert data.classes == 5
+        assert [int(label) for _, label in data.train] == [int(image[0, 0, 0]) for image, _ in data.train]
+        assert data.train.element_spec[0].shape == shape and (len(data.train), len(data.test)) == (4, 3)
+    with pytest.raises(CallboardError, match="^tensorflow_datasets has no dataset wave; did you mean waves?"):
+        example.load("wave", None, str(tmp_path))
+
+
+def test_tensorboard_settings(example):
+    def settings(*arguments):
+        return example.tensorboard_settings(example.parse(["--data", "x", "--out", "y", *arguments]))
+
+    assert settings() == {"update_freq": "epoch", "histogram_freq": 0, "write_images": False}
+    shown = settings("--update-freq", "20", "--write-images")
+    assert shown == {"update_freq": 20, "histogram_freq": 1, "write_images": True}
+
+
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 @pytest.mark.slow
 def test_a_batch_that_two_replicas_cannot_divide(tmp_path):
@@ -204,6 +255,10 @@ def test_resnet_20_learns_what_is_not_linear_and_is_loaded_with_the_same_accurac
     (said,) = re.findall(r"test accuracy (\S+)", output)
     assert float(said) > 0.95
     assert list((tmp_path / "out" / "tensorboard").rglob("events.out.*"))
+    evaluated = run("--data", tmp_path / "data.npz", "--out", tmp_path / "out", "--evaluate-only")
+    assert evaluated == f"epoch 2: test accuracy {said}\n"
+    earlier = run("--data", tmp_path / "data.npz", "--out", tmp_path / "out", "--evaluate-only", "--epoch", 1)
+    assert earlier.startswith("epoch 1: test accuracy ")
     loaded = subprocess.run(
         [sys.executable, "-S", str(LOADING), str(tmp_path / "out" / "model"), str(tmp_path / "data.npz")],
         env={**os.environ, "PYTHONPATH": str(pathlib.Path(np.__file__).parents[1])},
