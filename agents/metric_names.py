@@ -16,14 +16,12 @@ class Metric(NamedTuple):
     """The agents that have it; empty for all, or for metrics of the run itself."""
 
 
+_ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn")
+
 LEARNER_METRICS = (
     Metric("policy_lag", "mean learner steps between the weights that acted and those that learn", "steps"),
-    Metric("loss", "total loss of a learner step", agents=("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2")),
-    Metric(
-        "gradient_norm",
-        "global norm of the gradient, before clipping",
-        agents=("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2"),
-    ),
+    Metric("loss", "total loss of a learner step", agents=_ONE_LOSS),
+    Metric("gradient_norm", "global norm of the gradient, before clipping", agents=_ONE_LOSS),
     Metric(
         "policy_loss",
         "policy-gradient loss (APPO, PPO: the clipped one)",
@@ -46,17 +44,21 @@ LEARNER_METRICS = (
     ),
     Metric(
         "value",
-        "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action)",
+        "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action; "
+        "QMIX, VDN: of the team's action)",
     ),
     Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg",)),
-    Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2")),
+    Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2", "qmix", "vdn")),
     Metric(
         "importance_weight",
         "mean importance weight (IMPALA, APPO: of the policies, not clipped; Ape-X, R2D2: of sampling by priority)",
         agents=("impala", "appo", "apex", "r2d2"),
     ),
     Metric(
-        "valid_fraction", "valid transitions of the batch", "fraction", ("impala", "appo", "a2c", "a3c", "ppo", "r2d2")
+        "valid_fraction",
+        "valid transitions of the batch",
+        "fraction",
+        ("impala", "appo", "a2c", "a3c", "ppo", "r2d2", "qmix", "vdn"),
     ),
     Metric(
         "approximate_kl", "approximate KL divergence of the policy from the one that acted", "nats", ("appo", "ppo")
@@ -81,12 +83,12 @@ LEARNER_METRICS = (
 )
 
 SCHEDULE_METRICS = (
-    Metric("scheduled_learning_rate", "learning rate", agents=("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2")),
+    Metric("scheduled_learning_rate", "learning rate", agents=_ONE_LOSS),
     Metric("scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "td3", "d4pg")),
     Metric("scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "td3", "d4pg")),
     Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac",)),
     Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "a3c", "ppo")),
     Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),
-    Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2")),
+    Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2", "qmix", "vdn")),
 )
 """Settings that are schedules, at the newest learner step; a run has those that it is configured with."""

@@ -10,7 +10,6 @@ from .. import specs
 from ..data import Layout, Nest
 from ..errors import CallboardError
 from ..networks.legal_actions import legal_actions, mask_illegal
-from ..networks.network import Network
 from ..networks.target_update import copy_weights, copy_weights_every
 from .agent import Mode
 from .gradient_learner import GradientLearner
@@ -28,7 +27,7 @@ SMALLEST_PRIORITY = 1e-6
 class QNetworks(tf.Module):
     """The online network, which is trained and acts, and the target network, which evaluates its targets."""
 
-    def __init__(self, make_network: Callable[[], Network], layout: Layout, epsilon: float | Schedule):
+    def __init__(self, make_network: Callable[[], Any], layout: Layout, epsilon: float | Schedule):
         super().__init__()
         self.online = make_network()
         self.target = make_network()
@@ -44,25 +43,43 @@ class QNetworks(tf.Module):
         return mask_illegal(q, legal_actions(observation))
 
 
-class QPolicy(tf.Module):
-    """Epsilon-greedy policy, with one exploration rate per environment in training and a common one in evaluation.
+class EpsilonGreedyPolicy(tf.Module):
+    """Has one rate of random actions per environment in training, and a common one in evaluation.
 
     Args:
-      networks: the online network acts.
-      agent: has the number of stacked frames, and the exploration rates of `ExplorationSettings`, except for the one
-        that is part of the networks.
+      networks: have the exploration rate of the first environment.
+      agent: has the other exploration rates of `ExplorationSettings`.
       mode: train or evaluate.
     """
 
     def __init__(self, networks: QNetworks, agent: Any, mode: Mode):
         super().__init__()
-        self.network = networks.online
         self.epsilon = networks.epsilon
-        self._acting = ActingNetwork(networks.online, agent.frame_stack)
-        self._spec = networks.spec
         self._slots = networks.slots
         self._agent = agent
         self._mode = mode
+
+    def exploration_rates(self, slot: tf.Tensor) -> tf.Tensor:
+        """Returns the rates of random actions `[B]`."""
+        if self._mode == "train":
+            return epsilon_ladder(slot, self._slots, self.epsilon, self._agent.epsilon_alpha)
+        return tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
+
+
+class QPolicy(EpsilonGreedyPolicy):
+    """Epsilon-greedy policy of an agent with one action.
+
+    Args:
+      networks: the online network acts.
+      agent: has the number of stacked frames, and exploration rates as in `EpsilonGreedyPolicy`.
+      mode: train or evaluate.
+    """
+
+    def __init__(self, networks: QNetworks, agent: Any, mode: Mode):
+        super().__init__(networks, agent, mode)
+        self.network = networks.online
+        self._acting = ActingNetwork(networks.online, agent.frame_stack)
+        self._spec = networks.spec
         self._greedy = False
         """Whether there is other exploration than random actions."""
 
@@ -71,12 +88,7 @@ class QPolicy(tf.Module):
 
     def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Returns actions `[B]` for action values `[B, A]` and which actions are legal, bool `[B, A]`."""
-        if self._greedy:
-            epsilon = tf.zeros(tf.shape(slot))
-        elif self._mode == "train":
-            epsilon = epsilon_ladder(slot, self._slots, self.epsilon, self._agent.epsilon_alpha)
-        else:
-            epsilon = tf.fill(tf.shape(slot), self._agent.evaluation_epsilon)
+        epsilon = tf.zeros(tf.shape(slot)) if self._greedy else self.exploration_rates(slot)
         return epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype), legal)
 
 
@@ -122,4 +134,29 @@ def check_action(name: str, layout: Layout) -> None:
         raise CallboardError(
             f"{name} compares the values of actions and needs one discrete action, but the environment's action is "
             f"{specs.describe(layout.spec.action)}"
+        )
+
+
+def check_sequences(agent: Any, layout: Layout) -> None:
+    """Checks the sizes of an agent that replays sequences, and that there is time for enough of them.
+
+    Args:
+      agent: has `burn_in`, `trace_length`, `period`, `n_step`, `replay` and `make_replay`.
+      layout: the run's layout.
+
+    Raises:
+      CallboardError: the sizes do not fit.
+    """
+    for name in ("period", "n_step"):
+        if getattr(agent, name) > agent.trace_length:
+            raise CallboardError(
+                f"agent.{name} must be at most agent.trace_length ({agent.trace_length}), not {getattr(agent, name)}"
+            )
+    agent.make_replay(layout).check()
+    envs, length = layout.actors * layout.envs_per_actor, agent.burn_in + agent.trace_length
+    sequences = max(0, envs * ((layout.max_timesteps // envs - 1 - length) // agent.period + 1))
+    if sequences < agent.replay.min_size:
+        raise CallboardError(
+            f"learning would never begin: max_steps = {layout.max_steps} in {envs} environments make {sequences} "
+            f"sequences of {length} transitions, and agent.replay.min_size is {agent.replay.min_size}"
         )

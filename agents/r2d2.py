@@ -9,7 +9,6 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Record, Sample
-from ..errors import CallboardError
 from ..networks.factory import check_network, q_network
 from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
@@ -23,7 +22,7 @@ from .losses.replicas import largest_over_replicas
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .network_inputs import sequence_inputs
-from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, make_q_learner
+from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, check_sequences, make_q_learner
 from .r2d2_policy import R2D2Policy
 from .r2d2_settings import R2D2Settings
 
@@ -50,20 +49,8 @@ class R2D2(R2D2Settings, Agent):
     def check(self, layout: Layout) -> None:
         check_action("r2d2", layout)
         check_network(layout.spec, self.network)
-        for name in ("period", "n_step"):
-            if getattr(self, name) > self.trace_length:
-                raise CallboardError(
-                    f"agent.{name} must be at most agent.trace_length ({self.trace_length}), not {getattr(self, name)}"
-                )
         check_stack(layout.spec, self.frame_stack)
-        self.make_replay(layout).check()
-        envs = layout.actors * layout.envs_per_actor
-        sequences = max(0, envs * ((layout.max_timesteps // envs - 1 - self._length) // self.period + 1))
-        if sequences < self.replay.min_size:
-            raise CallboardError(
-                f"learning would never begin: max_steps = {layout.max_steps} in {envs} environments make {sequences} "
-                f"sequences of {self._length} transitions, and agent.replay.min_size is {self.replay.min_size}"
-            )
+        check_sequences(self, layout)
 
     def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))

@@ -13,6 +13,7 @@ from .appo_settings import AppoSettings
 from .d4pg_settings import D4PGSettings
 from .impala_settings import ImpalaSettings
 from .ppo_settings import PpoSettings
+from .qmix_settings import QmixSettings, VdnSettings
 from .r2d2_settings import R2D2Settings
 from .sac_settings import SacSettings
 from .td3_settings import TD3Settings
@@ -25,9 +26,11 @@ AGENTS = {
     "d4pg": "callboard.agents.d4pg:D4PG",
     "impala": "callboard.agents.impala:Impala",
     "ppo": "callboard.agents.ppo:Ppo",
+    "qmix": "callboard.agents.qmix:Qmix",
     "r2d2": "callboard.agents.r2d2:R2D2",
     "sac": "callboard.agents.sac:Sac",
     "td3": "callboard.agents.td3:TD3",
+    "vdn": "callboard.agents.qmix:Vdn",
 }
 _SETTINGS: Mapping[str, type] = {
     "a2c": A2CSettings,
@@ -37,9 +40,11 @@ _SETTINGS: Mapping[str, type] = {
     "d4pg": D4PGSettings,
     "impala": ImpalaSettings,
     "ppo": PpoSettings,
+    "qmix": QmixSettings,
     "r2d2": R2D2Settings,
     "sac": SacSettings,
     "td3": TD3Settings,
+    "vdn": VdnSettings,
 }
 
 

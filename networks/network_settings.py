@@ -11,6 +11,9 @@ from ..specs import EnvironmentSpec, without_part
 CORES = ("none", "lstm", "gru")
 """Names of cores; any other is `package.module:factory`."""
 
+Mixer = Literal["qmix", "vdn"]
+"""How the values of a team's members make the team's: by a monotonic network, or as their sum."""
+
 Activation = Literal["relu", "tanh", "elu", "gelu", "leaky_relu", "selu", "sigmoid", "softplus", "swish"]
 
 
@@ -185,3 +188,23 @@ class RecurrentQNetworkSettings(CoreSettings, QNetworkSettings):
 
     core: str = "lstm"
     previous_inputs: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TeamNetworkSettings(CoreSettings, QNetworkSettings):
+    """Settings of the networks of a team's members, which output the values of their actions.
+
+    Attributes:
+      shared: whether all members have one network, which also sees the member's index; otherwise each has its own.
+      previous_actions: whether a member's network also sees its previous action.
+    """
+
+    core: str = "gru"
+    dueling: bool = False
+    shared: bool = True
+    previous_actions: bool = True
+
+    @property
+    def of_member(self) -> dict[str, Any]:
+        """Settings of one member's network."""
+        return {name: value for name, value in vars(self).items() if name not in ("shared", "previous_actions")}

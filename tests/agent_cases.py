@@ -29,6 +29,16 @@ _SMALL_APEX: dict[str, Any] = {
     "optimizer.learning_rate": 1.0,
     "target_update_period": 1,
 }
+_SMALL_TEAM: dict[str, Any] = {
+    **_SMALL,
+    **_CLIPPED,
+    "burn_in": 2,
+    "trace_length": 6,
+    "period": 3,
+    "network.lstm_size": 3,
+    "optimizer.learning_rate": 1.0,
+    "target_update_period": 1,
+}
 
 
 class SmallUpdate(NamedTuple):
@@ -252,6 +262,27 @@ AGENT_CASES = (
         },
         prioritized=True,
         rounded=frozenset({"q", "core"}),
+    ),
+    AgentCase(
+        "qmix",
+        "qmix-two-step",
+        goal=8,
+        default_tasks=(),
+        short=dict(burn_in=0, trace_length=8, period=5),
+        changed_replay={"--agent.trace-length=6": "was made with another signature"},
+        small_updates={
+            # A single agent is a team of one.  It has R2D2's sequences.
+            "qmix": SmallUpdate({**_SMALL_TEAM, "mixing_size": 3, "hypernetwork_size": 0}, transitions=8, slow=True)
+        },
+    ),
+    AgentCase(
+        "vdn",
+        "vdn-two-step",
+        goal=7,
+        default_tasks=(),
+        short=dict(burn_in=0, trace_length=8, period=5),
+        changed_replay={"--agent.trace-length=6": "was made with another signature"},
+        small_updates={"vdn": SmallUpdate(_SMALL_TEAM, transitions=8, slow=True)},
     ),
     AgentCase(
         "sac",

@@ -58,13 +58,26 @@ def double_q_target(steps: NStep, q_online: Any, q_target: Any, epsilon: float |
       `[...]` in the dtype of `q_target`, through which no gradients flow.
     """
     value = double_q_value(q_online, q_target)
+    if epsilon is None:
+        return bootstrapped(steps, value)
+    return tf.stop_gradient(rescale(bootstrapped(steps, inverse_rescale(value, epsilon)), epsilon))
+
+
+def bootstrapped(steps: NStep, value: Any) -> tf.Tensor:
+    """Computes G = r_1 + .. + gamma^(n-1) r_n + gamma^n v(x_n).
+
+    Args:
+      steps: `NStep` over `[...]`.
+      value: `[...]`, v at the observations `steps.index`.
+
+    Returns:
+      `[...]` in the dtype of `value`, through which no gradients flow.
+    """
+    value = tf.convert_to_tensor(value)
     returns, discount = (tf.cast(tensor, value.dtype) for tensor in (steps.returns, steps.discount))
     check_same_shape(returns=returns, value=value)
-    if epsilon is not None:
-        value = inverse_rescale(value, epsilon)
     # After a termination there is nothing to bootstrap from, and the value at the index may be anything.
-    target = returns + tf.math.multiply_no_nan(value, discount)
-    return tf.stop_gradient(target if epsilon is None else rescale(target, epsilon))
+    return tf.stop_gradient(returns + tf.math.multiply_no_nan(value, discount))
 
 
 def sequence_double_q_targets(

@@ -1,0 +1,150 @@
+"""QMIX: monotonic mixing of the values of a team's members (Rashid et al. 2018, https://arxiv.org/abs/1803.11485).
+
+VDN, value decomposition networks (Sunehag et al. 2018, https://arxiv.org/abs/1706.05296), is QMIX with another mixer.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import tensorflow as tf
+import tree
+
+from ..data import Layout, Record, Sample
+from ..networks.factory import check_network, q_network
+from ..networks.legal_actions import mask_illegal
+from ..networks.mixing import make_mixer
+from ..networks.team import STATE, Team, check_team
+from ..networks.team_network import TeamInputs, TeamNetwork
+from ..replay import SequenceReplay
+from ..specs import EnvironmentSpec, without_part
+from ..transitions import valid_transitions
+from .agent import Agent, Mode
+from .gradient_learner import GradientLearner
+from .gradient_step import LossOutput
+from .losses.n_step import n_step_sequence, take_along_time
+from .losses.q_learning import action_value, bootstrapped, double_q_value, td_loss
+from .losses.rewards import learning_reward
+from .q_learning import QNetworks, check_sequences, make_q_learner
+from .qmix_policy import QmixPolicy, TeamValues
+from .qmix_settings import QmixSettings, VdnSettings
+from .registry import agent_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Qmix(QmixSettings, Agent):
+    """The QMIX agent, which learns for all members of a team.
+
+    A sequence holds `burn_in + trace_length` transitions of one environment and may cross the end of an episode: there
+    the recurrent state is reset, and the transition to the next episode is not valid.  In the paper an item is an
+    episode.
+    """
+
+    live = ("optimizer.learning_rate", "epsilon")
+
+    @property
+    def _length(self) -> int:
+        return self.burn_in + self.trace_length
+
+    def check(self, layout: Layout) -> None:
+        check_team(agent_name(self), layout.spec, self.network.shared)
+        for observation in Team(layout.spec).observation_specs:
+            check_network(layout.spec._replace(observation=observation), self.network)
+        check_sequences(self, layout)
+
+    def make_networks(self, layout: Layout) -> QNetworks:
+        team, settings = Team(layout.spec), self.network
+        make_network = functools.partial(q_network, **settings.of_member)
+
+        def make_values() -> TeamValues:
+            network = TeamNetwork(team, make_network, settings.shared, settings.previous_actions)
+            sizes = (len(team.members), team.state_size, self.mixing_size, self.hypernetwork_size)
+            return TeamValues(team, network, make_mixer(self.mixer, *sizes))
+
+        return QNetworks(make_values, layout, self.epsilon)
+
+    def make_policy(self, networks: QNetworks, mode: Mode) -> QmixPolicy:
+        return QmixPolicy(networks, self, mode)
+
+    def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
+        return without_part(spec, STATE) if Team(spec).has_state else spec
+
+    def make_replay(self, layout: Layout) -> SequenceReplay:
+        return SequenceReplay(
+            layout,
+            self.replay,
+            self.batch_size,
+            self.updates_per_call * self.accumulate,
+            length=self._length,
+            period=self.period,
+        )
+
+    def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
+        steps = int(
+            layout.max_timesteps / self.period * self.replay.samples_per_insert / (self.batch_size * self.accumulate)
+        )
+        return make_q_learner(
+            networks,
+            functools.partial(self.loss, networks),
+            self.optimizer,
+            steps,
+            strategy,
+            self.target_update_period,
+            self.updates_per_call,
+            self.epsilon,
+            self.accumulate,
+        )
+
+    def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
+        """Returns a replica's part of a batch's loss (equation (6)).
+
+        Args:
+          networks: the networks of `make_networks`.
+          sample: sequences `[burn_in + trace_length + 1, B, ...]` with a `QmixState`, as `replay.SequenceFormat.read`
+            returns them.
+        """
+        online, target, team = networks.online, networks.target, networks.online.team
+        trace: Record = tree.map_structure(lambda leaf: leaf[self.burn_in :], sample.record)
+        observation = trace.observation
+        before = tree.map_structure(lambda leaf: leaf[:-1], observation)
+        q_online, q_target = self._values(online, sample, training=True), self._values(target, sample)
+        # Each member's best action is the team's, since the mixer is monotonic.
+        best = double_q_value(mask_illegal(q_online, team.legal(observation)), q_target)
+        total_target = target.total(best, observation)
+        total = online.total(action_value(q_online[:-1], team.split(trace.action)), before)
+        valid_t = valid_transitions(trace.first, trace.last, trace.discount)
+        reward_t = learning_reward(tf.cast(trace.reward, total.dtype), self.reward_scale, self.reward_clip)
+        steps = n_step_sequence(reward_t, self.discount * trace.discount, valid_t, self.n_step)
+        target_t = bootstrapped(steps, take_along_time(total_target, steps.index))
+        delta_t = tf.where(valid_t, target_t - total, tf.zeros_like(total))
+
+        def mean(per_step: tf.Tensor) -> tf.Tensor:
+            # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
+            return tf.reduce_sum(tf.cast(per_step, total.dtype)) / (self.batch_size * self.trace_length)
+
+        loss = self.trace_length * (mean(td_loss(delta_t)) + online.network.regularization_loss())
+        metrics = {"td_error": mean(tf.abs(delta_t)), "value": mean(total), "valid_fraction": mean(valid_t)}
+        return LossOutput(loss, metrics)
+
+    def _values(self, values: TeamValues, sample: Sample, training: bool = False) -> tf.Tensor:
+        """Returns the values `[trace_length + 1, B, M, A]` after the burn-in, through which no gradients flow."""
+        record, state, burn_in, team = sample.record, sample.state, self.burn_in, values.team
+        present = team.present(record.observation)
+        previous_action = tf.concat([state.previous_action[tf.newaxis], team.split(record.action)], axis=0)
+        previous_present = tf.concat([state.previous_present[tf.newaxis], present[:-1]], axis=0)
+        begins = record.first[..., tf.newaxis] | ~previous_present
+        inputs, core = TeamInputs(record.observation, previous_action, begins), state.core
+        if burn_in:
+            _, core = values.network.unroll(_rows(inputs, slice(burn_in)), core)
+            core = tree.map_structure(tf.stop_gradient, core)
+        q, _ = values.network.unroll(_rows(inputs, slice(burn_in, None)), core, training)
+        return q
+
+
+def _rows(inputs: TeamInputs, rows: slice) -> Any:
+    return tree.map_structure(lambda leaf: leaf[rows], inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vdn(VdnSettings, Qmix):
+    """The VDN agent: QMIX with the sum of the members' values (Sunehag et al. 2018)."""
