@@ -43,9 +43,6 @@ def read_frozen(policy: FrozenPolicy) -> FrozenWeights:
     reference = parse_run_reference(policy.weights)
     frozen_agent(policy)
     with local_copy(reference.run, reference.checkpoint) as directory:
-        if directory.policies:
-            names = ", ".join(f"{reference.run}/policies/{name}" for name in directory.policies)
-            raise CallboardError(f"the run in {reference.run} has several policies; name one of {names}")
         return FrozenWeights(saved_spec(directory), read_policy(policy_file(directory, reference.checkpoint)).values)
 
 

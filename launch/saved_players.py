@@ -7,6 +7,7 @@ import numpy as np
 
 from ..agents.agent import Policy
 from ..data import Layout
+from ..errors import CallboardError
 from .experiment import Experiment
 from .frozen_weights import read_frozen
 from .nodes.evaluation_players import evaluation_mode
@@ -35,6 +36,8 @@ def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoin
         weights = policy_file(run_directory, checkpoint)
         layout = experiment.acting_layout()
         return OnePlayer(restored_policy(experiment, layout, weights), layout), weights
+    if not run_directory.policies:
+        raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
     files = {
         name: policy_file(run_directory.of_policy(name), checkpoint) for name in plan.learning if name in plan.slots
     }

@@ -10,7 +10,7 @@ from ..specs import EnvironmentSpec
 from .experiment import Experiment
 from .run_directory.best_policy import BestPolicy
 from .run_directory.checkpoints import Checkpoints, load_weights
-from .run_directory.layout import RunDirectory
+from .run_directory.layout import POLICIES, RunDirectory
 
 
 def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
@@ -21,8 +21,11 @@ def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
       checkpoint: `best` by evaluation, the `latest`, or a learner step.
 
     Raises:
-      CallboardError: the run has no such checkpoint.
+      CallboardError: the run has no such checkpoint, or several policies.
     """
+    if run_directory.policies:
+        names = ", ".join(f"{run_directory.path / POLICIES / name}" for name in run_directory.policies)
+        raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {names}")
     checkpoints = Checkpoints(run_directory)
     best = BestPolicy(run_directory).path
     if checkpoint == "best":

@@ -13,6 +13,7 @@ from .command_parser import CommandParser
 from .experiment_options import split_options
 from .run_arguments import add_run_arguments, read_run
 
+_EPISODE = "evaluator/episode/"
 _EPISODES = 20
 
 
@@ -20,7 +21,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "callboard evaluate",
         description="Plays with the policy of a run.",
-        epilog="--env-options.NAME VALUE changes an option of the run's environment, --no-env-options.NAME removes it.",
+        epilog="--env-options.NAME VALUE changes an option of the run's environment, --no-env-options.NAME removes it; "
+        "--evaluation-mapping and --policies change who plays, if there are several policies.",
     )
     add_run_arguments(parser)
     parser.add_argument("--episodes", type=int, metavar="N", help="number of whole episodes (20)")
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--video", action="store_true", help="record whole episodes as MP4 under RUN/videos")
     parser.add_argument("--video-episodes", type=int, default=1, metavar="N", help="episodes in the video (1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    env_options, others = split_options(arguments, ["env_options"])
+    settings, others = split_options(arguments, ["env_options", "evaluation_mapping", "policies"])
     known = parser.parse_args(others)
     for name in ("episodes", "steps", "video_episodes"):
         number = getattr(known, name)
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         raise CallboardError("--episodes and --steps are two measures of how much to play; leave one of them out")
     if known.render is not None:
         check_display()
-    experiment = read_run(known.run, env_options)
+    experiment = read_run(known.run, settings)
     from ..evaluation import evaluate_run, with_evaluation_settings
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
@@ -87,7 +89,14 @@ def main(arguments: Sequence[str]) -> int:
         "epsilon": getattr(experiment.agent, "evaluation_epsilon", None),
         "seed": experiment.seed,
         "env_options": experiment.env_options,
-        "episode_metrics": {name.removeprefix("evaluator/episode/"): value for name, value in result.metrics.items()},
+        "episode_metrics": {
+            name.removeprefix(_EPISODE): value for name, value in result.metrics.items() if name.startswith(_EPISODE)
+        },
+        "by_policy": {
+            name.removeprefix("evaluator/"): value
+            for name, value in result.metrics.items()
+            if not name.startswith(_EPISODE)
+        },
     }
     if known.json:
         print(json.dumps({**summary, "returns": returns}))
@@ -105,6 +114,8 @@ def main(arguments: Sequence[str]) -> int:
         if f"{name}_min" in summary["episode_metrics"]:
             low, high = (summary["episode_metrics"][f"{name}{end}"] for end in ("_min", "_max"))
             print(f"{name} {value:g} (from {low:g} to {high:g})")
+    for name, value in summary["by_policy"].items():
+        print(f"{name} {value:g}")
     if video:
         shown = " ".join(f"{value:g}" for value in summary["video_returns"])
         print(f"video: {video} (episodes with a return of {shown})")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...atomic_files import file_draft
 from ...errors import CallboardError
 from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
-from .layout import RunDirectory, is_checkpoint_name, newest_of_steps
+from .layout import POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
 
 KEPT = 2
 """Directories of a kind that are kept, such as checkpoints; a damaged one is replaced by the one before it."""
@@ -257,7 +257,14 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
     Raises:
       CallboardError: there is no checkpoint of that step.
     """
-    for name in ("experiment.yaml", "environment.json"):
+    for name in ("experiment.yaml", "environment.json", "ratings.json"):
+        storage.fetch(name, directory.path)
+    policies = [path.split("/")[1] for path in storage.find(f"{POLICIES}/*/experiment.yaml")]
+    for policy in policies:
+        fetch_run(Storage(f"{storage.url}/{POLICIES}/{policy}"), directory.of_policy(policy), checkpoint, whole)
+    if policies:
+        return
+    for name in storage.find("snapshots/*.npz"):
         storage.fetch(name, directory.path)
     for name in BEST_POLICIES:
         storage.fetch(name, directory.path)

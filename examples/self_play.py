@@ -1,0 +1,21 @@
+"""Mappings for games of two players in which a policy learns by playing against snapshots of itself.
+
+The policies are those of `self_play.yaml`: `main` learns, `past` are its snapshots, and `random` plays any legal move.
+`main` moves first in every other episode.
+"""
+
+from numpy.random import Generator
+
+
+def against_past(agent: str, episode: int, rng: Generator) -> str:
+    """Lets `main` play against one of its snapshots."""
+    return "main" if _is_main(agent, episode) else "past"
+
+
+def against_random(agent: str, episode: int, rng: Generator) -> str:
+    """Lets `main` play against a random player."""
+    return "main" if _is_main(agent, episode) else "random"
+
+
+def _is_main(agent: str, episode: int) -> bool:
+    return agent.endswith(("1", "_0")) == (episode % 2 == 0)
