@@ -23,6 +23,8 @@ from .gymnasium_wrappers import without_rewards
 from .mask_checks import MaskCheckedEnvironment
 from .minigrid import NAMES as MINIGRID_NAMES
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
+from .pettingzoo_names import PREFIX as PETTINGZOO
+from .pettingzoo_names import check_pettingzoo
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 from .single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
 
@@ -122,6 +124,9 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
     """
     for name, own_options in _single_environments(env, options):
         singles, others = split_singles(own_options)
+        if isinstance(name, str) and name.startswith(PETTINGZOO):
+            check_pettingzoo(name, own_options)
+            continue
         checker, rest = _resolve(name, "check")
         if not _has_singles(name):
             refuse_singles(factory_name(name), singles, "leave")

@@ -31,6 +31,15 @@ def pettingzoo_names() -> list[str]:
     return sorted(found)
 
 
+def check_pettingzoo(name: str, options: Mapping[str, Any]) -> None:
+    """Makes an environment of `make_pettingzoo` and closes it.
+
+    Raises:
+      CallboardError: as there.
+    """
+    make_pettingzoo(name, options).close()
+
+
 def make_pettingzoo(name: str, options: Mapping[str, Any]) -> PettingZooEnvironment:
     """Makes a PettingZoo environment.
 

@@ -1,7 +1,7 @@
 """Mappings for games of two players in which a policy learns by playing against snapshots of itself.
 
 The policies are those of `self_play.yaml`: `main` learns, `past` are its snapshots, and `random` plays any legal move.
-`main` moves first in every other episode.
+`main` has either seat in every other episode.
 """
 
 from numpy.random import Generator
@@ -18,4 +18,4 @@ def against_random(agent: str, episode: int, rng: Generator) -> str:
 
 
 def _is_main(agent: str, episode: int) -> bool:
-    return agent.endswith(("1", "_0")) == (episode % 2 == 0)
+    return (agent == "player_1") == (episode % 2 == 0)
