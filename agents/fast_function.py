@@ -14,6 +14,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest, rebuilt
+from ..networks.tracing_lock import TRACING
 
 # Operations without a kernel for the device of their variable (a GPU) run on the CPU.
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
@@ -50,7 +51,8 @@ class CompiledFunction:
             self.outputs = tree.map_structure(tf.type_spec_from_value, outputs)
             return tree.flatten(outputs)
 
-        self._function = tf.function(traced, autograph=False).get_concrete_function(*leaves)
+        with TRACING:
+            self._function = tf.function(traced, autograph=False).get_concrete_function(*leaves)
         self._captured = list(self._function.captured_inputs)
         self._output_types = [output.dtype for output in tree.flatten(self.outputs)]
         used = [bool(node.consumers()) for node in self._function.inputs[: len(leaves)]]
@@ -102,7 +104,8 @@ class CompiledOnFirstCall:
 
     def __call__(self, *arguments: Any) -> Nest:
         if self._concrete is None:
-            self._concrete = self._function.get_concrete_function(*arguments)
+            with TRACING:
+                self._concrete = self._function.get_concrete_function(*arguments)
         return self._concrete(*arguments)
 
 

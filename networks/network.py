@@ -12,6 +12,7 @@ from .flatten import flat_features
 from .legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core
+from .tracing_lock import TRACING
 
 
 class Inputs(NamedTuple):
@@ -77,7 +78,8 @@ class Network(tf.Module):
         self.previous_inputs = previous_inputs
         self.normalizer = normalizer
         keep_spec(self, spec)
-        self._build(spec)
+        with TRACING:
+            self._build(spec)
 
     @property
     def state_spec(self) -> Nest:
