@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import faulthandler
 import importlib
 import os
 import sys
@@ -84,6 +85,8 @@ def run_command() -> None:
     Exit functions are called first.  The process then ends at once, because the interpreter's normal exit aborts if a
     thread is still blocked in Reverb or gRPC.
     """
+    # Otherwise a crash in native code would end the process without a word.
+    faulthandler.enable(2)
     raise_at_signals()
     try:
         code = main()

@@ -1,5 +1,6 @@
 """Set-up shared by all processes that run a node, under every launcher."""
 
+import faulthandler
 import logging
 import os
 import tempfile
@@ -25,6 +26,7 @@ def prepare_process(name: str, policy: NodePolicy, log: str | None, temporary: s
     """
     if log is not None:
         redirect_output(log)
+    faulthandler.enable(2)
     os.makedirs(temporary, exist_ok=True)
     os.environ["TMPDIR"] = temporary
     tempfile.tempdir = temporary

@@ -2,6 +2,8 @@
 
 import importlib
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -48,3 +50,10 @@ def test_the_exit_code_says_how_a_subcommand_ended(error, code, monkeypatch, cap
     assert main(["list", "agents"]) == code
     expected = "callboard: two\\nlines \\x1b[2J\n" if code == 2 else ""
     assert capsys.readouterr().err == expected
+
+
+def test_a_crash_in_native_code_prints_where_it_was():
+    script = "import os\nfrom callboard.launch.cli import command\ncommand.main = os.abort\ncommand.run_command()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGABRT
+    assert "Fatal Python error: Aborted" in done.stderr and 'command.py", line' in done.stderr
