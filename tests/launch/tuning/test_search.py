@@ -356,18 +356,37 @@ def test_a_function_of_ones_own_is_searched_over_a_grid_with_cpus_of_its_own(sea
 
 
 @pytest.mark.slow
+def test_a_search_with_optuna_is_resumed(search, start):
+    pytest.importorskip("optuna")
+    run = search(
+        *square("--search", "x=uniform(0,100)", "--scheduler", "none"),
+        *("--sampler", "optuna", "--samples", 4, "--concurrent", 1),
+    )
+    run.wait_until(lambda: run.process.poll() is not None or len(trials_of(run)) >= 3, timeout=600)
+    run.interrupt()
+    assert run.wait(timeout=120) == 130, run.text()
+    before = {number: trial for number, trial in trials_of(run).items() if trial.state == "done"}
+    run = start("tune", "--resume", "--run-dir", "run")
+    assert run.wait(timeout=600) == 0, run.text()
+    trials = trials_of(run)
+    assert before and all(trials[number] == trial for number, trial in before.items())
+    assert list(trials) == list(range(4)) and {trial.state for trial in trials.values()} == {"done"}
+    assert len({trial.values["x"] for trial in trials.values()}) == 4
+
+
+@pytest.mark.slow
 def test_optuna_finds_more_than_chance_and_is_resumed(search, start):
     pytest.importorskip("optuna")
     run = search(
         *square("--search", "x=uniform(0,100)", "--search", "kind=choice([1],[2])", "--scheduler", "none"),
         *("--sampler", "optuna", "--samples", 24, "--concurrent", 1),
     )
-    run.wait_until(lambda: run.process.poll() is not None or len(trials_of(run)) >= 14, timeout=400)
+    run.wait_until(lambda: run.process.poll() is not None or len(trials_of(run)) >= 14, timeout=1200)
     run.interrupt()
     assert run.wait(timeout=120) == 130, run.text()
     before = {number: trial for number, trial in trials_of(run).items() if trial.state == "done"}
     run = start("tune", "--resume", "--run-dir", "run")
-    assert run.wait(timeout=500) == 0, run.text()
+    assert run.wait(timeout=1200) == 0, run.text()
     trials = trials_of(run)
     assert list(trials) == list(range(24)) and {trial.state for trial in trials.values()} == {"done"}
     assert all(trials[number] == trial for number, trial in before.items())
