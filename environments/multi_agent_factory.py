@@ -25,8 +25,9 @@ from .python_factory import Factory, check_factory, factory_call, factory_name, 
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
 
-# What `is_multi_agent` has found by calling functions, by function and options.
-_FOUND: dict[tuple[Any, str], bool] = {}
+# What `is_multi_agent` has found by calling functions, by identity and options; with the functions, since an identity
+# is unique only while its object exists.
+_FOUND: dict[tuple[int, str], tuple[Any, bool]] = {}
 
 
 def is_multi_agent(env: Any, options: Mapping[str, Any] | None = None) -> bool:
@@ -142,14 +143,14 @@ def _known_by_class(create: Any) -> bool | None:
 
 
 def _known_by_making(create: Any, factory: Factory, options: Mapping[str, Any]) -> bool:
-    key = (create, repr(sorted(options.items())))
+    key = (id(create), repr(sorted(options.items())))
     if key not in _FOUND:
         made = factory_call(factory, 1, [0], options)(0)
-        _FOUND[key] = _has_several_agents(made)
+        _FOUND[key] = create, _has_several_agents(made)
         close = getattr(made, "close", None)
         if callable(close):
             close()
-    return _FOUND[key]
+    return _FOUND[key][1]
 
 
 def _has_several_agents(made: Any) -> bool:

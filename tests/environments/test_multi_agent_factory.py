@@ -45,14 +45,19 @@ def test_a_function_is_called_with_its_options():
 
 
 def test_a_function_is_called_once():
-    calls = []
+    class Factory:
+        __hash__ = None
 
-    def counted(size):
-        calls.append(size)
-        return Counting()
+        def __init__(self):
+            self.calls = []
 
-    assert [is_multi_agent(counted, {"size": size}) for size in (1, 1, 2)] == [True] * 3
-    assert calls == [1, 2]
+        def __call__(self, size):
+            self.calls.append(size)
+            return Counting()
+
+    factory = Factory()
+    assert [is_multi_agent(factory, {"size": size}) for size in (1, 1, 2)] == [True] * 3
+    assert factory.calls == [1, 2]
 
 
 def test_classes_are_not_called():
