@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from dm_env import specs as dm_specs
 
 from ..data import Layout, Nest, Sample, Timestep, Update
-from ..networks.factory import check_network, gaussian_value_network, policy_value_network
+from ..networks.factory import check_network
+from ..networks.policy_networks import policy_network
 from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -34,7 +34,7 @@ class A2CExtras(NamedTuple):
     log_prob: Any
     """`[B]`, log-probability of the action; it reveals weights that are not finite."""
     gaussian: Any
-    """`[B, D]`, the action before scaling and clipping to the environment's bounds; `()` for discrete actions."""
+    """`[B, D]`, numbers of the action before scaling and clipping to the environment's bounds; `()` if it has none."""
     previous_reward: Any = ()
     """See `ActingNetwork.previous_reward`."""
 
@@ -47,11 +47,9 @@ class A2CPolicy(PpoPolicy):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         outputs, state = self._acting.step(timestep, state)
-        policy = self._distribution(outputs, timestep.observation)
-        chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
-        gaussian = () if self._bounds is None else chosen
-        extras = A2CExtras(policy.log_prob(chosen), gaussian, self._acting.previous_reward(timestep))
-        action = self._to_environment(chosen)
+        chosen, log_prob = self._choose(outputs, timestep.observation, slot, seed)
+        extras = A2CExtras(log_prob, self._actions.numbers(chosen), self._acting.previous_reward(timestep))
+        action = self._actions.to_environment(chosen)
         return action, extras, self._acting.carry(state, action)
 
 
@@ -106,15 +104,7 @@ class A2C(A2CSettings, Agent):
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
-        if isinstance(spec.action, dm_specs.DiscreteArray):
-            network = policy_value_network(spec, **vars(self.network))
-        else:
-            network = gaussian_value_network(
-                spec,
-                **vars(self.network),
-                initial_log_std=self.initial_log_std,
-                std_from_features=self.std_from_observation,
-            )
+        network = policy_network(spec, self.network, self.initial_log_std, self.std_from_observation)
         return PpoNetworks(network, spec, normalize_rewards=False)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:
@@ -167,7 +157,7 @@ class A2C(A2CSettings, Agent):
         inputs, state = sequence_inputs(record, sample.state)
         outputs, _ = network.unroll(inputs, state, record.first, training=True)
         head, observation_t = tf.nest.map_structure(lambda leaf: leaf[:-1], (outputs, record.observation))
-        policy, value, dtype = networks.policy(head, observation_t), outputs.value, outputs.value.dtype
+        value, dtype = outputs.value, outputs.value.dtype
         valid_t = valid_transitions(record.first, record.last, record.discount)
         reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(record.discount, dtype)
@@ -176,7 +166,8 @@ class A2C(A2CSettings, Agent):
         advantage_t = advantage_t / scale_t
         if self.normalize_advantages:
             advantage_t = standardized(advantage_t, valid_t, sum_over_replicas)
-        chosen = record.action if networks.bounds is None else record.extras.gaussian
+        chosen = networks.actions.from_record(record.action, record.extras.gaussian)
+        log_prob_t, entropy_t = networks.actions.evaluate(head, observation_t, chosen)
         # Dividing by T times the global B, not by this replica's valid transitions, makes the sum over the replicas
         # the mean of the whole batch.
         scale = 1.0 / (self.unroll_length * self.batch_size)
@@ -184,9 +175,9 @@ class A2C(A2CSettings, Agent):
         def mean(per_element: tf.Tensor) -> tf.Tensor:
             return scale * tf.reduce_sum(tf.cast(per_element, dtype))
 
-        policy_part = mean(policy_gradient_loss(policy.log_prob(chosen), advantage_t, valid_t))
+        policy_part = mean(policy_gradient_loss(log_prob_t, advantage_t, valid_t))
         value_part = mean(value_loss(head.value / scale_t, target_t / scale_t, valid_t))
-        entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
+        entropy_part = mean(entropy_loss(entropy_t, valid_t))
         loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
         loss += network.regularization_loss()
         metrics = {

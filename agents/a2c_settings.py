@@ -1,12 +1,10 @@
 """Hyperparameters of A2C, and those that it shares with A3C."""
 
 import dataclasses
-from typing import Annotated
-
-from annotated_types import Interval
 
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveInt, UnitInterval
+from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
@@ -14,7 +12,7 @@ from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class AdvantageSettings(ObservationSettings, RewardSettings):
+class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of A2C and A3C.  Defaults are the A3C paper's (sections 4 and 8) where it states one.
 
     The loss is a mean over time and batch, as in the synchronous implementation of OpenAI Baselines, from which
@@ -29,9 +27,8 @@ class AdvantageSettings(ObservationSettings, RewardSettings):
       normalize_advantages: whether advantages are standardized over the batch; not in the paper.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
-      initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
-        action.  It is kept between -10 and 2.
-      std_from_observation: whether that standard deviation depends on the observation, as in the paper (section 9).
+      std_from_observation: whether the standard deviation of a Gaussian policy depends on the observation, as in the
+        paper (section 9).
       optimizer: see `OptimizerSettings`.  The paper samples its learning rates from 1e-4 to 1e-2.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`; the paper's policies for
@@ -44,8 +41,6 @@ class AdvantageSettings(ObservationSettings, RewardSettings):
     entropy_cost: ScheduledNonNegativeFloat = 0.01
     value_cost: NonNegativeFloat = 0.5
     normalize_advantages: bool = False
-    initial_log_std: Annotated[float, Interval(ge=-10, le=2)] = 0.0
-    std_from_observation: bool = False
     optimizer: OptimizerSettings = OptimizerSettings(
         name="rmsprop", learning_rate=7e-4, epsilon=1e-5, rmsprop_decay=0.99, max_gradient_norm=0.5
     )

@@ -7,15 +7,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 import tree
-from dm_env import specs as dm_specs
 
-from .. import specs
 from ..data import Layout, Nest, Sample, Timestep
-from ..errors import CallboardError
+from ..networks.action_policy import DiscretePolicy, action_policy
 from ..networks.distributions import Categorical
-from ..networks.factory import check_network, policy_value_network
-from ..networks.legal_actions import legal_actions, mask_illegal
+from ..networks.factory import check_network
 from ..networks.network import Network
+from ..networks.policy_networks import policy_network
 from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -28,7 +26,7 @@ from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_lo
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
 from .network_inputs import ActingNetwork, sequence_inputs
-from .on_policy import acting_network
+from .on_policy import acting_network, check_action
 from .optimizers import make_objective
 from .registry import agent_name
 
@@ -37,9 +35,13 @@ class ImpalaExtras(NamedTuple):
     """What the behavior policy adds to the record."""
 
     logits: Any
-    """`[B, A]`, the lowest where actions are masked."""
+    """`[B, A]`, the lowest where actions are masked; `()` unless the action is one discrete choice."""
     previous_reward: Any = ()
     """See `ActingNetwork.previous_reward`."""
+    log_prob: Any = ()
+    """`[B]`, log-probability of the action; `()` if there are logits."""
+    gaussian: Any = ()
+    """`[B, D]`, numbers of the action before scaling and clipping to the environment's bounds; `()` if it has none."""
 
 
 class PolicyTerms(NamedTuple):
@@ -58,6 +60,7 @@ class ImpalaPolicy(tf.Module):
         super().__init__()
         self.network = network
         self._acting = ActingNetwork(acting_network(network, mode), frame_stack)
+        self._actions = action_policy(network.spec, network)
         self._mode = mode
 
     def initial_state(self, batch_size: int) -> Nest:
@@ -65,9 +68,15 @@ class ImpalaPolicy(tf.Module):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         outputs, state = self._acting.step(timestep, state)
-        policy = Categorical(mask_illegal(outputs.logits, legal_actions(timestep.observation)))
-        action = policy.mode() if self._mode == "evaluate" else policy.sample(seed)
-        extras = ImpalaExtras(policy.logits, self._acting.previous_reward(timestep))
+        actions, observation = self._actions, timestep.observation
+        chosen = actions.choose(outputs, observation, slot, seed, best=self._mode == "evaluate")
+        previous_reward = self._acting.previous_reward(timestep)
+        if isinstance(actions, DiscretePolicy):
+            extras = ImpalaExtras(actions.distribution(outputs, observation).logits, previous_reward)
+        else:
+            log_prob = actions.evaluate(outputs, observation, chosen).log_prob
+            extras = ImpalaExtras((), previous_reward, log_prob, actions.numbers(chosen))
+        action = actions.to_environment(chosen)
         return action, extras, self._acting.carry(state, action)
 
 
@@ -78,17 +87,14 @@ class Impala(ImpalaSettings, Agent):
     live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate", "entropy_cost", "baseline_cost")
 
     def check(self, layout: Layout) -> None:
-        if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
-            raise CallboardError(
-                f"{agent_name(self)} has a categorical policy and needs one discrete action, but the environment's "
-                f"action is {specs.describe(layout.spec.action)}"
-            )
+        check_action(agent_name(self), layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> Network:
-        return policy_value_network(stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        return policy_network(spec, self.network, self.initial_log_std, self.std_from_observation)
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
         return ImpalaPolicy(networks, mode, self.frame_stack)
@@ -121,7 +127,7 @@ class Impala(ImpalaSettings, Agent):
         """Returns a replica's part of a batch's loss (section 4.2) and metrics.
 
         Args:
-          network: computes logits and values.
+          network: computes the policy's parameters and values.
           sample: sequences of T transitions, time-major as described in `Sample`.
         """
         record = sample.record
@@ -129,14 +135,17 @@ class Impala(ImpalaSettings, Agent):
             network.normalizer.update(record.observation)
         inputs, state = sequence_inputs(record, sample.state)
         outputs, _ = network.unroll(inputs, state, record.first, training=True)
-        logits = mask_illegal(outputs.logits, legal_actions(record.observation))
-        target_policy = Categorical(logits[:-1])
-        behavior_policy = Categorical(record.extras.logits)
-        dtype = outputs.value.dtype
+        dtype, actions, extras = outputs.value.dtype, action_policy(network.spec, network), record.extras
+        head, observation_t = tf.nest.map_structure(lambda leaf: leaf[:-1], (outputs, record.observation))
+        chosen = actions.from_record(record.action, extras.gaussian)
+        log_prob_t, entropy_t = actions.evaluate(head, observation_t, chosen)
+        if isinstance(actions, DiscretePolicy):
+            behavior_log_prob_t = Categorical(extras.logits).log_prob(record.action)
+        else:
+            behavior_log_prob_t = extras.log_prob
         reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
         valid_t = valid_transitions(record.first, record.last, record.discount)
-        log_prob_t = target_policy.log_prob(record.action)
-        log_rho_t = log_prob_t - tf.cast(behavior_policy.log_prob(record.action), dtype)
+        log_rho_t = log_prob_t - tf.cast(behavior_log_prob_t, dtype)
         targets = vtrace(
             values=outputs.value,
             r_t=reward_t,
@@ -160,7 +169,7 @@ class Impala(ImpalaSettings, Agent):
         policy_terms = self.policy_terms(log_prob_t, log_rho_t, targets, valid_t)
         policy_part = total(policy_terms.loss)
         baseline_part = total(value_loss(outputs.value[:-1] / scale_t, targets.vs / scale_t, valid_t))
-        entropy_part = total(entropy_loss(target_policy.entropy(), valid_t))
+        entropy_part = total(entropy_loss(entropy_t, valid_t))
         transitions = self.unroll_length * self.batch_size
         loss = policy_part + self.baseline_cost * baseline_part + self.entropy_cost * entropy_part
         loss += transitions * network.regularization_loss()

@@ -4,6 +4,7 @@ import dataclasses
 
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
@@ -11,7 +12,7 @@ from .schedules import ScheduledNonNegativeFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class ImpalaSettings(ObservationSettings, RewardSettings):
+class ImpalaSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of IMPALA.  Defaults are the paper's for Atari (table G.1) where it states one, without its clip.
 
     The loss is a sum over time and batch, as in the paper.  The optimizer's `max_gradient_norm` and `epsilon` apply to

@@ -9,7 +9,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Sample
+from ..data import Layout, Nest, Sample
 from ..errors import CallboardError
 from .agent import Mode
 
@@ -19,23 +19,25 @@ def acting_network(network: Any, mode: Mode) -> Any:
     return network if mode == "train" else getattr(network, "acting", network)
 
 
-def check_action(name: str, action: Any) -> None:
-    """Checks that an environment's action is one discrete action, or one array of floats with bounds.
+def check_action(name: str, action: Nest) -> None:
+    """Checks that an environment's action is a nest of discrete choices and arrays of floats with bounds.
 
     Args:
       name: the agent's name, for the message.
       action: the spec of the action.
 
     Raises:
-      CallboardError: it is something else, or has no components.
+      CallboardError: a part of it is something else, or has no components.
     """
-    is_box = isinstance(action, dm_specs.BoundedArray) and np.issubdtype(action.dtype, np.floating)
-    if not isinstance(action, dm_specs.DiscreteArray) and not is_box:
-        raise CallboardError(
-            f"{name} needs one discrete action or one action of floats with bounds, but the environment's action is "
-            f"{specs.describe(action)}"
-        )
-    if is_box and 0 in action.shape:
+    leaves = tree.flatten(action)
+    for leaf in leaves:
+        is_box = isinstance(leaf, dm_specs.BoundedArray) and np.issubdtype(leaf.dtype, np.floating)
+        if not is_box and not isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray):
+            raise CallboardError(
+                f"{name} needs actions that are discrete or floats with bounds, but the environment's action is "
+                f"{specs.describe(action)}"
+            )
+    if not leaves or any(0 in leaf.shape for leaf in leaves):
         raise CallboardError(f"{name} has nothing to choose: the environment's action is {specs.describe(action)}")
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from dm_env import specs as dm_specs
 
 from ..data import Layout, Sample
 from ..errors import CallboardError
-from ..networks.factory import check_network, gaussian_value_network, policy_value_network
+from ..networks.factory import check_network
+from ..networks.policy_networks import policy_network
 from ..networks.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -63,15 +63,7 @@ class Ppo(PpoSettings, Agent):
     def make_networks(self, layout: Layout) -> PpoNetworks:
         """Creates the networks; a subclass may put any `Network` with any core into its `PpoNetworks`."""
         spec = stacked_spec(layout.spec, self.frame_stack)
-        if isinstance(spec.action, dm_specs.DiscreteArray):
-            network = policy_value_network(spec, **vars(self.network))
-        else:
-            network = gaussian_value_network(
-                spec,
-                **vars(self.network),
-                initial_log_std=self.initial_log_std,
-                std_from_features=self.std_from_observation,
-            )
+        network = policy_network(spec, self.network, self.initial_log_std, self.std_from_observation)
         return PpoNetworks(network, spec, self.normalize_rewards)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:
@@ -149,9 +141,9 @@ class Ppo(PpoSettings, Agent):
         """
         network = networks.network
         outputs, _ = network.unroll(rollout.inputs, rollout.state, rollout.first, training=True)
-        policy = networks.policy(outputs, rollout.inputs.observation)
         valid_t, dtype = rollout.valid, outputs.value.dtype
-        log_ratio_t = log_ratio(policy.log_prob(rollout.action), rollout.log_prob, valid_t)
+        log_prob_t, entropy_t = networks.actions.evaluate(outputs, rollout.inputs.observation, rollout.action)
+        log_ratio_t = log_ratio(log_prob_t, rollout.log_prob, valid_t)
         # Dividing by the size of the global minibatch, not by this replica's valid transitions, makes the sum over the
         # replicas the loss of the whole minibatch.
         scale = self.minibatches / (self.unroll_length * self.batch_size)
@@ -167,7 +159,7 @@ class Ppo(PpoSettings, Agent):
         else:
             of_value = value_loss(value, target, valid_t)
         value_part = mean(of_value)
-        entropy_part = mean(entropy_loss(policy.entropy(), valid_t))
+        entropy_part = mean(entropy_loss(entropy_t, valid_t))
         loss = policy_part + self.value_cost * value_part + self.entropy_cost * entropy_part
         loss += network.regularization_loss()
         metrics = {

@@ -1,4 +1,4 @@
-"""PPO's networks, the action distributions that they parametrize, and its policy."""
+"""PPO's networks and policy."""
 
 from typing import Any, NamedTuple
 
@@ -9,10 +9,7 @@ from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import Nest, Timestep
-from ..networks import stateless_random as noise
-from ..networks.action_bounds import ActionBounds
-from ..networks.distributions import Categorical, DiagonalGaussian
-from ..networks.legal_actions import legal_actions, mask_illegal
+from ..networks.action_policy import action_policy
 from ..networks.network import Network
 from ..networks.normalization import RunningNormalizer
 from .agent import Mode
@@ -26,10 +23,8 @@ class PpoNetworks(tf.Module):
     def __init__(self, network: Network, spec: specs.EnvironmentSpec, normalize_rewards: bool):
         super().__init__()
         self.network = network
-        self.action_spec = spec.action
-        discrete = isinstance(spec.action, dm_specs.DiscreteArray)
-        self.bounds = None if discrete else ActionBounds(spec.action, unbounded=True)
-        """Maps Gaussian actions to the environment's; None for discrete actions."""
+        self.actions = action_policy(spec, network)
+        """The policy over actions that the network parametrizes."""
         self.returns = RunningNormalizer(dm_specs.Array((), np.float32)) if normalize_rewards else None
         """Statistics of discounted returns."""
 
@@ -38,12 +33,6 @@ class PpoNetworks(tf.Module):
         """Whether the network carries a state from one observation to the next."""
         return bool(tree.flatten(self.network.state_spec))
 
-    def policy(self, outputs: Any, observation: Nest) -> Categorical | DiagonalGaussian:
-        """Returns the action distribution parametrized by the network's outputs for observations, with their masks."""
-        if self.bounds is None:
-            return Categorical(mask_illegal(outputs.logits, legal_actions(observation)))
-        return DiagonalGaussian(outputs.mean, outputs.log_std)
-
 
 class PpoExtras(NamedTuple):
     """What the behavior policy adds to the record."""
@@ -51,7 +40,7 @@ class PpoExtras(NamedTuple):
     log_prob: Any
     """`[B]`, log-probability of the action."""
     gaussian: Any
-    """`[B, D]`, the action before scaling and clipping to the environment's bounds; `()` for discrete actions."""
+    """`[B, D]`, numbers of the action before scaling and clipping to the environment's bounds; `()` if it has none."""
     discounted_return: Any
     """`[B]`, discounted sum of the episode's rewards up to the observation."""
     previous_reward: Any = ()
@@ -75,9 +64,7 @@ class PpoPolicy(tf.Module):
         super().__init__()
         self.network = networks.network
         self._acting = ActingNetwork(acting_network(networks.network, mode), frame_stack)
-        self._distribution = networks.policy
-        self._bounds = networks.bounds
-        self._action_dtype = networks.action_spec.dtype
+        self._actions = networks.actions
         self._discount = discount
         self._mode = mode
 
@@ -90,32 +77,26 @@ class PpoPolicy(tf.Module):
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         if self._mode != "train":
             outputs, state = self._acting.step(timestep, state)
-            policy = self._distribution(outputs, timestep.observation)
-            chosen = policy.mode() if self._mode == "evaluate" else self._sample(policy, slot, seed)
+            chosen, log_prob = self._choose(outputs, timestep.observation, slot, seed)
             # The mode of a distribution with NaN probabilities looks valid; its log-probability reveals it.
-            action = self._to_environment(chosen)
-            return action, {"log_prob": policy.log_prob(chosen)}, self._acting.carry(state, action)
+            action = self._actions.to_environment(chosen)
+            return action, {"log_prob": log_prob}, self._acting.carry(state, action)
         outputs, network_state = self._acting.step(timestep, state.network)
-        policy = self._distribution(outputs, timestep.observation)
-        chosen = self._sample(policy, slot, seed)
+        chosen, log_prob = self._choose(outputs, timestep.observation, slot, seed)
         # Where episodes are reset in the same step, the reward of the first timestep belongs to the previous episode.
         discounted_return = self._discount * state.discounted_return + timestep.reward
         extras = PpoExtras(
-            log_prob=policy.log_prob(chosen),
-            gaussian=() if self._bounds is None else chosen,
+            log_prob=log_prob,
+            gaussian=self._actions.numbers(chosen),
             discounted_return=discounted_return,
             previous_reward=self._acting.previous_reward(timestep),
         )
-        action = self._to_environment(chosen)
+        action = self._actions.to_environment(chosen)
         network_state = self._acting.carry(network_state, action)
         carried = tf.where(timestep.first | timestep.last, 0.0, discounted_return)
         return action, extras, PpoState(network_state, carried, timestep.last)
 
-    def _to_environment(self, chosen: tf.Tensor) -> tf.Tensor:
-        return tf.cast(chosen, self._action_dtype) if self._bounds is None else self._bounds.to_environment(chosen)
-
-    def _sample(self, policy: Categorical | DiagonalGaussian, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        if isinstance(policy, Categorical):
-            return policy.sample(seed)
-        assert self._bounds is not None
-        return policy.sample(noise.standard_normal(seed, slot, (self._bounds.size,), policy.mean.dtype))
+    def _choose(self, outputs: Any, observation: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        """Returns chosen actions, as in `networks.action_policy`, and their log-probabilities `[B]`."""
+        chosen = self._actions.choose(outputs, observation, slot, seed, best=self._mode == "evaluate")
+        return chosen, self._actions.evaluate(outputs, observation, chosen).log_prob

@@ -30,8 +30,8 @@ class Rollout(NamedTuple):
     """The network's inputs, `[T, B, ...]`."""
     first: tf.Tensor
     """bool `[T, B]`."""
-    action: tf.Tensor
-    """`[T, B]` if discrete, else `[T, B, D]` before scaling and clipping."""
+    action: Nest
+    """Chosen actions, as in `networks.action_policy`, leaves `[T, B, ...]`."""
     log_prob: tf.Tensor
     """`[T, B]`, log-probability of the action under the behavior policy."""
     valid: tf.Tensor
@@ -91,7 +91,7 @@ def make_rollout(
     rollout = Rollout(
         inputs=inputs,
         first=record.first[:-1],
-        action=record.action if networks.bounds is None else record.extras.gaussian,
+        action=networks.actions.from_record(record.action, record.extras.gaussian),
         log_prob=record.extras.log_prob,
         valid=valid_t,
         value=value[:-1],

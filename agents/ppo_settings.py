@@ -1,12 +1,10 @@
 """Hyperparameters of PPO."""
 
 import dataclasses
-from typing import Annotated
-
-from annotated_types import Interval
 
 from ..networks.network_settings import PolicyValueNetworkSettings
 from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import RewardSettings
@@ -14,7 +12,7 @@ from .schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings(ObservationSettings, RewardSettings):
+class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
@@ -45,9 +43,6 @@ class PpoSettings(ObservationSettings, RewardSettings):
       target_kl: mean KL divergence from the behavior policy over an epoch above which the iteration stops; None for no
         limit.  The mean includes the epoch's first minibatches, whose divergence is small, so the same number is a
         looser limit than where each minibatch is checked (Stable-Baselines3).
-      initial_log_std: initial logarithm of the Gaussian policy's standard deviation, in units of half the range of an
-        action.  It is kept between -10 and 2.
-      std_from_observation: whether that standard deviation depends on the observation.
       optimizer: see `OptimizerSettings`.  The learning rate changes from one iteration to the next.
       frame_stack: number of most recent images that the network sees; replay stores each image once.  4 in the paper.
       network: see `PolicyValueNetworkSettings`.  Policy and value share `hidden_sizes`.
@@ -70,8 +65,6 @@ class PpoSettings(ObservationSettings, RewardSettings):
     normalize_advantages: bool = True
     normalize_rewards: bool = True
     target_kl: PositiveFloat | None = None
-    initial_log_std: Annotated[float, Interval(ge=-10, le=2)] = 0.0
-    std_from_observation: bool = False
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-4, epsilon=1e-5, max_gradient_norm=0.5)
     network: PolicyValueNetworkSettings = PolicyValueNetworkSettings(
         hidden_sizes=(), activation="tanh", lstm_size=128, head_sizes=(64, 64)

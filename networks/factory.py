@@ -14,7 +14,9 @@ from .. import specs
 from ..action_masks import has_mask, visible_spec
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
-from .action_bounds import ActionBounds
+from .action_parts import ActionParts
+from .action_policy import is_single_box
+from .composed_heads import AutoregressiveValueHead, ComposedValueHead
 from .core_factory import check_own_parts, make_core, make_own_head
 from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
 from .implicit_quantiles import ImplicitQuantileHead
@@ -134,8 +136,11 @@ def gaussian_value_network(
     head_options: Mapping[str, Any] = MappingProxyType({}),
     critic_state: str | None = None,
     popart: PopArtSettings = PopArtSettings(),  # noqa: B008
+    autoregressive: bool = False,
 ) -> Network:
     """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
+
+    For actions of several parts it outputs `composed_heads.ComposedValue` or `composed_heads.AutoregressiveValue`.
 
     Args:
       spec: the environment's spec.
@@ -159,17 +164,22 @@ def gaussian_value_network(
       head_options: options of that head.
       critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
       popart: see `PopArtSettings`.
+      autoregressive: whether each part of an action of several parts sees the parts before it.
 
     Raises:
-      CallboardError: if a name is unknown, or the action is not a single float array with bounds.
+      CallboardError: if a name is unknown, or a part of the action is neither discrete nor floats with bounds.
     """
-    size = ActionBounds(spec.action, unbounded=True).size
+    action = ActionParts(spec.action)
     image = (filters, image_features, layer_norm, precision)
     parts = _Parts(spec, torso, core, hidden_sizes, activation, lstm_size, image, core_options)
 
-    def make_head(with_value: bool) -> GaussianValueHead:
+    def make_head(with_value: bool) -> Any:
         std: dict[str, Any] = {"initial_log_std": initial_log_std, "std_from_features": std_from_features}
-        return GaussianValueHead(size, head_sizes, activation, **std, layer_norm=layer_norm, with_value=with_value)
+        std |= {"layer_norm": layer_norm, "with_value": with_value}
+        if is_single_box(spec):
+            return GaussianValueHead(action.numbers, head_sizes, activation, **std)
+        kind = AutoregressiveValueHead if autoregressive else ComposedValueHead
+        return kind(action, head_sizes, activation, **std)
 
     return _policy_and_value(
         parts,

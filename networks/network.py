@@ -135,6 +135,11 @@ class Network(tf.Module):
         return tree.map_structure(lambda output: _split_time(output, lengths), outputs), state
 
     @property
+    def head(self) -> Any:
+        """The head, which maps features to outputs."""
+        return self._head
+
+    @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the learner trains, in a fixed order, without those of layers that the user has frozen."""
         parts = (self._torso, self._core, self._head)

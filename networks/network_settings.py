@@ -131,6 +131,8 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
 
     Attributes:
       head_sizes: separate layers of policy and value after torso and core.
+      autoregressive: whether each part of an action of several parts is chosen by a network that sees the parts before
+        it; otherwise they are independent of each other, given the observation.
       shared: whether policy and value share torso and core; otherwise each has its own.
       previous_inputs: whether the core, or the head without one, also sees the previous action and the previous reward,
         which is not clipped.
@@ -143,6 +145,7 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
     """
 
     head_sizes: tuple[PositiveInt, ...]
+    autoregressive: bool = False
     shared: bool = True
     previous_inputs: bool = False
     normalize_observations: bool = True

@@ -162,7 +162,7 @@ class PolicyWithPopArt(tf.Module):
 
     def __init__(self, policy: Any, popart: PopArtValueHead, name: str | None = None):
         super().__init__(name)
-        self._policy = policy
+        self.policy = policy
         self.popart = popart
         self.task = popart.task
 
@@ -173,7 +173,7 @@ class PolicyWithPopArt(tf.Module):
 
     def __call__(self, features: tf.Tensor, task: tf.Tensor | None = None) -> Any:
         """Maps features `[N, F]`, and with several tasks their indices, int `[N]`, to outputs of policy and value."""
-        return self._policy(features)._replace(value=self.popart(features, task))
+        return self.policy(features)._replace(value=self.popart(features, task))
 
 
 def make_popart_head(

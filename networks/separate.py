@@ -56,6 +56,11 @@ class SeparateNetworks(Network):
         return self._joined("unroll", inputs, state, first, training)
 
     @property
+    def head(self) -> Any:
+        """As in `Network`: that of the policy."""
+        return self.policy.head
+
+    @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the learner trains, those of the policy first."""
         return (*self.policy.trainable_variables, *self.value.trainable_variables)

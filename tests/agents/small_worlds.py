@@ -163,6 +163,7 @@ class FixedNetwork:
     """Gives the outputs that it was made with."""
 
     normalizer = None
+    spec = SPEC
 
     def __init__(self, outputs, state_spec=()):
         self._outputs = outputs

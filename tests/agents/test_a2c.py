@@ -156,7 +156,7 @@ def test_a_record_has_the_log_probability_and_the_action_before_it_is_clipped(sp
 
 
 def test_an_action_that_it_has_no_policy_for_is_refused():
-    with pytest.raises(CallboardError, match="a2c needs one discrete action or one action of floats with bounds"):
+    with pytest.raises(CallboardError, match="a2c needs actions that are discrete or floats with bounds"):
         A2C(batch_size=4).check(layout_of(DISCRETE._replace(action=dm_specs.BoundedArray((2,), np.int32, 0, 3))))
 
 

@@ -90,7 +90,7 @@ def test_the_loss_is_the_clipped_one_with_v_trace_advantages_in_float64(agent):
             np.testing.assert_allclose({**metrics, "loss": loss}[name], part, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
-def test_continuous_actions_are_refused_by_its_own_name():
-    action = dm_specs.BoundedArray((2,), np.float32, -1.0, 1.0)
-    with pytest.raises(CallboardError, match=r"^appo has a categorical policy .* action is float32\(2,\)"):
+def test_an_action_is_refused_by_its_own_name():
+    action = dm_specs.BoundedArray((2,), np.int32, 0, 3)
+    with pytest.raises(CallboardError, match=r"^appo needs actions that are discrete or floats .* is int32\(2,\)"):
         Appo().check(layout_of(SPEC._replace(action=action), envs_per_actor=16))

@@ -23,7 +23,7 @@ from callboard.launch.settings import read_experiment, write_experiment
         ({"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
         ({"evaluator": False, "stop_return": 1.0}, "stop_return needs the evaluator"),
         ({"env": "CartPol-v1"}, "did you mean 'CartPole-v1'?"),
-        ({"env": "Pendulum-v1"}, "needs one discrete action"),
+        ({"agent": Apex(), "env": "Pendulum-v1"}, "needs one discrete action"),
         ({"agent": Impala(batch_size=24)}, "set agent.batch_size to 16 or 32"),
         ({"agent": Apex(), "evaluation_mode": "sampled"}, "leave evaluation_mode at greedy, and set agent.evaluation_"),
     ],

@@ -14,7 +14,7 @@ from callboard.launch.cli.command import main
             "unknown option '--max-stps'; did you mean '--max-steps'?",
         ),
         (["train", "impal", "--env", "CartPole-v1"], "unknown agent 'impal'; did you mean 'impala'?"),
-        (["train", "impala", "--env", "Pendulum-v1"], "needs one discrete action"),
+        (["train", "d4pg", "--env", "CartPole-v1"], "needs one action of floats"),
         (
             ["train", "apex", "--env", "Pendulum-v1"],
             "apex compares the values of actions and needs one",
