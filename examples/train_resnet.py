@@ -2,7 +2,7 @@
 
     python examples/train_resnet.py --data images.npz --out runs/resnet
     python examples/train_resnet.py --data photographs --size 64 --depth 56 --devices 2 --out runs/resnet
-    python examples/train_resnet.py --data cifar10 --out runs/resnet     # pip install tensorflow-datasets
+    python examples/train_resnet.py --data cifar10 --out runs/resnet
     python examples/train_resnet.py --data cifar10 --out runs/resnet --evaluate-only --epoch 3
 
 `--data` is any dataset of tensorflow_datasets with images and labels, an `.npz` file with x_train, y_train, x_test and
@@ -35,6 +35,8 @@ PADDING = 4
 SIZE = 32
 """Height and width of images that have several sizes, in pixels."""
 EPOCHS = "epochs"
+INSTALL = "pip install tensorflow-datasets 'tensorflow-metadata<1.17'"
+"""Newer versions of tensorflow-metadata need a newer protobuf than TensorFlow 2.12."""
 PICTURES = ("png", "svg", "pdf")
 TEST_BATCH = 250
 SHUFFLED = 50_000
@@ -269,8 +271,10 @@ def load_tensorflow_dataset(
 ) -> Data:
     try:
         import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise CallboardError(f"{name} needs tensorflow_datasets ({error}): pip install tensorflow-datasets") from error
+
+        tfds.core  # noqa: B018  It is imported only now.
+    except (ImportError, AttributeError) as error:
+        raise CallboardError(f"{name} needs tensorflow_datasets ({error}): {INSTALL}") from error
     try:
         builder = tfds.builder(name, data_dir=directory)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
@@ -278,13 +282,12 @@ def load_tensorflow_dataset(
         hint = f"did you mean {near[0]}?" if near else "give one of its datasets, a folder or an .npz file"
         raise CallboardError(f"tensorflow_datasets has no dataset {name}; {hint}") from error
     features = builder.info.features
-    image, label = features.get("image"), features.get("label")
+    image, label = (features[key] if key in features else None for key in ("image", "label"))
     if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
         raise CallboardError(f"{name} is not a dataset of images with labels: it has {', '.join(features)}")
-    if test_split is None:
-        test_split = "test" if "test" in builder.info.splits or not builder.info.splits else "validation"
     try:
         builder.download_and_prepare()
+        test_split = test_split or ("test" if "test" in builder.info.splits else "validation")
         train, test = (builder.as_dataset(split=split) for split in (train_split, test_split))
     except ValueError as error:
         raise CallboardError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
