@@ -470,7 +470,8 @@ class Coordinator(Node):
             row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
             row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
         if self._joint_episodes is not None:
-            names = [metric_of(policy, "learner_steps") for policy in self._policies]
+            counts = ("learner_steps", "agent_steps")
+            names = [metric_of(policy, count) for policy in self._policies for count in counts]
             row.update({name: self._counters.total(name) for name in names})
             row.update(self._joint_episodes.row())
         if not self.context.cooperative:

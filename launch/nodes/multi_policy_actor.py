@@ -8,6 +8,7 @@ from ...agents.agent import Agent, Mode
 from ...environments import BatchedEnvironment
 from ...environments.joint_batch import JointBatch
 from ..experiment import Run
+from ..node_names import metric_of
 from ..policy_plan import MemberMapping, members_of
 from .acting_setup import make_joint_environments
 from .environment_node import POLL_SECONDS, EnvironmentNode
@@ -48,6 +49,7 @@ class MultiPolicyActorNode(EnvironmentNode):
         self._opponents: Opponents | None = None
         self._joint: JointBatch | None = None
         self._joint_episodes: list[JointEpisode] = []
+        self._agent_steps: dict[str, int] = {}
 
     @property
     def items_written(self) -> int:
@@ -131,6 +133,8 @@ class MultiPolicyActorNode(EnvironmentNode):
         episodes = stepper.step(actions)
         for name, seat in self._seats.items():
             seat.record(joint.by_policy[name])
+        for name, count in joint.batches.executed_by.items():
+            self._agent_steps[name] = self._agent_steps.get(name, 0) + count
         self.add_episodes(episodes)
         for ended in joint.take_episodes():
             by_agent = {agent: players.get(policy, policy) for agent, policy in ended.policies.items()}
@@ -145,7 +149,9 @@ class MultiPolicyActorNode(EnvironmentNode):
 
     def collect(self) -> Report:
         ended, self._joint_episodes = self._joint_episodes, []
-        return super().collect()._replace(joint_episodes=ended)
+        report = super().collect()
+        steps = {metric_of(name, "agent_steps"): count for name, count in self._agent_steps.items()}
+        return report._replace(counts={**report.counts, **steps}, joint_episodes=ended)
 
     def _make_seat(self, name: str, incarnation: int) -> PolicySeat:
         part = self._run.of_policy(name)

@@ -76,6 +76,21 @@ _REPLAY = (
     Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items"),
 )
 _INFERENCE = (Metric("inference/actors_per_batch_N", "mean actors that shared a forward pass of inference node N"),)
+_POLICIES = (
+    Metric("POLICY/learner_steps", "learner steps of the policy, over the whole run", "steps"),
+    Metric("POLICY/agent_steps", "actions of its agents that were executed, over the whole run", "steps"),
+    Metric("POLICY/episode_return", "mean return of its agents in the last 100 training episodes"),
+    Metric(
+        "POLICY/score", "mean result of the last 100 games against other policies: 1 if won, 0.5 if drawn, 0 if lost"
+    ),
+    Metric("POLICY/rating", "its Elo rating; `_N` for that of snapshot N"),
+    Metric(
+        "agent/AGENT/episode_return", "mean return of an agent of the environment in the last 100 training episodes"
+    ),
+    Metric("evaluator/POLICY/return", "mean return of the policy's agents in the evaluation"),
+    Metric("evaluator/POLICY/score", "mean result of games of two agents in the evaluation, as above"),
+    Metric("evaluator/agent/AGENT/return", "mean return of an agent of the environment in the evaluation"),
+)
 
 METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
     {
@@ -88,10 +103,12 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,
         "Central inference": _INFERENCE,
+        "Several policies": _POLICIES,
     }
 )
-"""All metrics, by section of the reference page.  `NAME` stands for a name of the user's own, and `_N` at the end of a
-name for a shard's or node's number."""
+"""All metrics, by section of the reference page.  `NAME` stands for a name of the user's own, `POLICY` and `AGENT` for
+those of a run with several agents, where all metrics of learners and replay also begin with `POLICY/`, and `_N` at the
+end of a name for a number, such as a shard's."""
 
 _OPEN = ("episode/", "callbacks/", "evaluator/episode/", "evaluator/callbacks/")
 """Beginnings of the names of metrics that a user names."""
