@@ -2,8 +2,11 @@
 
 Run from the root of the repository:
 
-    callboard train qmix --env examples.two_step_game:TwoStepGame --agent-groups "{team: ['*']}" \
-        --agent-state environment --max-steps 20000
+    callboard train --recipe qmix-two-step --env examples.two_step_game:TwoStepGame \
+        --agent-groups "{team: ['*']}" --agent-state environment
+
+With `--recipe vdn-two-step` it is VDN.  The recipes' own environment is the same game written as one team; this one
+shows how two agents become a team.
 """
 
 from collections.abc import Mapping
