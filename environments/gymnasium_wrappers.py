@@ -8,6 +8,7 @@ import gymnasium
 
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
+from .fixed_sizes import FixedSizeObservations
 
 NAME = "name"
 """Key of the wrapper's name, where wrappers are written with arguments."""
@@ -54,7 +55,8 @@ def read_wrappers(wrappers: Any) -> tuple[NamedWrapper, ...]:
     """Finds the wrappers of a setting, the innermost first.
 
     Args:
-      wrappers: see `wrapper_settings`.  A name is that of a class of `gymnasium.wrappers`, or `package.module:Class`.
+      wrappers: see `wrapper_settings`.  A name is that of a class of `gymnasium.wrappers`, `FixedSizeObservations`, or
+        `package.module:Class`.
 
     Raises:
       CallboardError: a name is unknown, or a wrapper does not take its arguments or needs others.
@@ -99,9 +101,11 @@ def _find(name: str) -> type[gymnasium.Wrapper]:
     if ":" in name:
         found = import_object("wrapper", name)
     else:
+        if name == FixedSizeObservations.__name__:
+            return FixedSizeObservations
         known = [known for known in gymnasium.wrappers.__all__ if known != "vector"]
         if name not in known:
-            raise unknown("wrapper", name, known)
+            raise unknown("wrapper", name, [*known, FixedSizeObservations.__name__])
         try:
             found = getattr(gymnasium.wrappers, name)
         except ImportError as error:

@@ -36,10 +36,13 @@ def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
         return tuple(_encoding(part, role, (*path, str(index))) for index, part in enumerate(space.spaces))
     place = f" at '{'/'.join(path)}'" if path else ""
     way_out = ""
-    if role == "observation":
+    if role == "observation" and isinstance(space, spaces.Text | spaces.Sequence):
+        size = "sequence_length" if isinstance(space, spaces.Sequence) else "text_length"
+        way_out = f"; give it a fixed size with env_wrappers [{{name: FixedSizeObservations, {size}: 16}}]"
+    elif role == "observation":
         way_out = "; turn it into numbers with gymnasium.wrappers.TransformObservation"
-        if path:
-            way_out += ", or leave it out with gymnasium.wrappers.FilterObservation"
+    if role == "observation" and path:
+        way_out += ", or leave it out with gymnasium.wrappers.FilterObservation"
     raise CallboardError(
         f"the {role} space {type(space).__name__}{place} is not supported: "
         f"Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are{way_out}"

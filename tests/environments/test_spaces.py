@@ -180,6 +180,6 @@ def test_spaces_that_are_not_supported_are_named(observation_space, action_space
 def test_a_part_that_is_not_supported_can_be_left_out():
     assert error_of("Mission") == (
         "the observation space Text at 'mission' is not supported: Box, Discrete, MultiDiscrete, MultiBinary, Dict and "
-        "Tuple are; turn it into numbers with gymnasium.wrappers.TransformObservation, or leave it out with "
-        "gymnasium.wrappers.FilterObservation"
+        "Tuple are; give it a fixed size with env_wrappers [{name: FixedSizeObservations, text_length: 16}], or leave "
+        "it out with gymnasium.wrappers.FilterObservation"
     )
