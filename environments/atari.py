@@ -22,11 +22,11 @@ from .options import read_options
 from .user_errors import needs_package, unknown_environment
 
 _NAMESPACE = "ALE/"
-_SIZE = 84
 _SCREEN = {"img_height": 210, "img_width": 160}
 _SEEDS = 2**31
 _FRAMES_PER_SECOND = 60.0
 """Frame rate of the console."""
+_Pixels = Annotated[int, Interval(ge=8, le=210)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +39,7 @@ class AtariOptions:
       noop_max: maximum number of no-op frames at the start of an episode (Mnih et al. 2015).
       life_loss: whether the discount is 0 where a life is lost; see `AtariBatch`.  For training only.
       frameskip: frames for which an action is repeated; the observation is the maximum of the last two.
+      screen_size: height and width of the observation in pixels, or both, such as [96, 72]; at most 210 and 160.
       max_num_frames_per_episode: frames after which an episode is truncated; the default is half an hour of play.
       full_action_space: whether to use all 18 actions instead of those that have an effect in the game.
       num_threads: threads that step the games; 0 for one per core of the process, at most one per game.
@@ -49,10 +50,26 @@ class AtariOptions:
     noop_max: Annotated[int, Interval(ge=0, le=100_000)] = 30
     life_loss: bool = False
     frameskip: Annotated[int, Interval(ge=1, le=1000)] = 4
+    screen_size: _Pixels | tuple[_Pixels, _Pixels] = 84
     max_num_frames_per_episode: Annotated[int, Interval(ge=1, le=2**30)] = 108_000
     full_action_space: bool = False
     num_threads: Annotated[int, Interval(ge=0, le=1024)] = 0
     render_mode: Literal["rgb_array"] | None = None
+
+    def __post_init__(self) -> None:
+        # ALE's resizing is that of an area only if the picture becomes smaller.
+        if self.height > _SCREEN["img_height"] or self.width > _SCREEN["img_width"]:
+            raise ValueError(f"screen_size is at most [210, 160], the console's, not [{self.height}, {self.width}]")
+
+    @property
+    def height(self) -> int:
+        """Height of an observation in pixels."""
+        return self.screen_size if isinstance(self.screen_size, int) else self.screen_size[0]
+
+    @property
+    def width(self) -> int:
+        """Width of an observation in pixels."""
+        return self.screen_size if isinstance(self.screen_size, int) else self.screen_size[1]
 
 
 def make_atari(id: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
@@ -103,9 +120,9 @@ def check_atari(id: str, options: Mapping[str, Any]) -> str:
 class AtariBatch(BatchedEnvironment):
     """B Atari games, stepped by the threads of ALE's vector environment.
 
-    Observations are images, uint8 `[84, 84, 1]`: grayscale, the maximum of the last two frames, resized by area (Mnih
-    et al. 2015).  Frames are stacked in replay and in the policy, not here.  Rewards are the unclipped score.  The end
-    of a game is a termination; the limit on frames is not.  Each game depends only on its own seed.
+    Observations are images, by default uint8 `[84, 84, 1]`: grayscale, the maximum of the last two frames, resized by
+    area (Mnih et al. 2015).  Frames are stacked in replay and in the policy, not here.  Rewards are the unclipped
+    score.  The end of a game is a termination; the limit on frames is not.  Each game depends only on its own seed.
 
     With `life_loss`, the loss of a life other than the last is a timestep with `first` and a discount of 0, as from a
     library that resets in the same step: the agent learns as if the game had ended there, and the next "episode" begins
@@ -129,7 +146,9 @@ class AtariBatch(BatchedEnvironment):
         self._life_loss = options.life_loss
         self._frameskip = options.frameskip
         self._seeds: np.ndarray | None = np.array([int(seed) % _SEEDS for seed in seeds], np.int64)
-        self._environment = _make_vector(game, len(seeds), options, grayscale=True, img_height=_SIZE, img_width=_SIZE)
+        self._height, self._width = options.height, options.width
+        size = {"img_height": self._height, "img_width": self._width}
+        self._environment = _make_vector(game, len(seeds), options, grayscale=True, **size)
         # A second copy of game 0 with the same seed and actions, in color and at the size of the screen.
         self._painter = None
         if options.render_mode is not None:
@@ -144,7 +163,7 @@ class AtariBatch(BatchedEnvironment):
     @property
     def spec(self) -> EnvironmentSpec:
         return EnvironmentSpec(
-            observation=specs.BoundedArray((_SIZE, _SIZE, 1), np.uint8, 0, 255),
+            observation=specs.BoundedArray((self._height, self._width, 1), np.uint8, 0, 255),
             action=specs.DiscreteArray(self._actions, dtype=np.int32),
         )
 
@@ -210,8 +229,8 @@ class AtariBatch(BatchedEnvironment):
                     del environment.ale  # type: ignore[attr-defined]  # This ends its threads.
 
     def _image(self, observation: np.ndarray) -> np.ndarray:
-        # ALE returns a new array with a stack of one frame, [B, 1, 84, 84].
-        return observation.reshape(self.batch_size, _SIZE, _SIZE, 1)
+        # ALE returns a new array with a stack of one frame, [B, 1, height, width].
+        return observation.reshape(self.batch_size, self._height, self._width, 1)
 
 
 def _make_vector(game: str, batch_size: int, options: AtariOptions, **image: Any) -> VectorEnv:

@@ -34,16 +34,36 @@ def emulator(game="breakout"):
     return ale
 
 
-def shrunk(frame):
-    """A gray frame resized to 84x84: the mean of the area under each pixel."""
+def shrunk(frame, size=(84, 84)):
+    """A gray frame resized: the mean of the area under each pixel."""
 
-    def weights(length):
-        edges = np.linspace(0, length, 85)
+    def weights(length, pixels):
+        edges = np.linspace(0, length, pixels + 1)
         pixel = np.arange(length)
         return np.clip(np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel), 0, None)
 
-    rows, columns = weights(frame.shape[0]), weights(frame.shape[1])
+    rows, columns = map(weights, frame.shape, size)
     return rows @ frame.astype(np.float64) @ columns.T / np.outer(rows.sum(1), columns.sum(1))
+
+
+@pytest.mark.parametrize(("given", "size"), [(64, (64, 64)), ([96, 72], (96, 72)), ([210, 160], (210, 160))])
+def test_the_size_of_observations_is_an_option(given, size):
+    (first,) = play({**PLAIN, "screen_size": given}, [0], [])
+    assert first.observation.shape == (1, *size, 1)
+    np.testing.assert_allclose(first.observation[0, ..., 0], shrunk(emulator().getScreenGrayscale(), size), atol=0.51)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (161, r"at most \[210, 160\], the console's, not \[161, 161\]"),
+        ([84], "screen_size must be"),
+        (4, "screen_size must"),
+    ],
+)
+def test_wrong_sizes_of_observations_are_refused(size, message):
+    with pytest.raises(CallboardError, match=message):
+        environments.make(BREAKOUT, 1, [0], {"screen_size": size})
 
 
 ACTIONS = np.random.default_rng(3).integers(0, 4, 60)
