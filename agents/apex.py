@@ -149,6 +149,8 @@ class Apex(ApexSettings, Agent):
         steps = n_step_window(self._clipped(record.reward), self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
+        if networks.online.normalizer is not None:
+            networks.online.normalizer.update(x_0, leading=1)
         index = global_index(tf.shape(record.first)[1])
 
         def values(network: Network, observation: Nest, number: int, training: bool = False) -> Any:

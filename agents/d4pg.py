@@ -90,6 +90,8 @@ class D4PG(D4PGSettings, Agent):
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
+        if networks.normalizer is not None:
+            networks.normalizer.update(x_0, leading=1)
         unit_0, _ = networks.policy.step(Inputs(x_0), (), record.first[0], training=True)
         unit_n, _ = networks.target_policy.step(Inputs(x_n), (), record.first[0])
         dtype = unit_0.dtype

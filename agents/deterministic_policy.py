@@ -74,7 +74,7 @@ def check_bounded(name: str, layout: Layout, network: NetworkSettings, frame_sta
     Raises:
       CallboardError: otherwise.
     """
-    action, torso = layout.spec.action, network.torso
+    action = layout.spec.action
     if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
         raise CallboardError(
             f"{name} has a deterministic policy and needs one action of floats with bounds, but the environment's "
@@ -86,7 +86,8 @@ def check_bounded(name: str, layout: Layout, network: NetworkSettings, frame_sta
             f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
         )
     ActionBounds(action)
-    if ":" not in torso and torso.startswith("resnet"):
+    torso = network.batch_normalized_torso
+    if torso:
         raise CallboardError(
             f"{name} does not train the statistics of batch normalization: set agent.network.torso to impala or "
             f"nature, not {torso}"

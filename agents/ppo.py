@@ -35,8 +35,8 @@ class Ppo(PpoSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("ppo", layout.spec.action)
-        torso = self.network.torso
-        if ":" not in torso and torso.startswith("resnet"):
+        torso = self.network.batch_normalized_torso
+        if torso:
             raise CallboardError(
                 f"ppo compares probabilities before and after an update, and batch normalization changes them too: "
                 f"set agent.network.torso to impala or nature, not {torso}"
@@ -45,7 +45,9 @@ class Ppo(PpoSettings, Agent):
         check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
-        self._check_minibatches(layout, has_memory=self.network.core in ("lstm", "gru"))
+        core = self.network.core
+        # Of a core of the user's own this is known once it is made.
+        self._check_minibatches(layout, has_memory=core != "none" and ":" not in core)
 
     def _check_minibatches(self, layout: Layout, has_memory: bool) -> None:
         share, what = self.batch_size // layout.replicas, "sequences"

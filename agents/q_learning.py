@@ -10,6 +10,7 @@ from .. import specs
 from ..data import Layout, Nest
 from ..errors import CallboardError
 from ..networks.legal_actions import legal_actions, mask_illegal
+from ..networks.network import keep_spec
 from ..networks.target_update import copy_weights, copy_weights_every
 from .agent import Mode
 from .gradient_learner import GradientLearner
@@ -31,7 +32,10 @@ class QNetworks(tf.Module):
         super().__init__()
         self.online = make_network()
         self.target = make_network()
-        self.spec = layout.spec
+        if getattr(self.online, "normalizer", None) is not None:
+            # Otherwise it would normalize by statistics that are as old as its weights, and at first by none.
+            self.target.normalizer = self.online.normalizer
+        keep_spec(self, layout.spec)
         self.slots = layout.actors * layout.envs_per_actor
         """Number of environments of all actors, each with its own exploration rate."""
         first = epsilon.at(0, 1) if isinstance(epsilon, Schedule) else epsilon

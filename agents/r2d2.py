@@ -112,6 +112,8 @@ class R2D2(R2D2Settings, Agent):
             `replay.SequenceFormat.read` returns them.
         """
         trace, info = self._trace(sample.record), sample.info
+        if networks.online.normalizer is not None:
+            networks.online.normalizer.update(sample.record.observation)
         q_online = networks.masked(self._values(networks.online, sample, training=True), trace.observation)
         delta_t, valid_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
         weight = importance_weights(

@@ -63,8 +63,8 @@ class Sac(SacSettings, Agent):
         action = layout.spec.action
         if not isinstance(action, dm_specs.DiscreteArray):
             _check_continuous(action)
-        torso = self.network.torso
-        if ":" not in torso and torso.startswith("resnet"):
+        torso = self.network.batch_normalized_torso
+        if torso:
             raise CallboardError(
                 f"sac does not train the statistics of batch normalization: set agent.network.torso to impala or "
                 f"nature, not {torso}"
@@ -122,6 +122,8 @@ class Sac(SacSettings, Agent):
           sample: transitions `[2, B, ...]`, as `replay.WindowFormat.read` returns them.
           seed: int64 `[2]`, seed of the sampled actions.
         """
+        if networks.normalizer is not None:
+            networks.normalizer.update(_observations(sample)[0], leading=1)
         dtype = networks.log_alpha.dtype
         terms = (
             self._discrete(networks, sample) if networks.bounds is None else self._continuous(networks, sample, seed)

@@ -9,6 +9,7 @@ from ..networks import stateless_random as noise
 from ..networks.actor_critic import ActorCritic
 from ..networks.distributions import Categorical
 from ..networks.legal_actions import legal_actions, mask_illegal
+from ..networks.network import keep_spec
 from ..specs import EnvironmentSpec
 from .agent import Mode
 from .network_inputs import ActingNetwork
@@ -20,7 +21,7 @@ class SacNetworks(tf.Module):
     def __init__(self, actor_critic: ActorCritic, spec: EnvironmentSpec):
         super().__init__()
         self.actor_critic = actor_critic
-        self.spec = spec
+        keep_spec(self, spec)
         self.learning = tf.Variable(False, trainable=False, name="learning")
         """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
 

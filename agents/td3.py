@@ -87,6 +87,8 @@ class TD3(TD3Settings, Agent):
         valid_t = valid_transitions(record.first, record.last, record.discount)[0]
         x_t = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_tp1 = tree.map_structure(lambda leaf: leaf[1], record.observation)
+        if networks.normalizer is not None:
+            networks.normalizer.update(x_t, leading=1)
         unit_t, _ = networks.policy.step(Inputs(x_t), (), record.first[0], training=True)
         unit_tp1, _ = networks.target_policy.step(Inputs(x_tp1), (), record.first[1])
         dtype = unit_t.dtype

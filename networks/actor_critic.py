@@ -1,7 +1,8 @@
 """Networks for SAC: a squashed Gaussian policy, twin critics and target critics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -11,12 +12,14 @@ from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
 from .action_bounds import ActionBounds
-from .factory import Torso, make_torso
 from .heads import MLPHead, SquashedGaussianHead
 from .network import Network
+from .normalization import RunningNormalizer
 from .precision import Precision
 from .recurrent import FeedForwardCore
 from .target_update import copy_weights
+from .torso_factory import Torso, make_torso
+from .torsos import NormalizingTorso
 
 
 class TwinQ(NamedTuple):
@@ -78,6 +81,7 @@ class ActorCritic(tf.Module):
         target_critic: Any,
         bounds: ActionBounds | None,
         temperature: float = 1.0,
+        normalizer: RunningNormalizer | None = None,
         name: str | None = None,
     ) -> None:
         """Stores the networks and copies the critic's weights to the target critic.
@@ -88,12 +92,14 @@ class ActorCritic(tf.Module):
           target_critic: target critics, with the same architecture but separate variables.
           bounds: maps unit actions to the environment's; None for discrete actions.
           temperature: initial value of alpha.
+          normalizer: normalizes the observations of all networks, which contain it; None if they are not normalized.
           name: name of the module.
         """
         super().__init__(name)
         self.policy = policy
         self.critic = critic
         self.target_critic = target_critic
+        self.normalizer = normalizer
         self.bounds = bounds
         self.log_alpha = tf.Variable(math.log(temperature), dtype=tf.keras.backend.floatx(), name="log_alpha")
         copy_weights(critic, target_critic)
@@ -102,6 +108,24 @@ class ActorCritic(tf.Module):
     def alpha(self) -> tf.Tensor:
         """The entropy temperature, a scalar."""
         return tf.exp(self.log_alpha)
+
+
+def make_encoder(
+    spec: specs.EnvironmentSpec, normalizer: RunningNormalizer | None, torso: Torso, activation: Any, *image: Any
+) -> tf.keras.layers.Layer:
+    """Makes the torso of a policy or a critic, which passes vectors through unless they are normalized.
+
+    Args:
+      spec: the environment's spec.
+      normalizer: normalizes observations before the torso; None leaves them unchanged.
+      torso: see `torso_factory.make_torso`.
+      activation: see `torso_factory.make_torso`.
+      *image: its arguments after the activation.
+    """
+    if normalizer is None:
+        return make_torso(spec, torso, (), activation, *image)
+    normalized = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
+    return NormalizingTorso(normalizer, make_torso(normalized, torso, (), activation, *image))
 
 
 def actor_critic_networks(
@@ -114,6 +138,9 @@ def actor_critic_networks(
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
     precision: Precision = "float32",
+    image_activation: Any = None,
+    torsos: Mapping[str, Torso] = MappingProxyType({}),
+    normalize_observations: bool = False,
 ) -> ActorCritic:
     """Builds the networks of SAC, including all variables.
 
@@ -129,6 +156,9 @@ def actor_critic_networks(
       filters: see `factory.make_torso`, as for `image_features`.
       image_features: units of the layer after the convolutions.
       precision: see `factory.make_torso`.
+      image_activation: see `factory.make_torso`, as for `torsos`.
+      torsos: torsos of parts of the observation.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
@@ -137,12 +167,15 @@ def actor_critic_networks(
         raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
     bounds = ActionBounds(spec.action)
 
+    image = (filters, image_features, layer_norm, precision, image_activation, torsos)
+    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm, precision)
+        return make_encoder(spec, normalizer, torso, activation, *image)
 
     head = SquashedGaussianHead(bounds.size, hidden_sizes, activation, layer_norm=layer_norm)
     policy = Network(spec, encoder(), FeedForwardCore(), head)
     critic, target_critic = (
         TwinCritic(spec, bounds.size, encoder(), hidden_sizes, activation, layer_norm) for _ in range(2)
     )
-    return ActorCritic(policy, critic, target_critic, bounds, temperature)
+    return ActorCritic(policy, critic, target_critic, bounds, temperature, normalizer)

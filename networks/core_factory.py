@@ -8,6 +8,7 @@ from typing import Any
 from .. import specs
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
+from .gtrxl import GTrXLCore
 from .network_settings import CORES
 from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
 
@@ -18,9 +19,9 @@ def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[st
     """Makes a core.
 
     Args:
-      core: `none`, `lstm`, `gru` or `package.module:factory`, which returns a `recurrent.Core`.
-      lstm_size: units of the LSTM or GRU.
-      core_options: arguments of the factory by name.
+      core: `none`, `lstm`, `gru`, `gtrxl` or `package.module:factory`, which returns a `recurrent.Core`.
+      lstm_size: units of the LSTM or GRU, or features of the GTrXL.
+      core_options: arguments of `GTrXLCore` or of the factory by name.
 
     Raises:
       CallboardError: if the name is unknown, or the factory returns something other than a core.
@@ -38,6 +39,8 @@ def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[st
         return made
     if core not in CORES:
         raise unknown("core", core, CORES)
+    if core == "gtrxl":
+        return GTrXLCore(lstm_size, **core_options)
     if core == "gru":
         return GRUCore(lstm_size)
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()

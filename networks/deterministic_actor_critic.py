@@ -1,6 +1,7 @@
 """Networks for deterministic policies (TD3, D4PG): a policy and a critic, and a target of each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -10,13 +11,14 @@ from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
 from .action_bounds import ActionBounds
-from .actor_critic import TwinCritic
-from .factory import Torso, make_torso
+from .actor_critic import TwinCritic, make_encoder
 from .heads import MLPHead
 from .network import Network
+from .normalization import RunningNormalizer
 from .precision import Precision
 from .recurrent import FeedForwardCore
 from .target_update import copy_weights
+from .torso_factory import Torso
 
 _INITIAL_GAIN = 0.01
 """Gain of last layers: the first actions are near the middle of their range, where tanh has a slope."""
@@ -95,6 +97,7 @@ class DeterministicActorCritic(tf.Module):
         critic: Any,
         target_critic: Any,
         bounds: ActionBounds,
+        normalizer: RunningNormalizer | None = None,
         name: str | None = None,
     ) -> None:
         """Stores the networks and copies the weights of policy and critic to their targets.
@@ -105,6 +108,7 @@ class DeterministicActorCritic(tf.Module):
           critic: a module that takes an observation nest `[N, ...]` and unit actions `[N, D]`.
           target_critic: its target.
           bounds: maps unit actions to the environment's.
+          normalizer: normalizes the observations of all networks, which contain it; None if they are not normalized.
           name: name of the module.
         """
         super().__init__(name)
@@ -113,6 +117,7 @@ class DeterministicActorCritic(tf.Module):
         self.critic = critic
         self.target_critic = target_critic
         self.bounds = bounds
+        self.normalizer = normalizer
         self.begin_targets()
 
     def begin_targets(self) -> None:
@@ -130,6 +135,9 @@ def deterministic_actor_critic(
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
     precision: Precision = "float32",
+    image_activation: Any = None,
+    torsos: Mapping[str, Torso] = MappingProxyType({}),
+    normalize_observations: bool = False,
     make_critic: Callable[..., tf.Module] = TwinCritic,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3 or D4PG, including all variables.
@@ -145,6 +153,9 @@ def deterministic_actor_critic(
       filters: see `factory.make_torso`, as for `image_features`.
       image_features: units of the layer after the convolutions.
       precision: see `factory.make_torso`.
+      image_activation: see `factory.make_torso`, as for `torsos`.
+      torsos: torsos of parts of the observation.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
 
     Raises:
@@ -154,8 +165,11 @@ def deterministic_actor_critic(
         raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
     bounds = ActionBounds(spec.action)
 
+    image = (filters, image_features, layer_norm, precision, image_activation, torsos)
+    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm, precision)
+        return make_encoder(spec, normalizer, torso, activation, *image)
 
     def policy() -> Network:
         head = UnitActionHead(bounds.size, hidden_sizes, activation, layer_norm)
@@ -164,4 +178,4 @@ def deterministic_actor_critic(
     def critic() -> tf.Module:
         return make_critic(spec, bounds.size, encoder(), hidden_sizes, activation, layer_norm)
 
-    return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds)
+    return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, normalizer)

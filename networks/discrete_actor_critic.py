@@ -1,6 +1,7 @@
 """Networks for SAC with discrete actions: a categorical policy, twin critics of all actions, and target critics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -10,14 +11,15 @@ from dm_env import specs as dm_specs
 from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
-from .actor_critic import ActorCritic, TwinQ
+from .actor_critic import ActorCritic, TwinQ, make_encoder
 from .distributions import Categorical
-from .factory import Torso, make_torso
 from .heads import MLPHead
 from .legal_actions import mask_illegal
 from .network import Network
+from .normalization import RunningNormalizer
 from .precision import Precision
 from .recurrent import FeedForwardCore
+from .torso_factory import Torso
 
 
 class CategoricalHead(tf.Module):
@@ -93,6 +95,9 @@ def discrete_actor_critic_networks(
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
     precision: Precision = "float32",
+    image_activation: Any = None,
+    torsos: Mapping[str, Torso] = MappingProxyType({}),
+    normalize_observations: bool = False,
 ) -> ActorCritic:
     """Builds the networks of SAC for one discrete action, including all variables.
 
@@ -106,6 +111,9 @@ def discrete_actor_critic_networks(
       filters: see `factory.make_torso`, as for `image_features`.
       image_features: units of the layer after the convolutions.
       precision: see `factory.make_torso`.
+      image_activation: see `factory.make_torso`, as for `torsos`.
+      torsos: torsos of parts of the observation.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
 
     Returns:
       Networks without `bounds`, whose policy outputs a `distributions.Categorical`.
@@ -119,12 +127,15 @@ def discrete_actor_critic_networks(
         raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
     actions = spec.action.num_values
 
+    image = (filters, image_features, layer_norm, precision, image_activation, torsos)
+    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+
     def encoder() -> tf.keras.layers.Layer:
-        return make_torso(spec, torso, (), activation, filters, image_features, layer_norm, precision)
+        return make_encoder(spec, normalizer, torso, activation, *image)
 
     head = CategoricalHead(actions, hidden_sizes, activation, layer_norm)
     policy = Network(spec, encoder(), FeedForwardCore(), head)
     critic, target_critic = (
         DiscreteTwinCritic(spec, actions, encoder(), hidden_sizes, activation, layer_norm) for _ in range(2)
     )
-    return ActorCritic(policy, critic, target_critic, None, temperature)
+    return ActorCritic(policy, critic, target_critic, None, temperature, normalizer)

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..errors import unknown
-from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval
+from ..errors import CallboardError, unknown
+from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval, converted
 from ..specs import EnvironmentSpec, without_part
 
-CORES = ("none", "lstm", "gru")
+CORES = ("none", "lstm", "gru", "gtrxl")
 """Names of cores; any other is `package.module:factory`."""
 
 Mixer = Literal["qmix", "vdn"]
@@ -25,41 +25,46 @@ class NetworkSettings:
       torso: auto, mlp, conv, nature, impala, resnet8 to resnet56, or package.module:factory, which takes the spec and
         returns a Keras model.  auto is conv if there are images and filters, impala if there are images, else mlp.
       hidden_sizes: layers of the MLP for vector observations.
-      activation: activation of the MLPs and of the torso conv; nature, impala and resnet have ReLUs.
+      torsos: torsos of parts of a nested observation, such as {camera: nature, robot/arm: mlp}; torso is for the rest.
+      activation: activation of the MLPs.
       layer_norm: whether the inputs of the activations of all MLPs, and of the layer after the convolutions of conv,
         are normalized (Ba et al. 2016).
       filters: convolutions of the torso conv, such as [[32, 8, 4], [64, 4, 2]]; channels, kernel size and stride.
       image_features: units of the layer after the convolutions; None for 512 of conv and nature, and 256 of impala.
       precision: what torsos by name compute in: float32, bfloat16, or bfloat16_on_gpu, which is float32 in processes
         without a GPU.  Weights, features, cores and heads are float32.
+      image_activation: activation of the torsos for images; None for that of the MLPs in conv, and relu in the others.
     """
 
     torso: str = "auto"
+    torsos: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hidden_sizes: tuple[PositiveInt, ...]
     activation: Activation
     layer_norm: bool = False
     filters: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
     image_features: PositiveInt | None = None
     precision: Literal["float32", "bfloat16", "bfloat16_on_gpu"] = "float32"
+    image_activation: Activation | None = None
+
+    @property
+    def batch_normalized_torso(self) -> str:
+        """The first torso by name with batch normalization, whose statistics training changes; or ""."""
+        names = (self.torso, *self.torsos.values())
+        return next((name for name in names if ":" not in name and name.startswith("resnet")), "")
 
     @property
     def problem(self) -> str:
         """What is wrong with the combination of the fields; empty if nothing is."""
-        if self.torso == "conv" and not self.filters:
+        names = (self.torso, *self.torsos.values())
+        if "conv" in names and not self.filters:
             return "torso conv needs filters, such as [[32, 8, 4], [64, 4, 2], [64, 3, 1]]"
         if self.precision != "float32" and ":" in self.torso:
             return f"precision is for torsos by name: leave it out, and let {self.torso} set the dtype of its layers"
-        if self.filters and self.torso not in ("auto", "conv"):
-            return f"filters are those of torso conv, not of {self.torso}: leave one of them out"
-        core = getattr(self, "core", "none")
-        if core not in CORES and ":" not in core:
-            known = f"choose from {', '.join(CORES)}, or write package.module:factory"
-            return str(unknown("core", core, CORES, known))
-        for part in ("core", "head"):
-            name, options = getattr(self, part, None), getattr(self, f"{part}_options", None)
-            if options and ":" not in (name or ""):
-                return f"{part}_options are for a {part} package.module:factory, not for {name or 'the default'}"
-        return ""
+        if self.filters and not {"auto", "conv"}.intersection(names):
+            return f"filters are those of torso conv, not of {', '.join(names)}: leave one of them out"
+        if getattr(self, "head_options", None) and getattr(self, "head", None) is None:
+            return "head_options are for a head package.module:factory, not for the default"
+        return getattr(self, "core_problem", "")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,36 @@ class ActorCriticSettings(NetworkSettings):
     Attributes:
       hidden_sizes: layers of the policy on the torso's features, and of each critic on the features and the action.  A
         vector is its own features.
+      normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
+        of the observations in the learner's batches.  Byte images are not normalized.
     """
+
+    normalize_observations: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GTrXLOptions:
+    """The core_options of the core gtrxl.
+
+    Attributes:
+      layers: number of layers.
+      heads: attention heads of each layer.
+      memory: timesteps before that are attended to; the recurrent state holds layers * memory * lstm_size numbers.
+      mlp_size: hidden units of each layer's MLP; None for 4 * lstm_size.
+    """
+
+    layers: PositiveInt = 2
+    heads: PositiveInt = 2
+    memory: PositiveInt = 32
+    mlp_size: PositiveInt | None = None
+
+    def check_size(self, size: int) -> None:
+        """Raises `CallboardError` unless a number of features can be divided among the heads."""
+        if size % self.heads:
+            raise CallboardError(
+                f"core gtrxl divides lstm_size by its heads: make {size} a multiple of {self.heads}, or change "
+                "core_options.heads"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,15 +111,32 @@ class CoreSettings:
     """Settings of a network's core.
 
     Attributes:
-      core: none; lstm or gru for a network with a memory; or package.module:factory, which takes core_options and
-        returns a `callboard.networks.recurrent.Core`.
-      lstm_size: units of the LSTM or GRU core.
-      core_options: options of a core of your own by name.
+      core: none; lstm, gru or gtrxl (a gated transformer) for a network with a memory; or package.module:factory, which
+        takes core_options and returns a `callboard.networks.recurrent.Core`.
+      lstm_size: units of the LSTM or GRU, or features of the GTrXL.
+      core_options: options of the core by name; of gtrxl layers, heads, memory and mlp_size, see `GTrXLOptions`.
     """
 
     core: str = "none"
     lstm_size: PositiveInt
     core_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def core_problem(self) -> str:
+        """What is wrong with the core; empty if nothing is."""
+        if ":" in self.core:
+            return ""
+        if self.core not in CORES:
+            known = f"choose from {', '.join(CORES)}, or write package.module:factory"
+            return str(unknown("core", self.core, CORES, known))
+        if self.core == "gtrxl":
+            try:
+                converted("core_options", self.core_options, GTrXLOptions).check_size(self.lstm_size)
+            except CallboardError as error:
+                return str(error)
+        elif self.core_options:
+            return f"core_options are for core gtrxl, or for a core package.module:factory, not for {self.core}"
+        return ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,10 +226,13 @@ class QNetworkSettings(HeadSettings, NetworkSettings):
     Attributes:
       dueling: whether value and advantages have separate streams.
       stream_size: units of the hidden layer in each stream; 0 for no hidden layer, where dueling has no effect.
+      normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
+        of the observations in the learner's batches.  Byte images are not normalized.
     """
 
     dueling: bool = True
     stream_size: NonNegativeInt
+    normalize_observations: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ class ImpalaResNet(tf.keras.layers.Layer):
         blocks: int = 2,
         features: int = 256,
         width: int = 1,
+        activation: Any = "relu",
         name: str | None = None,
     ) -> None:
         """Creates sections of a convolution, a pooling that halves the image and residual blocks; then a dense layer.
@@ -33,29 +34,31 @@ class ImpalaResNet(tf.keras.layers.Layer):
           blocks: residual blocks per section.
           features: units of the dense layer.
           width: multiplier of all channels.
+          activation: activation of all layers.
           name: name of the layer.
         """
         super().__init__(name=name)
-        self._sections = [_Section(width * section_channels, blocks) for section_channels in channels]
+        self._activation = tf.keras.activations.get(activation)
+        self._sections = [_Section(width * section_channels, blocks, self._activation) for section_channels in channels]
         self._flatten = tf.keras.layers.Flatten()
-        self._dense = tf.keras.layers.Dense(features, activation="relu", kernel_initializer="he_normal")
+        self._dense = tf.keras.layers.Dense(features, activation=activation, kernel_initializer="he_normal")
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`."""
         hidden = scale(image, self.compute_dtype)
         for section in self._sections:
             hidden = section(hidden)
-        return self._dense(self._flatten(tf.nn.relu(hidden)))
+        return self._dense(self._flatten(self._activation(hidden)))
 
 
 class _Section(tf.keras.layers.Layer):
     """A convolution, max pooling with stride 2 and residual blocks."""
 
-    def __init__(self, channels: int, blocks: int) -> None:
+    def __init__(self, channels: int, blocks: int, activation: Any) -> None:
         super().__init__()
         self._convolution = _convolution(channels)
         self._pool = tf.keras.layers.MaxPool2D(3, strides=2, padding="same")
-        self._blocks = [_Block(channels) for _ in range(blocks)]
+        self._blocks = [_Block(channels, activation) for _ in range(blocks)]
 
     def call(self, hidden: tf.Tensor) -> tf.Tensor:
         hidden = self._pool(self._convolution(hidden))
@@ -65,10 +68,11 @@ class _Section(tf.keras.layers.Layer):
 
 
 class _Block(tf.keras.layers.Layer):
-    """Two convolutions, each preceded by a ReLU, with an identity shortcut."""
+    """Two convolutions, each preceded by an activation, with an identity shortcut."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, activation: Any) -> None:
         super().__init__()
+        self._activation = activation
         self._convolutions = [_convolution(channels) for _ in range(2)]
 
     def call(self, hidden: tf.Tensor) -> tf.Tensor:
@@ -76,7 +80,7 @@ class _Block(tf.keras.layers.Layer):
         # then finds that out, logs `remapper failed`, and drops all fusions of the graph.
         residual = tf.ensure_shape(hidden, hidden.shape)
         for convolution in self._convolutions:
-            residual = convolution(tf.nn.relu(residual))
+            residual = convolution(self._activation(residual))
         return hidden + residual
 
 
@@ -96,13 +100,16 @@ class ResNet(tf.keras.layers.Layer):
     moving averages; otherwise they are normalized by the moving averages.
     """
 
-    def __init__(self, depth: int = 20, width: int = 1, l2: float = 1e-4, name: str | None = None) -> None:
+    def __init__(
+        self, depth: int = 20, width: int = 1, l2: float = 1e-4, activation: Any = "relu", name: str | None = None
+    ) -> None:
         """Creates a network whose kernels are initialized as in He et al. 2015.
 
         Args:
           depth: one of `RESNET_DEPTHS`.
           width: multiplier of all channels.
           l2: weight decay λ of the kernels; the layer's `losses` are λ/2 times the kernels' squared norms.
+          activation: activation of all layers.
           name: name of the layer.
 
         Raises:
@@ -114,16 +121,17 @@ class ResNet(tf.keras.layers.Layer):
                 f"unknown depth {depth!r} of a ResNet; choose from {', '.join(map(str, RESNET_DEPTHS))}"
             )
         channels = [width * section_channels for section_channels in (16, 32, 64)]
+        self._activation = tf.keras.activations.get(activation)
         self._first = _NormalizedConvolution(channels[0], 1, l2)
         self._blocks = [
-            _NormalizedBlock(section_channels, 2 if section > 0 and block == 0 else 1, l2)
+            _NormalizedBlock(section_channels, 2 if section > 0 and block == 0 else 1, l2, self._activation)
             for section, section_channels in enumerate(channels)
             for block in range((depth - 2) // 6)
         ]
 
     def call(self, image: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats, to `[N, 64 * width]`."""
-        hidden = tf.nn.relu(self._first(scale(image, self.compute_dtype), training=training))
+        hidden = self._activation(self._first(scale(image, self.compute_dtype), training=training))
         for block in self._blocks:
             hidden = block(hidden, training=training)
         return tf.reduce_mean(hidden, axis=(1, 2))
@@ -187,20 +195,21 @@ class _NormalizedConvolution(tf.keras.layers.Layer):
 class _NormalizedBlock(tf.keras.layers.Layer):
     """Two normalized convolutions with a shortcut, which is subsampled and zero-padded where shapes differ."""
 
-    def __init__(self, channels: int, stride: int, l2: float) -> None:
+    def __init__(self, channels: int, stride: int, l2: float, activation: Any) -> None:
         super().__init__()
+        self._activation = activation
         self._channels = channels
         self._stride = stride
         self._first = _NormalizedConvolution(channels, stride, l2)
         self._second = _NormalizedConvolution(channels, 1, l2)
 
     def call(self, hidden: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        residual = tf.nn.relu(self._first(hidden, training=training))
+        residual = self._activation(self._first(hidden, training=training))
         residual = self._second(residual, training=training)
         shortcut = hidden[:, :: self._stride, :: self._stride]
         missing = self._channels - shortcut.shape[-1]
         shortcut = tf.pad(shortcut, ((0, 0), (0, 0), (0, 0), (missing // 2, missing - missing // 2)))
-        return tf.nn.relu(residual + shortcut)
+        return self._activation(residual + shortcut)
 
 
 def _decay(l2: float) -> tf.keras.regularizers.Regularizer:

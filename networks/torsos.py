@@ -1,6 +1,6 @@
 """Torsos: map observations to features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +12,7 @@ from ..errors import CallboardError
 from ..specs import is_image
 from .dense import hidden_layers
 from .flatten import flat_features, scale, scale_by_bounds
+from .normalization import RunningNormalizer
 
 _NATURE_SMALLEST = 36
 """Smallest height and width for which the convolutions of `NatureTorso` have an output."""
@@ -64,15 +65,15 @@ def check_nature_images(spec: Nest) -> None:
 class NatureTorso(tf.keras.layers.Layer):
     """The convolutional network of DQN (Mnih et al. 2015, "Model architecture"), designed for 84 x 84 images."""
 
-    def __init__(self, features: int = 512, name: str | None = None) -> None:
-        """Creates three convolutions and a dense layer of `features` units."""
+    def __init__(self, features: int = 512, activation: Any = "relu", name: str | None = None) -> None:
+        """Creates three convolutions and a dense layer of `features` units, all with an activation."""
         super().__init__(name=name)
         self._layers = [
-            tf.keras.layers.Conv2D(channels, kernel, stride, activation="relu", kernel_initializer="he_uniform")
+            tf.keras.layers.Conv2D(channels, kernel, stride, activation=activation, kernel_initializer="he_uniform")
             for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1))
         ]
         self._flatten = tf.keras.layers.Flatten()
-        self._dense = tf.keras.layers.Dense(features, activation="relu", kernel_initializer="he_uniform")
+        self._dense = tf.keras.layers.Dense(features, activation=activation, kernel_initializer="he_uniform")
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.
@@ -194,3 +195,77 @@ class MaskHidingTorso(tf.keras.layers.Layer):
     def call(self, observation: Nest, training: bool = False) -> tf.Tensor:
         """Maps a nest of `[N, ...]` with an action mask to what the torso makes of the rest."""
         return self._torso(without_mask(observation), training=training)
+
+
+class NormalizingTorso(tf.keras.layers.Layer):
+    """A torso that sees normalized observations."""
+
+    def __init__(self, normalizer: RunningNormalizer, torso: tf.keras.layers.Layer, name: str | None = None) -> None:
+        """Takes the torso for observations with the specs `RunningNormalizer.normalized_spec`."""
+        super().__init__(name=name)
+        self._normalizer = normalizer
+        self._torso = torso
+
+    def call(self, observation: Nest, training: bool = False) -> tf.Tensor:
+        """Maps a nest of `[N, ...]` to what the torso makes of it."""
+        return self._torso(self._normalizer(observation), training=training)
+
+
+class PartsTorso(tf.keras.layers.Layer):
+    """Separate torsos for parts of an observation, with their features concatenated."""
+
+    def __init__(
+        self,
+        parts: Sequence[str],
+        torsos: Sequence[tf.keras.layers.Layer],
+        rest: tf.keras.layers.Layer | None,
+        name: str | None = None,
+    ) -> None:
+        """Takes torsos for observations of several parts.
+
+        Args:
+          parts: names of the parts, see `part_of`.
+          torsos: the torso of each.
+          rest: the torso for the rest of the observation, see `rest_of`; None if there is no rest.
+          name: name of the layer.
+        """
+        super().__init__(name=name)
+        self._parts = tuple(parts)
+        self._torsos = list(torsos)
+        self._rest = rest
+
+    def call(self, observation: Nest, training: bool = False) -> tf.Tensor:
+        """Maps a nest of `[N, ...]` to `[N, F]`."""
+        features = [
+            torso(part_of(observation, part), training=training)
+            for part, torso in zip(self._parts, self._torsos, strict=True)
+        ]
+        if self._rest is not None:
+            features.append(self._rest(rest_of(observation, self._parts), training=training))
+        return tf.concat(features, axis=-1)
+
+
+def part_of(observation: Nest, name: str) -> Nest:
+    """Returns a part of an observation, or of its spec: `camera`, or `robot/0` for the first element of `robot`."""
+    for key in name.split("/"):
+        if isinstance(observation, Mapping):
+            observation = next(part for own, part in observation.items() if str(own) == key)
+        else:
+            observation = observation[int(key)]
+    return observation
+
+
+def rest_of(observation: Nest, names: Collection[str]) -> Nest:
+    """Returns an observation, or its spec, without the parts `names`, and without what is then empty."""
+
+    def without(part: Nest, path: tuple[str, ...]) -> Nest:
+        if not isinstance(part, Mapping | tuple | list):
+            return part
+        items = part.items() if isinstance(part, Mapping) else enumerate(part)
+        kept = {
+            key: without(inner, (*path, str(key))) for key, inner in items if "/".join((*path, str(key))) not in names
+        }
+        kept = {key: inner for key, inner in kept.items() if tree.flatten(inner)}
+        return kept if isinstance(part, Mapping) else tuple(kept.values())
+
+    return without(observation, ())

@@ -16,7 +16,7 @@ PENDULUM = ("Pendulum-v1", -200, 20_000)
 BREAKOUT = ("MinAtar/Breakout-v1", 3, 1_000_000)
 
 # With a large epsilon an optimizer's update shows how long a gradient was, which Adam's first one does not.
-_SIZES: dict[str, Any] = {"batch_size": 8, "network.hidden_sizes": (4,)}
+_SIZES: dict[str, Any] = {"batch_size": 8, "network.hidden_sizes": (4,), "network.normalize_observations": True}
 _SMALL: dict[str, Any] = {**_SIZES, "optimizer.epsilon": 1.0}
 _SAC_EPSILON = {f"{part}_optimizer.epsilon": 1.0 for part in ("critic", "actor", "temperature")}
 _CLIPPED: dict[str, Any] = {"optimizer.max_gradient_norm": CLIPPED_TO, "optimizer.learning_rate_decay": False}

@@ -42,6 +42,10 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.layer_norm": False,
         "network.filters": (),
         "network.image_features": None,
+        "network.image_activation": None,
+        "network.torsos": {},
+        "network.normalize_observations": False,
+        "frame_stack": 1,
     }
 
 

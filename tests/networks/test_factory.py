@@ -9,10 +9,8 @@ import tree
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.factory import check_torso, make_torso, policy_value_network
+from callboard.networks.factory import policy_value_network
 from callboard.networks.network import Inputs
-from callboard.networks.residual import ImpalaResNet
-from callboard.networks.torsos import MLPTorso, NatureTorso
 from callboard.specs import EnvironmentSpec, zeros
 
 VECTOR = specs.BoundedArray((4,), np.float32, -1, 1)
@@ -61,45 +59,6 @@ def test_every_kind_of_observation(name, core):
             Inputs(tree.unflatten_as(observation, leaves)), network.initial_state(2), np.zeros((3, 2), bool)
         )
         assert np.abs(outputs.value - others.value).max() > 1e-7
-
-
-def test_choice_of_torso():
-    def kinds(observation, name):
-        torso = make_torso(spec_of(observation), name)
-        return {type(module) for module in (torso, *torso.submodules)} & {MLPTorso, NatureTorso, ImpalaResNet}
-
-    assert kinds(VECTOR, "auto") == kinds(VECTOR, "mlp") == kinds(IMAGE, "mlp") == {MLPTorso}
-    assert kinds(IMAGE, "auto") == kinds(IMAGE, "impala") == {ImpalaResNet}
-    assert kinds(IMAGE, "nature") == {NatureTorso}
-    assert kinds({"eye": IMAGE, "body": VECTOR}, "auto") == {MLPTorso, ImpalaResNet}
-
-
-@pytest.mark.parametrize(
-    "torso, dtype, high",
-    [(torso, *kind) for torso in ("impala", "nature", "mlp") for kind in ((np.uint8, 255), (np.uint8, 1))]
-    + [("nature", np.int32, 255), ("nature", np.float32, 255)],
-)
-def test_images_are_scaled_by_their_bounds(torso, dtype, high):
-    """Pixels scaled by the bounds of their spec, and the same image in floats from 0 to 1, give the same output."""
-    image = np.random.default_rng(0).integers(0, high + 1, (2, 40, 40, 3)).astype(dtype)
-    layers = [
-        make_torso(spec_of(spec), torso)
-        for spec in (specs.BoundedArray((40, 40, 3), dtype, 0, high), specs.BoundedArray((40, 40, 3), np.float32, 0, 1))
-    ]
-    floats = (image / high).astype(np.float32)
-    layers[0](image), layers[1](floats)
-    layers[1].set_weights(layers[0].get_weights())
-    np.testing.assert_allclose(layers[0](image), layers[1](floats), atol=1e-5)
-
-
-def test_images_whose_channels_may_be_first_are_refused():
-    for shape in ((16, 8, 8), (5, 9, 20), (4, 84, 84)):
-        spec = spec_of({"map": specs.Array(shape, np.float32)})
-        with pytest.raises(CallboardError, match=r"may be its channels: move them last") as caught:
-            check_torso(spec, "auto")
-        assert "\n" not in str(caught.value)
-        check_torso(spec, "mlp")
-    check_torso(spec_of(IMAGE), "auto")
 
 
 @pytest.mark.parametrize("torso", ["mlp", "nature", "impala"])
@@ -173,15 +132,6 @@ def test_wrong_core_and_wrong_action():
         policy_value_network(spec_of(VECTOR), core="lstn")
     with pytest.raises(CallboardError, match=r"discrete action, not float32\(4,\)"):
         policy_value_network(EnvironmentSpec(VECTOR, VECTOR))
-
-
-@pytest.mark.parametrize("check", [check_torso, make_torso])
-def test_images_that_are_too_small_are_refused_in_one_line_before_a_network_is_built(check):
-    small = {"map": specs.Array((12, 12, 1), np.uint8), "body": VECTOR}
-    with pytest.raises(CallboardError) as caught:
-        check(spec_of(small), "nature")
-    assert str(caught.value) == "torso 'nature' needs images of at least 36x36, not 12x12; use 'impala'"
-    check(spec_of(small), "impala")
 
 
 def test_checkpoints(tmp_path):

@@ -25,19 +25,19 @@ RECURRENT_Q = RecurrentQNetworkSettings(**MLP, stream_size=0, lstm_size=8)
 
 
 def test_defaults_are_those_that_agents_share():
-    body = {"torso": "auto", **MLP, "layer_norm": False, "filters": (), "image_features": None}
-    body["precision"] = "float32"
+    image = {"filters": (), "image_features": None, "image_activation": None, "precision": "float32"}
+    body = {"torso": "auto", "torsos": {}, **MLP, "layer_norm": False, **image}
     core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
     head: dict[str, Any] = {"head": None, "head_options": {}}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body
-    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == body
+    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, "normalize_observations": False}
     assert dataclasses.asdict(POLICY_VALUE) == {
         **{**body, **core, **head, "core": "none"},
         **{"head_sizes": (16, 16), "shared": True, "previous_inputs": False, "normalize_observations": True},
         **{"critic_state": None, "autoregressive": False},
         "popart": {"enabled": False, "rate": 3e-4, "task": None},
     }
-    q = {**body, **head, "dueling": True, "stream_size": 0}
+    q = {**body, **head, "dueling": True, "stream_size": 0, "normalize_observations": False}
     assert dataclasses.asdict(QNetworkSettings(**MLP, stream_size=0)) == q
     assert dataclasses.asdict(RECURRENT_Q) == {**q, **core, "core": "lstm", "previous_inputs": True}
 
@@ -97,13 +97,17 @@ def test_an_unknown_activation_is_refused():
     "changed, message",
     [
         ({"core": "lstn"}, "network: unknown core 'lstn'; did you mean 'lstm'?"),
-        ({"core": "qqq"}, "choose from none, lstm, gru, or write package.module:factory"),
+        ({"core": "qqq"}, "choose from none, lstm, gru, gtrxl, or write package.module:factory"),
         (
             {"core": "gru", "core_options": {"size": 3}},
-            "core_options are for a core .*, not for gru",
+            "core_options are for core gtrxl, or for a core .*, not for gru",
         ),
         ({"head_options": {"size": 3}}, "head_options are for a head package.module:factory, not for the default"),
+        ({"core": "gtrxl", "core_options": {"layer": 3}}, "unknown key 'core_options.layer'; did you mean"),
+        ({"core": "gtrxl", "core_options": {"heads": 0}}, "core_options.heads must be a whole number of at least 1"),
+        ({"core": "gtrxl", "core_options": {"heads": 3}}, "divides lstm_size by its heads: make 8 a multiple of 3"),
         ({"torso": "conv"}, "torso conv needs filters, such as"),
+        ({"torsos": {"eye": "conv"}}, "torso conv needs filters, such as"),
         ({"torso": "nature", "filters": ((8, 3, 1),)}, "filters are those of torso conv, not of nature: leave one of"),
         ({"shared": False, "head": "a:b"}, "needs shared: true"),
     ],
@@ -113,6 +117,8 @@ def test_what_does_not_go_together_is_refused_in_one_line(changed, message):
         check_ranges(dataclasses.replace(POLICY_VALUE, **changed), "network.")
     assert "\n" not in str(caught.value)
     check_ranges(dataclasses.replace(POLICY_VALUE, core="a:b", core_options={"size": 3}, filters=((8, 3, 1),)))
+    check_ranges(dataclasses.replace(POLICY_VALUE, core="gtrxl", core_options={"heads": 4, "memory": 5}))
+    check_ranges(dataclasses.replace(POLICY_VALUE, torso="mlp", torsos={"eye": "conv"}, filters=((8, 3, 1),)))
 
 
 def test_filters_are_lists_of_three_numbers():

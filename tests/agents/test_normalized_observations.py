@@ -1,0 +1,55 @@
+"""Running normalization, which every agent has: the learner's statistics are those that its policies act with."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from agent_cases import AGENT_CASES
+from update_on_replicas import begin, distribute, made, random_sample
+
+from callboard.data import Timestep
+from callboard.nested_settings import with_values
+
+FAST = ("sac", "r2d2")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=() if case.name in FAST else pytest.mark.slow) for case in AGENT_CASES],
+)
+def test_a_policy_acts_with_the_statistics_of_what_was_learned_from(case):
+    agent, spec, length = made(next(iter(case.small_updates)))
+    agent = with_values(agent, {"network.normalize_observations": True})
+    strategy = tf.distribute.get_strategy()
+    networks, learner, layout = begin(agent, spec, strategy, None)
+    sample = random_sample(layout, length)
+    observation = 5 + 3 * sample.record.observation
+    sample = sample._replace(record=sample.record._replace(observation=observation))
+    learner.step(distribute(strategy, [[sample]]))
+    policy = agent.make_policy(networks, "evaluate")
+    count, mean, variance = (
+        next(variable.numpy() for variable in policy.variables if variable.name == f"{name}:0")
+        for name in ("count", "mean", "variance")
+    )
+    # Items of transitions are represented by their first observation, and PPO's rollouts end before their last one.
+    seen = next(rows for rows in (observation[:1], observation[:-1], observation) if rows[..., 0].size == count)
+    np.testing.assert_allclose(mean, seen.mean(axis=(0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(variance, seen.var(axis=(0, 1)), rtol=1e-5)
+
+    def acted(observation):
+        ones = np.ones(4, np.float32)
+        timestep = Timestep(observation.astype(np.float32), 0 * ones, ones, ones > 0, ones < 0)
+        action, _, _ = policy(timestep, policy.initial_state(4), tf.range(4), tf.constant([1, 1]))
+        return action.numpy()
+
+    # What is normalized to the same is acted on in the same way; and beyond ten deviations all is the same.
+    far = mean + 10 * np.sqrt(variance)
+    np.testing.assert_allclose(acted(np.tile(far, (4, 1))), acted(np.tile(far + 50, (4, 1))), atol=1e-5)
+
+
+def test_targets_normalize_by_the_newest_statistics():
+    for name in ("apex", "td3"):
+        agent, spec, _ = made(name)
+        agent = with_values(agent, {"network.normalize_observations": True})
+        networks, _, _ = begin(agent, spec, tf.distribute.get_strategy(), None)
+        counts = {id(variable) for variable in networks.variables if variable.name == "count:0"}
+        assert len(counts) == 1
