@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 import tree
+from dm_env import specs as dm_specs
 
 from ..data import Layout, Nest, Record, Sample, Timestep
+from ..errors import CallboardError
 from ..networks.factory import check_network, q_network
-from ..networks.legal_actions import legal_actions, mask_illegal
+from ..networks.legal_actions import mask_illegal
 from ..networks.network import Inputs, Network
 from ..networks.stochastic_layers import sampling
 from ..replay import TransitionReplay, check_stack, stacked_spec
+from ..specs import describe
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .apex_settings import ApexSettings
@@ -35,9 +38,9 @@ class ApexExtras(NamedTuple):
     """What the behavior policy records for the initial priorities."""
 
     value: Any
-    """`[B]`, Q(x, a) of the action taken."""
+    """`[B]`, Q(x, a) of the action taken; `[B, K]`, those of its choices, if it has several."""
     best: Any
-    """`[B]`, the largest Q(x, .)."""
+    """`[B]`, the largest Q(x, .), or the mean of the largest of each choice."""
 
 
 class ApexPolicy(QPolicy):
@@ -51,10 +54,12 @@ class ApexPolicy(QPolicy):
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         with sampling(seed if self._samples else None, slot):
             outputs, state = self._acting.step(timestep, state)
-        legal = legal_actions(timestep.observation)
+        actions = self._actions
+        legal = actions.legal(timestep.observation)
         q = mask_illegal(self._agent.values.mean(outputs), legal)
-        action = self.choose(q, slot, seed, legal)
-        return action, ApexExtras(value=action_value(q, action), best=tf.reduce_max(q, axis=-1)), state
+        chosen = self.choose(q, slot, seed, legal)
+        extras = ApexExtras(value=action_value(q, chosen), best=actions.mean(tf.reduce_max(q, axis=-1)))
+        return actions.of_values(chosen), extras, state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +70,11 @@ class Apex(ApexSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)
+        if self.distribution != "none" and not isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            raise CallboardError(
+                "apex learns distributions of values for one choice, but the environment's action is "
+                f"{describe(layout.spec.action)}: set agent.distribution to none"
+            )
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         self.values.check()
@@ -134,7 +144,9 @@ class Apex(ApexSettings, Agent):
             discount *= np.where(valid_t[t], self.discount * record.discount[t], 1.0)
         length = valid_t.sum(axis=0)
         target += discount * record.extras.best[length, np.arange(len(length))]
-        return np.abs(target - record.extras.value[0]) + SMALLEST_PRIORITY
+        value = record.extras.value[0]
+        error = np.abs(target - value) if value.ndim == 1 else np.abs(target[:, np.newaxis] - value).mean(axis=-1)
+        return error + SMALLEST_PRIORITY
 
     def loss(self, networks: QNetworks, sample: Sample, seed: tf.Tensor | None = None) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 3.1), with the new priorities of its windows.
@@ -166,7 +178,10 @@ class Apex(ApexSettings, Agent):
         q_n = networks.masked(distribution.mean(values(networks.online, x_n, 1)), x_n)
         target_outputs = values(networks.target, x_n, 2)
         target = double_q_target(steps, q_n, distribution.mean(target_outputs))
-        delta = td_error(q_0, record.action[0], target, steps.valid)
+        actions = networks.actions
+        chosen = actions.chosen(tree.map_structure(lambda leaf: leaf[0], record.action))
+        delta = td_error(q_0, chosen, target, steps.valid)
+        error = actions.mean(tf.abs(delta))
         weight = importance_weights(
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
         )
@@ -177,18 +192,18 @@ class Apex(ApexSettings, Agent):
             return scale * tf.reduce_sum(tf.cast(per_element, delta.dtype))
 
         if distribution.kind == "none":
-            loss_t = td_loss(delta, weight, self.huber)
+            loss_t = td_loss(delta, weight, self.huber, actions.composed)
         else:
             best = tf.argmax(q_n, axis=-1, output_type=tf.int32)
-            loss_t = distribution.loss(outputs_0, record.action[0], steps, target_outputs, best)
+            loss_t = distribution.loss(outputs_0, chosen, steps, target_outputs, best)
             loss_t *= tf.cast(weight, loss_t.dtype)
         loss = mean(loss_t) + regularization
         metrics = {
-            "td_error": mean(tf.abs(delta)),
-            "value": mean(tf.reduce_max(q_0, axis=-1)),
+            "td_error": mean(error),
+            "value": mean(actions.mean(tf.reduce_max(q_0, axis=-1))),
             "importance_weight": mean(weight),
         }
-        return LossOutput(loss, metrics, priorities=tf.abs(delta) + SMALLEST_PRIORITY)
+        return LossOutput(loss, metrics, priorities=error + SMALLEST_PRIORITY)
 
     def _clipped(self, reward: Any) -> Any:
         return learning_reward(reward, self.reward_scale, self.reward_clip)

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
+from ..action_masks import choice_sizes
 from ..data import Layout, Nest
 from ..errors import CallboardError
+from ..networks.action_parts import ActionParts, Chosen
 from ..networks.legal_actions import legal_actions, mask_illegal
 from ..networks.network import keep_spec
 from ..networks.target_update import copy_weights, copy_weights_every
@@ -25,6 +28,35 @@ SMALLEST_PRIORITY = 1e-6
 """Added to every priority so that items with zero TD error can still be sampled."""
 
 
+class QActions:
+    """The actions of an environment as those of value networks: integers `[...]`, or `[..., K]` for K choices.
+
+    Args:
+      action: the spec of the action.
+    """
+
+    def __init__(self, action: Nest):
+        self.composed = not isinstance(action, dm_specs.DiscreteArray)
+        """Whether the action has several choices."""
+        self._parts = ActionParts(action)
+
+    def legal(self, observation: Nest) -> tf.Tensor | None:
+        """Returns which values are legal, bool `[..., A]` or `[..., K, M]`; None if all are."""
+        return self._parts.legal_choices(observation) if self.composed else legal_actions(observation)
+
+    def of_values(self, chosen: tf.Tensor) -> Nest:
+        """Returns the environment's actions."""
+        return self._parts.to_environment(Chosen(chosen, ())) if self.composed else chosen
+
+    def chosen(self, action: Nest) -> Any:
+        """Returns the integers of the environment's actions."""
+        return self._parts.choices(action) if self.composed else action
+
+    def mean(self, x: Any) -> Any:
+        """Returns the mean `[...]` over the choices of `[..., K]`, and `[...]` itself if there is one choice."""
+        return tf.reduce_mean(x, axis=-1) if self.composed else x
+
+
 class QNetworks(tf.Module):
     """The online network, which is trained and acts, and the target network, which evaluates its targets."""
 
@@ -36,6 +68,7 @@ class QNetworks(tf.Module):
             # Otherwise it would normalize by statistics that are as old as its weights, and at first by none.
             self.target.normalizer = self.online.normalizer
         keep_spec(self, layout.spec)
+        self.actions = QActions(layout.spec.action)
         self.slots = layout.actors * layout.envs_per_actor
         """Number of environments of all actors, each with its own exploration rate."""
         first = epsilon.at(0, 1) if isinstance(epsilon, Schedule) else epsilon
@@ -43,8 +76,8 @@ class QNetworks(tf.Module):
         """Exploration rate of the first environment, which actors fetch with the weights."""
 
     def masked(self, q: Any, observation: Nest) -> tf.Tensor:
-        """Returns action values `[..., A]`, the lowest where the masks of observations forbid actions."""
-        return mask_illegal(q, legal_actions(observation))
+        """Returns action values, the lowest where the masks of observations forbid actions."""
+        return mask_illegal(q, self.actions.legal(observation))
 
 
 class EpsilonGreedyPolicy(tf.Module):
@@ -84,6 +117,7 @@ class QPolicy(EpsilonGreedyPolicy):
         self.network = networks.online
         self._acting = ActingNetwork(networks.online, agent.frame_stack)
         self._spec = networks.spec
+        self._actions = networks.actions
         self._greedy = False
         """Whether there is other exploration than random actions."""
 
@@ -91,9 +125,10 @@ class QPolicy(EpsilonGreedyPolicy):
         return self._acting.initial_state(batch_size)
 
     def choose(self, q: tf.Tensor, slot: tf.Tensor, seed: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns actions `[B]` for action values `[B, A]` and which actions are legal, bool `[B, A]`."""
+        """Returns actions as in `QActions` for their values `[B, A]` or `[B, K, M]`, and which are legal, likewise."""
         epsilon = tf.zeros(tf.shape(slot)) if self._greedy else self.exploration_rates(slot)
-        return epsilon_greedy(q, epsilon, slot, seed, tf.as_dtype(self._spec.action.dtype), legal)
+        dtype = tf.int32 if self._actions.composed else tf.as_dtype(self._spec.action.dtype)
+        return epsilon_greedy(q, epsilon, slot, seed, dtype, legal)
 
 
 def make_q_learner(
@@ -133,12 +168,15 @@ def make_q_learner(
 
 
 def check_action(name: str, layout: Layout) -> None:
-    """Raises `CallboardError` unless the environment has one discrete action; `name` is the agent's name."""
-    if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
+    """Raises `CallboardError` unless the environment's actions are discrete; `name` is the agent's name."""
+    leaves = tree.flatten(layout.spec.action)
+    if not leaves or not all(isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray) for leaf in leaves):
         raise CallboardError(
-            f"{name} compares the values of actions and needs one discrete action, but the environment's action is "
-            f"{specs.describe(layout.spec.action)}"
+            f"{name} compares the values of actions and needs one discrete action, or several, but the environment's "
+            f"action is {specs.describe(layout.spec.action)}"
         )
+    if not choice_sizes(layout.spec.action).size:
+        raise CallboardError(f"{name} has nothing to choose: the action is {specs.describe(layout.spec.action)}")
 
 
 def check_sequences(agent: Any, layout: Layout) -> None:

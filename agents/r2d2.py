@@ -22,7 +22,7 @@ from .losses.replicas import largest_over_replicas
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .network_inputs import sequence_inputs
-from .q_learning import SMALLEST_PRIORITY, QNetworks, check_action, check_sequences, make_q_learner
+from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_action, check_sequences, make_q_learner
 from .r2d2_policy import R2D2Policy
 from .r2d2_settings import R2D2Settings
 
@@ -66,7 +66,7 @@ class R2D2(R2D2Settings, Agent):
             self.batch_size,
             self.updates_per_call * self.accumulate,
             priority_exponent=self.replay.priority_exponent,
-            first_priority=self.first_priority,
+            first_priority=functools.partial(self.first_priority, QActions(layout.spec.action)),
             stack=self.frame_stack,
             length=self._length,
             period=self.period,
@@ -90,18 +90,19 @@ class R2D2(R2D2Settings, Agent):
             self.accumulate,
         )
 
-    def first_priority(self, record: Record) -> np.ndarray:
+    def first_priority(self, actions: QActions, record: Record) -> np.ndarray:
         """Returns the initial priorities of sequences, from the values that the policy acted on.
 
         Args:
+          actions: the environment's actions.
           record: arrays of W sequences, as in `replay.item_writer.Priority`; extras are `R2D2Extras`.
 
         Returns:
           `[W]`.
         """
         trace = self._trace(record)
-        delta_t, valid_t = self._td_errors(trace, trace.extras.q, trace.extras.q)
-        return self._priority(delta_t, valid_t).numpy()
+        delta_t, valid_t = self._td_errors(actions, trace, trace.extras.q, trace.extras.q)
+        return self._priority(actions.mean(tf.abs(delta_t)), valid_t).numpy()
 
     def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 2.3), with the new priorities of its sequences.
@@ -115,7 +116,9 @@ class R2D2(R2D2Settings, Agent):
         if networks.online.normalizer is not None:
             networks.online.normalizer.update(sample.record.observation)
         q_online = networks.masked(self._values(networks.online, sample, training=True), trace.observation)
-        delta_t, valid_t = self._td_errors(trace, q_online, self._values(networks.target, sample))
+        actions = networks.actions
+        delta_t, valid_t = self._td_errors(actions, trace, q_online, self._values(networks.target, sample))
+        error_t = actions.mean(tf.abs(delta_t))
         weight = importance_weights(
             info.probability, info.items, self.replay.importance_exponent, largest_over_replicas
         )
@@ -126,15 +129,17 @@ class R2D2(R2D2Settings, Agent):
             return tf.reduce_sum(tf.cast(per_element, delta_t.dtype)) / size
 
         # A mean over sequences of sums over time.  The regularization loss is per transition.
-        loss = self.trace_length * (mean(td_loss(delta_t, weight)) + networks.online.regularization_loss())
-        value_t = tf.reduce_max(q_online[:-1], axis=-1)
+        loss = self.trace_length * (
+            mean(td_loss(delta_t, weight, composed=actions.composed)) + networks.online.regularization_loss()
+        )
+        value_t = actions.mean(tf.reduce_max(q_online[:-1], axis=-1))
         metrics = {
-            "td_error": mean(tf.abs(delta_t)),
+            "td_error": mean(error_t),
             "value": mean(inverse_rescale(value_t) if self.rescale_values else value_t),
             "importance_weight": mean(weight),
             "valid_fraction": mean(valid_t),
         }
-        return LossOutput(loss, metrics, self._priority(delta_t, valid_t))
+        return LossOutput(loss, metrics, self._priority(error_t, valid_t))
 
     def _values(self, network: Network, sample: Sample, training: bool = False) -> tf.Tensor:
         """Returns the values `[trace_length + 1, B, A]` after the burn-in, through which no gradients flow."""
@@ -151,15 +156,15 @@ class R2D2(R2D2Settings, Agent):
     def _trace(self, record: Record) -> Record:
         return tree.map_structure(lambda leaf: leaf[self.burn_in :], record)
 
-    def _td_errors(self, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns TD errors and the mask of valid transitions, `[trace_length, B]`."""
+    def _td_errors(self, actions: QActions, trace: Record, q_online: Any, q_target: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns TD errors `[trace_length, B]` or `[.., K]`, and the mask of valid transitions `[trace_length, B]`."""
         valid_t = valid_transitions(trace.first, trace.last, trace.discount)
         reward_t = learning_reward(tf.convert_to_tensor(trace.reward), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(trace.discount, q_target.dtype)
         target_t = sequence_double_q_targets(
             q_online, q_target, reward_t, discount_t, valid_t, self.n_step, self._rescaling
         )
-        return td_error(q_online[:-1], trace.action, target_t, valid_t), valid_t
+        return td_error(q_online[:-1], actions.chosen(trace.action), target_t, valid_t), valid_t
 
-    def _priority(self, delta_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
-        return mixed_priority(delta_t, valid_t, self.priority_eta) + SMALLEST_PRIORITY
+    def _priority(self, error_t: tf.Tensor, valid_t: tf.Tensor) -> tf.Tensor:
+        return mixed_priority(error_t, valid_t, self.priority_eta) + SMALLEST_PRIORITY

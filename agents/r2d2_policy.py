@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..data import Nest, Timestep
-from ..networks.legal_actions import legal_actions, mask_illegal
+from ..networks.legal_actions import mask_illegal
 from .q_learning import QPolicy
 
 
@@ -13,7 +13,7 @@ class R2D2Extras(NamedTuple):
     """What the behavior policy adds to the record."""
 
     q: Any
-    """`[B, A]`, action values for the initial priorities, the lowest where actions are masked."""
+    """`[B, A]`, or `[B, K, M]` for several choices: values for the initial priorities, the lowest where masked."""
     previous_reward: Any
     """See `ActingNetwork.previous_reward`."""
 
@@ -23,7 +23,7 @@ class R2D2Policy(QPolicy):
 
     def __call__(self, timestep: Timestep, state: Nest, slot: tf.Tensor, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
         outputs, state = self._acting.step(timestep, state)
-        legal = legal_actions(timestep.observation)
+        legal = self._actions.legal(timestep.observation)
         q = mask_illegal(outputs, legal)
-        action = self.choose(q, slot, seed, legal)
+        action = self._actions.of_values(self.choose(q, slot, seed, legal))
         return action, R2D2Extras(q, self._acting.previous_reward(timestep)), self._acting.carry(state, action)

@@ -8,10 +8,11 @@ import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 
-from ..action_masks import MASK, choice_sizes, has_mask
+from ..action_masks import choice_sizes
 from ..data import Nest
 from ..specs import MultiDiscreteArray
 from .action_bounds import ActionBounds
+from .legal_actions import legal_actions
 
 
 class Chosen(NamedTuple):
@@ -74,19 +75,22 @@ class ActionParts:
         return tf.gather(tf.concat([values, tf.zeros_like(values[..., :1])], axis=-1), index, axis=-1)
 
     def legal_choices(self, observation: Nest) -> tf.Tensor | None:
-        """Returns which values of each choice are legal, bool `[..., K, M]`, also without a mask; None if all are.
+        """Returns which values of each choice observations `[..., *shape]` allow, as `legal_rows`."""
+        return self.legal_rows(legal_actions(observation))
 
-        Where a mask allows no value of a choice, as at the end of an episode, all of them are legal.
+    def legal_rows(self, legal: tf.Tensor | None) -> tf.Tensor | None:
+        """Returns which values of each choice are legal, bool `[..., K, M]`; None if all are.
+
+        Padding is not legal.  Where no value of a choice is, as at the end of an episode, all of them are.
 
         Args:
-          observation: tensors `[..., *shape]`.
+          legal: bool `[..., S]`, which values of all choices are legal; None if all are.
         """
         exists = self.choice_rows(tf.ones((int(self.sizes.sum()),), tf.bool))
-        if not has_mask(observation):
+        if legal is None:
             return None if self.equal_sizes else exists
-        mask = tf.concat([tf.cast(part, tf.bool) for part in tree.flatten(observation[MASK])], axis=-1)
-        legal = self.choice_rows(mask)
-        return legal | (exists & ~tf.reduce_any(legal, axis=-1, keepdims=True))
+        rows = self.choice_rows(legal)
+        return rows | (exists & ~tf.reduce_any(rows, axis=-1, keepdims=True))
 
     def to_environment(self, chosen: Chosen) -> Nest:
         """Maps flat actions to a nest of arrays `[..., *shape]` in the environment's dtypes and within its bounds."""

@@ -12,6 +12,7 @@ from .. import specs
 from ..errors import CallboardError
 from .action_parts import ActionParts
 from .action_policy import is_single_box
+from .branching_heads import BranchingQHead
 from .composed_heads import AutoregressiveValueHead, ComposedValueHead
 from .core_factory import check_own_parts, make_core, make_own_head
 from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
@@ -223,6 +224,8 @@ def q_network(
 ) -> Network:
     """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
 
+    For actions of several choices it outputs the values of each choice, `[..., K, M]`, as `BranchingQHead`.
+
     Args:
       spec: the environment's spec, with observations as the network takes them (frames stacked).
       torso: see `make_torso`.
@@ -250,10 +253,15 @@ def q_network(
         layers without noise.
 
     Raises:
-      CallboardError: if a name is unknown, or the action is not a single discrete choice.
+      CallboardError: if a name is unknown, or the action is not discrete; or it has several parts, and values are
+        distributions.
     """
-    if not isinstance(spec.action, dm_specs.DiscreteArray):
-        raise CallboardError(f"Q-learning needs one discrete action, not {specs.describe(spec.action)}")
+    composed = not isinstance(spec.action, dm_specs.DiscreteArray)
+    choices = ActionParts(spec.action)
+    if choices.numbers:
+        raise CallboardError(f"Q-learning needs discrete actions, not {specs.describe(spec.action)}")
+    if composed and (atoms is not None or fractions is not None):
+        raise CallboardError(f"distributions of values are for one choice, not {specs.describe(spec.action)}")
     of_torso = {
         "torso": torso,
         "hidden_sizes": hidden_sizes,
@@ -270,8 +278,10 @@ def q_network(
         made = make_own_head(head, spec, head_options)
     else:
         make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
-        actions, layers = spec.action.num_values, (activation, layer_norm, make_noisy)
-        if atoms is not None:
+        actions, layers = int(choices.sizes.sum()), (activation, layer_norm, make_noisy)
+        if composed:
+            made = BranchingQHead(choices, stream_size, dueling, *layers)
+        elif atoms is not None:
             made = DistributionalQHead(actions, atoms, stream_size, dueling, *layers)
         else:
             made = (DuelingQHead if dueling else QHead)(actions, stream_size, *layers)

@@ -13,7 +13,7 @@ _ILLEGAL = -1e9
 
 
 def legal_actions(observation: Nest) -> tf.Tensor | None:
-    """Returns which values of a single discrete action the masks in observations allow; None if there is no mask.
+    """Returns which values of discrete choices the masks in observations allow; None if there is no mask.
 
     Where a mask allows nothing, as environments may show at the end of an episode, everything is legal.  (Elsewhere the
     environment is refused: `environments.mask_checks`.)
@@ -22,7 +22,7 @@ def legal_actions(observation: Nest) -> tf.Tensor | None:
       observation: tensors `[..., *shape]`.
 
     Returns:
-      bool `[..., A]`.
+      bool `[..., A]`, for several choices concatenated (see `action_parts.ActionParts.legal_rows`).
     """
     if not has_mask(observation):
         return None

@@ -1,5 +1,6 @@
 """Epsilon-greedy exploration for agents that learn action values."""
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -31,31 +32,35 @@ def epsilon_greedy(
 ) -> tf.Tensor:
     """Selects a uniformly random legal action with probability epsilon, and the greedy action otherwise.
 
+    Of an action of several choices, all are random or all are greedy.
+
     Args:
-      q: `[B, A]`, action values, the lowest where actions are not legal (`networks.legal_actions.mask_illegal`).
+      q: `[B, A]`, action values, the lowest where actions are not legal (`networks.legal_actions.mask_illegal`); or
+        `[B, K, A]`, those of each choice.
       epsilon: `[B]`, exploration rates.
       slot: integers `[B]`, the global index of each environment.
       seed: int `[2]`.  An action depends on its row of `q`, its slot and the seed, not on the rest of the batch.
       dtype: int32 or int64.
-      legal: bool `[B, A]`, at least one in each row; None if all actions are.
+      legal: bool of the shape of `q`, at least one in each row; None if all actions are.
 
     Returns:
-      Actions `[B]`; ties between greedy actions go to the first.
+      Actions `[B]` or `[B, K]`; ties between greedy actions go to the first.
     """
     q, epsilon, slot = tf.convert_to_tensor(q), tf.convert_to_tensor(epsilon), tf.convert_to_tensor(slot)
-    check_ranks(2, q=q)
-    check_same_shape(q=q[:, 0], epsilon=epsilon, slot=slot)
-    draws = uniform(seed, slot, (2,), tf.float64)
+    check_ranks(3 if q.shape.rank == 3 else 2, q=q)
+    choices = q.shape.as_list()[1:-1]
+    check_same_shape(q=q[:, 0, 0] if choices else q[:, 0], epsilon=epsilon, slot=slot)
+    draws = uniform(seed, slot, (1 + math.prod(choices),), tf.float64)
     explores = draws[:, 0] < tf.cast(epsilon, tf.float64)
-    anything = _uniform_action(draws[:, 1], tf.shape(q)[1], legal, dtype)
-    return tf.where(explores, anything, tf.argmax(q, axis=-1, output_type=dtype))
+    anything = _uniform_action(draws[:, 1:] if choices else draws[:, 1], q.shape[-1], legal, dtype)
+    return tf.where(explores[:, tf.newaxis] if choices else explores, anything, tf.argmax(q, -1, output_type=dtype))
 
 
-def _uniform_action(uniform: tf.Tensor, number: Any, legal: tf.Tensor | None, dtype: Any) -> tf.Tensor:
-    """Returns a legal action `[B]` for each number in [0, 1) `[B]`."""
+def _uniform_action(uniform: tf.Tensor, number: int, legal: tf.Tensor | None, dtype: Any) -> tf.Tensor:
+    """Returns a legal action for each number in [0, 1), in the shape of `uniform`."""
     if legal is None:
-        return tf.cast(uniform * tf.cast(number, tf.float64), dtype)
+        return tf.cast(uniform * number, dtype)
     count = tf.cumsum(tf.cast(legal, tf.int32), axis=-1)
-    rank = tf.cast(uniform * tf.cast(count[:, -1], tf.float64), tf.int32)
+    rank = tf.cast(uniform * tf.cast(count[..., -1], tf.float64), tf.int32)
     # The first action with more legal ones up to it than the rank.
-    return tf.argmax(count > rank[:, tf.newaxis], axis=-1, output_type=dtype)
+    return tf.argmax(count > rank[..., tf.newaxis], axis=-1, output_type=dtype)

@@ -118,12 +118,12 @@ def test_actors_explore_at_the_rate_that_the_learner_last_had():
     np.testing.assert_array_equal(policy.choose(q, tf.range(500), SEED), np.argmax(q, axis=-1))
 
 
-def test_one_discrete_action_is_needed():
-    check_action("apex", layout_of(SPEC))
-    for action, described in (
-        (dm_specs.BoundedArray((2,), np.float32, -1, 1), r"float32\(2,\)"),
-        (MultiDiscreteArray([2, 3]), r"int32\(2,\)"),
-        ((SPEC.action, SPEC.action), "3 discrete actions, 3 discrete actions"),
-    ):
-        with pytest.raises(CallboardError, match=f"^apex .* one discrete action, .* action is {described}$"):
+def test_discrete_actions_are_needed():
+    box = dm_specs.BoundedArray((2,), np.float32, -1, 1)
+    for action in (SPEC.action, MultiDiscreteArray([2, 3]), {"a": SPEC.action, "b": (SPEC.action,)}):
+        check_action("apex", layout_of(SPEC._replace(action=action)))
+    for action, described in ((box, r"float32\(2,\)"), ((SPEC.action, box), r"3 discrete actions, float32\(2,\)")):
+        with pytest.raises(CallboardError, match=f"^apex .* one discrete action, or .* action is {described}$"):
             check_action("apex", layout_of(SPEC._replace(action=action)))
+    with pytest.raises(CallboardError, match="^apex has nothing to choose"):
+        check_action("apex", layout_of(SPEC._replace(action=MultiDiscreteArray(np.zeros((0,), int)))))

@@ -58,7 +58,7 @@ def random_sample(layout, length, seed=0):
         return rng.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
 
     record: Record = tree.map_structure(lambda spec: values(spec, (length, BATCH)), layout.record)
-    if not isinstance(layout.spec.action, dm_specs.DiscreteArray):
+    if getattr(layout.spec.action, "dtype", np.dtype(int)).kind == "f":
         action = rng.uniform(layout.spec.action.minimum, layout.spec.action.maximum, record.action.shape)
         record = record._replace(action=action.astype(np.float32))
     observation = tree.map_structure(lambda spec: values(spec, (length + 1, BATCH)), layout.record.observation)

@@ -56,3 +56,30 @@ def test_wrong_shapes_are_named():
         epsilon_greedy(random_q(3), np.zeros(2), np.arange(3), SEED)
     with pytest.raises(ValueError, match="q has shape"):
         epsilon_greedy(random_q(3)[0], np.zeros(3), np.arange(3), SEED)
+
+
+def test_legal_actions_are_explored_uniformly():
+    number = 40_000
+    legal = np.tile([[True, False, True, False, True]], (number, 1))
+    q = np.where(legal, 0.0, -1e9)
+    action = epsilon_greedy(q, np.ones(number), np.arange(number), SEED, legal=tf.constant(legal)).numpy()
+    frequencies = np.bincount(action, minlength=5) / number
+    expected = np.array([1, 0, 1, 0, 1]) / 3
+    assert (np.abs(frequencies - expected) <= 4 * np.sqrt(expected * (1 - expected) / number)).all()
+    greedy = epsilon_greedy(np.where(legal, -5.0, -1e9), np.zeros(number), np.arange(number), SEED)
+    assert (greedy.numpy() == 0).all()
+
+
+def test_of_several_choices_all_are_random_or_none():
+    number = 20_000
+    legal = np.tile([[[True, True, True], [True, False, True]]], (number, 1, 1))
+    q = np.where(legal, np.tile([[[0.0, 3.0, 1.0], [0.0, 9.0, 2.0]]], (number, 1, 1)), -1e9)
+    action = epsilon_greedy(q, np.full(number, 0.6), np.arange(number), SEED, legal=tf.constant(legal)).numpy()
+    pairs = np.zeros((3, 3))
+    np.add.at(pairs, tuple(action.T), 1 / number)
+    expected = np.full((3, 3), 0.6 / 6)
+    expected[:, 1] = 0
+    expected[1, 2] += 0.4
+    assert (np.abs(pairs - expected) <= 4 * np.sqrt(expected * (1 - expected) / number)).all()
+    alone = [epsilon_greedy(q[[i]], [0.6], [i], SEED, legal=tf.constant(legal[[i]])).numpy()[0] for i in range(8)]
+    np.testing.assert_array_equal(alone, action[:8])

@@ -179,3 +179,36 @@ def test_wrong_shapes_are_named():
         td_loss(reward, weight=np.ones(STEPS))
     with pytest.raises(ValueError, match="weight has shape"):
         td_loss(reward[0], weight=np.ones((BATCH, 1)))
+
+
+# Several choices.
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-3])
+def test_all_choices_have_one_target_and_each_an_error_of_its_own(epsilon):
+    rng, choices, n = np.random.default_rng(3), 3, 4
+    q_online, q_target = (10 * rng.normal(size=(STEPS + 1, BATCH, choices, ACTIONS)) for _ in range(2))
+    reward, timesteps = 5 * rng.normal(size=(STEPS, BATCH)), random_timesteps(rng, STEPS, BATCH)
+    first, last, discount = timesteps
+    valid_t, action = valid_transitions(*timesteps), rng.integers(ACTIONS, size=(STEPS, BATCH, choices))
+    targets = sequence_double_q_targets(q_online, q_target, reward, GAMMA * discount, valid_t, n, epsilon)
+    delta = td_error(q_online[:-1], action, targets, valid_t)
+    weight = rng.uniform(size=BATCH)
+    loss = td_loss(delta, weight, huber=2.0, composed=True)
+    assert targets.shape == loss.shape == (STEPS, BATCH) and delta.shape == (STEPS, BATCH, choices)
+    # The target is that of a single choice with the mean of the best values, each chosen by the online network.
+    best = np.zeros((STEPS + 1, BATCH, ACTIONS))
+    for t, b in np.ndindex(STEPS + 1, BATCH):
+        best[t, b] = np.mean([q_target[t, b, k, np.argmax(q_online[t, b, k])] for k in range(choices)])
+    for t, b in np.ndindex(STEPS, BATCH):
+        if not valid_t[t, b]:
+            assert not delta[t, b].numpy().any() and loss[t, b] == 0
+            continue
+        target = target_by_the_paper(np.zeros_like(best), best, reward, timesteps, t, b, n, epsilon)
+        np.testing.assert_allclose(targets[t, b], target, rtol=1e-9)
+        total = 0.0
+        for k in range(choices):
+            error = target - q_online[t, b, k, action[t, b, k]]
+            np.testing.assert_allclose(delta[t, b, k], error, rtol=1e-9)
+            total += error**2 / 2 if abs(error) <= 2 else 2 * (abs(error) - 1)
+        np.testing.assert_allclose(loss[t, b], weight[b] * total / choices, rtol=1e-9)
