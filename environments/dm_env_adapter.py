@@ -168,7 +168,4 @@ def spec_encoding(spec: Any, role: str) -> Nest:
     if not bounds:
         raise CallboardError(f"the action spec {spec.dtype}{spec.shape} has no bounds: give it as a BoundedArray")
     # Bounded integers are choices: many environments use them instead of a DiscreteArray.
-    minimum, maximum = (np.broadcast_to(bound, spec.shape) for bound in bounds)
-    if spec.shape == ():
-        return encoding.choice(int(maximum) - int(minimum) + 1, spec.dtype, int(minimum))
-    return encoding.choices(maximum - minimum + 1, spec.dtype, minimum)
+    return encoding.bounded_integers(spec.shape, spec.dtype, *bounds)

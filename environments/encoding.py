@@ -19,6 +19,9 @@ from ..data import Nest
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
 
+_MOST_VALUES = 10_000
+"""Largest number of values of an action's integer."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Leaf:
@@ -72,6 +75,24 @@ def choice(num_values: int, dtype: Any, start: int = 0) -> Leaf:
 def choices(num_values: np.ndarray, dtype: Any, start: Any = 0) -> Leaf:
     """Encodes an array of choices: int array `num_values` of any shape, numbered from `start` (an int or an array)."""
     return Leaf(MultiDiscreteArray(num_values), np.dtype(dtype), start if np.any(start) else None)
+
+
+def bounded_integers(shape: Sequence[int], dtype: Any, minimum: Any, maximum: Any) -> Leaf:
+    """Encodes an action array of integers with bounds as choices.
+
+    Raises:
+      CallboardError: there are too many of them to choose among.
+    """
+    low, high = (np.broadcast_to(bound, tuple(shape)).astype(object) for bound in (minimum, maximum))
+    sizes = np.array(high - low + 1, object)
+    if sizes.size and sizes.max() > _MOST_VALUES:
+        raise CallboardError(
+            f"an action of {np.dtype(dtype).name}{tuple(shape)} has {sizes.max():,} values, too many to choose among: "
+            "give the environment bounds that are closer, or floats"
+        )
+    if shape == ():
+        return choice(int(sizes), dtype, int(low))
+    return choices(sizes.astype(np.int64), dtype, low.astype(np.int64))
 
 
 def numbers(shape: Sequence[int], dtype: Any, minimum: Any = -np.inf, maximum: Any = np.inf) -> Leaf:

@@ -28,6 +28,8 @@ def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
             return encoding.numbers(space.shape, space.dtype, 0, 1)
         return encoding.choices(np.full(space.shape, 2), space.dtype)
     if isinstance(space, spaces.Box):
+        if role == "action" and np.issubdtype(space.dtype, np.integer):
+            return encoding.bounded_integers(space.shape, space.dtype, space.low, space.high)
         make_leaf = encoding.controls if role == "action" else encoding.numbers
         return make_leaf(space.shape, space.dtype, space.low, space.high)
     if isinstance(space, spaces.Dict):

@@ -12,6 +12,8 @@ from gymnasium.vector import SyncVectorEnv
 from odd_environments import error_of
 
 from callboard.environments import GymnasiumBatch, GymnasiumVectorBatch
+from callboard.environments.encoding import decode
+from callboard.environments.spaces import action_encoding
 from callboard.errors import CallboardError
 from callboard.specs import MultiDiscreteArray
 
@@ -183,3 +185,12 @@ def test_a_part_that_is_not_supported_can_be_left_out():
         "Tuple are; give it a fixed size with env_wrappers [{name: FixedSizeObservations, text_length: 16}], or leave "
         "it out with gymnasium.wrappers.FilterObservation"
     )
+
+
+def test_integers_of_an_action_are_choices():
+    encoded = action_encoding(spaces.Box(np.array([-1, 5]), np.array([2, 6]), dtype=np.int64))
+    assert encoded.spec == MultiDiscreteArray([4, 2])
+    np.testing.assert_array_equal(decode(encoded, np.array([[0, 0], [3, 1]], np.int32), 2), [[-1, 5], [2, 6]])
+    assert action_encoding(spaces.Box(3, 7, (), np.uint8)).spec == specs.DiscreteArray(5, dtype=np.int32)
+    with pytest.raises(CallboardError, match=r"an action of int32\(2,\) has 4,294,967,296 values, too many to choose"):
+        action_encoding(spaces.Box(-(2**31), 2**31 - 1, (2,), np.int32))
