@@ -17,7 +17,7 @@ from .user_errors import keywords, needs_package, unknown_environment, unknown_o
 
 NAMES = ("MiniGrid-", "BabyAI-")
 """Beginnings of all ids."""
-_OWN = ("fully_observed", "mission")
+_OWN = ("fully_observed",)
 _GIVEN = ("mission_space", "grid_size")
 """Arguments that the environment gives to the classes that it extends."""
 _VALUES = (11, 6, 4)
@@ -30,16 +30,15 @@ def make_minigrid(
     """Makes a batch of the environment `id` of MiniGrid or BabyAI.
 
     Observations are a dictionary: `image`, bool `[width, height, 21]`, one plane per object, color and state of a cell;
-    `direction`, a choice of four; and `mission`, the text, if it is wanted.  `gymnasium:` before an id gives MiniGrid's
+    and `direction`, a choice of four.  The text of the mission is left out: `gymnasium:` before an id gives MiniGrid's
     own observations, for wrappers of `minigrid.wrappers`.
 
     Args:
       id: the id, such as `MiniGrid-DoorKey-5x5-v0`.
       batch_size: the number of environments.
       seeds: one seed per environment.
-      options: `fully_observed` (default false) shows the whole grid instead of the agent's view of 7 x 7 cells;
-        `mission` (default false) shows the mission's text, which is the same in every episode of most of MiniGrid, but
-        not of BabyAI.  All other options are the environment's.
+      options: `fully_observed` (default false) shows the whole grid instead of the agent's view of 7 x 7 cells.  All
+        other options are the environment's.
       singles: how the environments are wrapped and stepped.
 
     Raises:
@@ -92,29 +91,25 @@ def _make_single(id: str, options: Mapping[str, Any], index: int) -> gymnasium.E
         from minigrid.wrappers import FullyObsWrapper
 
         environment = FullyObsWrapper(environment)
-    return Planes(environment, options.get("mission", False))
+    return Planes(environment)
 
 
 class Planes(gymnasium.ObservationWrapper):
-    """Shows the grid as bool planes, and the mission only if it is wanted.
+    """Shows the grid as bool planes, and no mission.
 
     Args:
       environment: an environment of MiniGrid whose image is uint8 `[width, height, 3]`: object, color and state.
-      mission: whether to show the mission.
     """
 
-    def __init__(self, environment: gymnasium.Env, mission: bool):
+    def __init__(self, environment: gymnasium.Env):
         super().__init__(environment)
         space: Any = environment.observation_space
         size = space["image"].shape[:2]
         # Bool, because networks divide uint8, which they take for pixels, by 255.
         image = spaces.Box(0, 1, (*size, sum(_VALUES)), np.dtype(bool))  # type: ignore[arg-type]
-        shown = {"image": image, "direction": space["direction"]}
-        self._mission = mission
-        self.observation_space = spaces.Dict({**shown, "mission": space["mission"]} if mission else shown)
+        self.observation_space = spaces.Dict({"image": image, "direction": space["direction"]})
 
     def observation(self, observation: Any) -> dict[str, Any]:
         image = observation["image"]
         planes = [image[..., part, np.newaxis] == np.arange(count) for part, count in enumerate(_VALUES)]
-        shown = {"image": np.concatenate(planes, axis=-1), "direction": observation["direction"]}
-        return {**shown, "mission": observation["mission"]} if self._mission else shown
+        return {"image": np.concatenate(planes, axis=-1), "direction": observation["direction"]}

@@ -51,4 +51,5 @@ def test_mistakes_are_refused():
         "unknown environment 'MiniGrid-DoorKei-5x5-v0'; did you mean 'MiniGrid-DoorKey-5x5-v0'?",
     )
     assert_refused(NAME, {"siz": 3}, f"environment '{NAME}' has no option 'siz'; did you mean 'size'?")
-    assert_refused(NAME, {"mission": 1}, f"environment '{NAME}': mission must be true or false, not 1")
+    wrong = {"fully_observed": 1}
+    assert_refused(NAME, wrong, f"environment '{NAME}': fully_observed must be true or false, not 1")
