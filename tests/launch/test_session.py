@@ -59,7 +59,7 @@ def gravity(environment):
 
 
 def step_limit(environment):
-    return environment.spec.max_episode_steps
+    return environment.unwrapped.max_episode_steps
 
 
 def fail(environment):
@@ -269,7 +269,8 @@ def test_actors_are_at_rest_once_a_session_has_paused(experiment, said, launcher
 def test_a_mixture_of_environments_shares_the_slots(experiment, said, launcher, launcher_named):
     short = WeightedEnvironment("CartPole-v1", options={"max_episode_steps": 9})
     mixture = (WeightedEnvironment("CartPole-v1", weight=3), short)
-    experiment = dataclasses.replace(experiment, env=mixture, env_options={})
+    evaluation = {"evaluation_envs": 4, "evaluation_episodes": 4}
+    experiment = dataclasses.replace(experiment, env=mixture, env_options={}, **evaluation)
     with Session(experiment, launcher_named(launcher, experiment.actors), Quiet(said)) as session:
         session.train(learner_steps=2)
         assert sorted(session.for_each_environment(step_limit)) == [9] * 8 + [500] * 24
