@@ -47,6 +47,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.image_features": None,
         "network.image_activation": None,
         "network.torsos": {},
+        "network.precision": "float32",
         "network.normalize_observations": False,
         "network.core_options": {},
         "network.head": None,
