@@ -11,6 +11,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Record, Sample
+from ..errors import CallboardError
 from ..networks.factory import check_network, q_network
 from ..networks.legal_actions import mask_illegal
 from ..networks.mixing import make_mixer
@@ -48,6 +49,11 @@ class Qmix(QmixSettings, Agent):
 
     def check(self, layout: Layout) -> None:
         check_team(agent_name(self), layout.spec, self.network.shared)
+        if self.network.normalize_observations or self.network.torsos:
+            raise CallboardError(
+                f"{agent_name(self)} neither normalizes observations nor has torsos for parts of them: leave "
+                "network.normalize_observations and network.torsos out"
+            )
         for observation in Team(layout.spec).observation_specs:
             check_network(layout.spec._replace(observation=observation), self.network)
         check_sequences(self, layout)

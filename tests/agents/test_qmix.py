@@ -282,6 +282,7 @@ def test_a_run_trains_a_team_with_masks_and_members_that_come_and_go(tmp_path):
         ({"period": 7}, {}, r"agent.period must be at most agent.trace_length \(6\), not 7"),
         ({"replay.size": 3, "replay.min_size": 2}, {}, "a replay of 3 items .* smaller than a batch of 4"),
         ({"network.torso": "nature"}, {}, "torso 'nature' is for images"),
+        ({"network.normalize_observations": True}, {}, "qmix neither normalizes observations nor has torsos"),
         ({}, {"max_steps": 15}, "15 in 2 environments make 0 sequences of 8 .* agent.replay.min_size is 10"),
     ],
 )
