@@ -101,8 +101,7 @@ class GTrXLOptions:
         """Raises `CallboardError` unless a number of features can be divided among the heads."""
         if size % self.heads:
             raise CallboardError(
-                f"core gtrxl divides lstm_size by its heads: make {size} a multiple of {self.heads}, or change "
-                "core_options.heads"
+                f"core gtrxl has {self.heads} heads of equal size: make lstm_size a multiple of that, not {size}"
             )
 
 

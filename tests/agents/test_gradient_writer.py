@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
+from dm_env import specs as dm_specs
 from small_worlds import SPEC, layout_of
 
 from callboard.agents.gradient_step import LossOutput
 from callboard.agents.gradient_writer import GradientWriter, with_gradient
 from callboard.data import Record
-from callboard.replay import GradientQueue
+from callboard.replay import GradientQueue, initial_frames, push_frames, stacked_spec
 
 ENVS, LENGTH = 2, 3
 
@@ -91,3 +93,30 @@ def test_a_scalar_with_a_value_and_a_gradient():
     first, second = tape.gradient(value, variables)
     assert first.numpy().tolist() == [[4.0, 5.0]] and float(second) == 6.0
     assert np.isnan(with_gradient(7.0, tf.constant([4.0, np.nan, 6.0]), variables))
+
+
+def test_the_loss_is_of_stacks_of_frames():
+    """Of those that a policy with the same frames has seen, over the start of an episode in a block."""
+    stack = 3
+    spec = SPEC._replace(observation=dm_specs.BoundedArray((2, 2, 1), np.uint8, 0, 255))
+    frames = initial_frames(stacked_spec(spec, stack).observation, stack, ENVS)
+    record = layout().record._replace(observation=tf.TensorSpec((2, 2, 1), tf.uint8))
+    state = tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), frames)
+    stacked_layout = layout()._replace(spec=spec, record=record, state=state)
+    w = tf.Variable([1.0])
+
+    def loss(sample):
+        assert sample.state == ()
+        # Each stack as one number: its frames are the digits.
+        digits = tf.cast(sample.record.observation[:, 0, 0, 0], tf.float32)
+        numbers = tf.linalg.matvec(digits, [100.0, 10.0, 1.0])
+        return LossOutput(tf.reduce_sum(w * 0.0), {str(row): numbers[row] for row in range(LENGTH + 1)})
+
+    written = Written()
+    queue = GradientQueue(stacked_layout, LENGTH, waiting=3, keeps_observations=False)
+    writer = GradientWriter(written, queue, stacked_layout, loss, [w], stack)
+    for t in range(1, 2 * LENGTH + 2):
+        own = record_of(t)._replace(observation=np.full((ENVS, 2, 2, 1), t, np.uint8), first=np.full(ENVS, t in (1, 6)))
+        writer.append(own, tree.map_structure(np.asarray, frames))
+        _, frames = push_frames(own, frames, stack)
+    assert [item.metrics[1:].tolist() for item in written.items] == [[111, 112, 123, 234], [234, 345, 666, 667]]

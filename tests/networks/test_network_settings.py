@@ -105,7 +105,7 @@ def test_an_unknown_activation_is_refused():
         ({"head_options": {"size": 3}}, "head_options are for a head package.module:factory, not for the default"),
         ({"core": "gtrxl", "core_options": {"layer": 3}}, "unknown key 'core_options.layer'; did you mean"),
         ({"core": "gtrxl", "core_options": {"heads": 0}}, "core_options.heads must be a whole number of at least 1"),
-        ({"core": "gtrxl", "core_options": {"heads": 3}}, "divides lstm_size by its heads: make 8 a multiple of 3"),
+        ({"core": "gtrxl", "core_options": {"heads": 3}}, "3 heads of equal size: make lstm_size a multiple"),
         ({"torso": "conv"}, "torso conv needs filters, such as"),
         ({"torsos": {"eye": "conv"}}, "torso conv needs filters, such as"),
         ({"torso": "nature", "filters": ((8, 3, 1),)}, "filters are those of torso conv, not of nature: leave one of"),
