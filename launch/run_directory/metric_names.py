@@ -80,7 +80,7 @@ _POLICIES = (
     Metric("POLICY/learner_steps", "learner steps of the policy, over the whole run", "steps"),
     Metric("POLICY/agent_steps", "actions of its agents that were executed, over the whole run", "steps"),
     Metric("POLICY/episode_return", "mean return of its agents in the last 100 training episodes"),
-    Metric("POLICY/score", "mean of the last 100 games against other policies: 1 if won, 0.5 if sampled, 0 if lost"),
+    Metric("POLICY/score", "mean of the last 100 games against other policies: 1 if won, 0.5 if tied, 0 if lost"),
     Metric("POLICY/rating", "its Elo rating; `_N` for that of snapshot N"),
     Metric("agent/AGENT/episode_return", "mean return of an agent in the last 100 training episodes"),
     Metric("evaluator/POLICY/return", "mean return of the policy's agents in the evaluation"),
