@@ -1,4 +1,4 @@
-"""Hyperparameters of D4PG."""
+"""Hyperparameters of D4PG, and those that it shares with DMPO."""
 
 import dataclasses
 
@@ -14,11 +14,8 @@ _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon
 
 
 @dataclasses.dataclass(frozen=True)
-class D4PGSettings(ObservationSettings, RewardSettings):
-    """Hyperparameters of D4PG.  Defaults are the paper's, or those of Acme's D4PG.
-
-    Replay is sampled uniformly; the paper found priorities less important than its other parts.  docs/defaults.md
-    compares all defaults with the paper's.
+class DistributionalCriticSettings(ObservationSettings, RewardSettings):
+    """Hyperparameters of agents with a categorical critic for continuous actions, D4PG and DMPO.
 
     Attributes:
       n_step: transitions in a window (N).
@@ -30,8 +27,6 @@ class D4PGSettings(ObservationSettings, RewardSettings):
       atoms: values in the support of the critic's distribution, at least 2.
       value_min: lowest value of the support; discounted returns below it are not distinguished.
       value_max: highest value of the support.
-      exploration_noise: standard deviation of the Gaussian noise of actors (ε), in units of half the range of an
-        action.
       target_update_period: learner steps between copies of policy and critic to their targets.
       actor_optimizer: of the policy, see `OptimizerSettings`.
       critic_optimizer: of the critic.
@@ -47,7 +42,6 @@ class D4PGSettings(ObservationSettings, RewardSettings):
     atoms: PositiveInt = 51
     value_min: FiniteFloat = -150.0
     value_max: FiniteFloat = 150.0
-    exploration_noise: NonNegativeFloat = 0.3
     target_update_period: PositiveInt = 100
     actor_optimizer: OptimizerSettings = _ADAM
     critic_optimizer: OptimizerSettings = _ADAM
@@ -69,3 +63,18 @@ class D4PGSettings(ObservationSettings, RewardSettings):
                 f"agent.value_min = {self.value_min:g} must be below agent.value_max = {self.value_max:g}: they are "
                 "the range of discounted returns"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class D4PGSettings(DistributionalCriticSettings):
+    """Hyperparameters of D4PG.  Defaults are the paper's, or those of Acme's D4PG.
+
+    Replay is sampled uniformly; the paper found priorities less important than its other parts.  docs/defaults.md
+    compares all defaults with the paper's.
+
+    Attributes:
+      exploration_noise: standard deviation of the Gaussian noise of actors (ε), in units of half the range of an
+        action.
+    """
+
+    exploration_noise: NonNegativeFloat = 0.3

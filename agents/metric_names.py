@@ -29,25 +29,43 @@ LEARNER_METRICS = (
     ),
     Metric("baseline_loss", "squared error of the baseline to its V-trace targets", agents=("impala", "appo")),
     Metric("value_loss", "squared error of the values to the returns", agents=("a2c", "a3c", "ppo")),
-    Metric("critic_loss", "squared errors of both critics (D4PG: cross-entropy)", agents=("sac", "td3", "d4pg")),
-    Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3", "d4pg")),
+    Metric(
+        "critic_loss",
+        "squared errors of both critics (D4PG, DMPO: cross-entropy)",
+        agents=("sac", "td3", "d4pg", "dmpo"),
+    ),
+    Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3", "d4pg", "dmpo")),
     Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac",)),
-    Metric("critic_gradient_norm", "global norm of the gradient of the critics' loss", agents=("sac", "td3", "d4pg")),
-    Metric("actor_gradient_norm", "global norm of the gradient of the policy's loss", agents=("sac", "td3", "d4pg")),
+    Metric(
+        "critic_gradient_norm",
+        "global norm of the gradient of the critics' loss",
+        agents=("sac", "td3", "d4pg", "dmpo"),
+    ),
+    Metric(
+        "actor_gradient_norm", "global norm of the gradient of the policy's loss", agents=("sac", "td3", "d4pg", "dmpo")
+    ),
     Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac",)),
-    Metric("temperature", "weight of the entropy, which is learned", agents=("sac",)),
+    Metric(
+        "temperature",
+        "weight of the entropy, which is learned (DMPO: of the weights of actions by value)",
+        agents=("sac", "dmpo"),
+    ),
+    Metric("dual_loss", "loss of temperatures and multipliers", agents=("dmpo",)),
+    Metric("dual_gradient_norm", "global norm of the gradient of that loss", agents=("dmpo",)),
+    Metric("kl_mean", "KL divergence of the policy's mean from the target's, by component", "nats", ("dmpo",)),
+    Metric("kl_stddev", "the same of its standard deviation", "nats", ("dmpo",)),
     Metric(
         "entropy",
         "mean entropy of the policy (SAC: estimated from sampled actions)",
         "nats",
-        ("impala", "appo", "a2c", "a3c", "ppo", "sac"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "sac", "dmpo"),
     ),
     Metric(
         "value",
         "mean value estimate (SAC: the lower of both critics; TD3: the first one; Ape-X, R2D2: of the best action; "
         "QMIX, VDN: of the team's action)",
     ),
-    Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg",)),
+    Metric("support_ends", "probability of the targets at both ends of the support", "fraction", ("d4pg", "dmpo")),
     Metric("td_error", "mean absolute TD error", agents=("apex", "r2d2", "qmix", "vdn")),
     Metric(
         "importance_weight",
@@ -84,9 +102,10 @@ LEARNER_METRICS = (
 
 SCHEDULE_METRICS = (
     Metric("scheduled_learning_rate", "learning rate", agents=_ONE_LOSS),
-    Metric("scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "td3", "d4pg")),
-    Metric("scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "td3", "d4pg")),
+    Metric("scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "td3", "d4pg", "dmpo")),
+    Metric("scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "td3", "d4pg", "dmpo")),
     Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac",)),
+    Metric("scheduled_dual_learning_rate", "learning rate of temperatures and multipliers", agents=("dmpo",)),
     Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "a3c", "ppo")),
     Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),
     Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2", "qmix", "vdn")),

@@ -11,6 +11,7 @@ from .agent import Agent
 from .apex_settings import ApexSettings
 from .appo_settings import AppoSettings
 from .d4pg_settings import D4PGSettings
+from .dmpo_settings import DMPOSettings
 from .impala_settings import ImpalaSettings
 from .ppo_settings import PpoSettings
 from .qmix_settings import QmixSettings, VdnSettings
@@ -24,6 +25,7 @@ AGENTS = {
     "apex": "callboard.agents.apex:Apex",
     "appo": "callboard.agents.appo:Appo",
     "d4pg": "callboard.agents.d4pg:D4PG",
+    "dmpo": "callboard.agents.dmpo:DMPO",
     "impala": "callboard.agents.impala:Impala",
     "ppo": "callboard.agents.ppo:Ppo",
     "qmix": "callboard.agents.qmix:Qmix",
@@ -38,6 +40,7 @@ _SETTINGS: Mapping[str, type] = {
     "apex": ApexSettings,
     "appo": AppoSettings,
     "d4pg": D4PGSettings,
+    "dmpo": DMPOSettings,
     "impala": ImpalaSettings,
     "ppo": PpoSettings,
     "qmix": QmixSettings,

@@ -103,7 +103,7 @@ class DeterministicActorCritic(tf.Module):
         """Stores the networks and copies the weights of policy and critic to their targets.
 
         Args:
-          policy: outputs unit actions `[..., D]`.
+          policy: outputs unit actions `[..., D]`, or a distribution of them.
           target_policy: its target, with the same architecture but separate variables.
           critic: a module that takes an observation nest `[N, ...]` and unit actions `[N, D]`.
           target_critic: its target.
@@ -139,8 +139,9 @@ def deterministic_actor_critic(
     torsos: Mapping[str, Torso] = MappingProxyType({}),
     normalize_observations: bool = False,
     make_critic: Callable[..., tf.Module] = TwinCritic,
+    make_head: Callable[..., tf.Module] = UnitActionHead,
 ) -> DeterministicActorCritic:
-    """Builds the networks of TD3 or D4PG, including all variables.
+    """Builds the networks of TD3, D4PG or DMPO, including all variables.
 
     Args:
       spec: the environment's spec.
@@ -157,6 +158,8 @@ def deterministic_actor_critic(
       torsos: torsos of parts of the observation.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
+      make_head: takes the number of action components, hidden sizes, activation and `layer_norm`; its outputs are those
+        of the policy.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
@@ -172,7 +175,7 @@ def deterministic_actor_critic(
         return make_encoder(spec, normalizer, torso, activation, *image)
 
     def policy() -> Network:
-        head = UnitActionHead(bounds.size, hidden_sizes, activation, layer_norm)
+        head = make_head(bounds.size, hidden_sizes, activation, layer_norm)
         return Network(spec, encoder(), FeedForwardCore(), head)
 
     def critic() -> tf.Module:

@@ -146,6 +146,9 @@ AGENT_CASES = (
             "apex-quantile": SmallUpdate(
                 {**_SMALL_APEX, "distribution": "quantile", "atoms": 5}, transitions=3, slow=True
             ),
+            "apex-implicit": SmallUpdate(
+                {**_SMALL_APEX, "distribution": "implicit", "atoms": 5, "noisy": True}, transitions=3, slow=True
+            ),
         },
         prioritized=True,
     ),
@@ -352,6 +355,41 @@ AGENT_CASES = (
         },
         first_loss="critic loss",
         learning_rates=("critic_optimizer.learning_rate", "actor_optimizer.learning_rate"),
+        continuous=True,
+    ),
+    AgentCase(
+        "dmpo",
+        "dmpo-pendulum",
+        goal=-300,
+        default_tasks=(),
+        short={},
+        changed_replay={
+            "--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000",
+            "--agent.n-step=2": "was made with another signature",
+        },
+        small_updates={
+            # It has D4PG's critic, and a third loss as SAC.
+            "dmpo": SmallUpdate(
+                {
+                    **_SIZES,
+                    "n_step": 3,
+                    "atoms": 5,
+                    "value_min": -2.0,
+                    "value_max": 2.0,
+                    "action_samples": 3,
+                    "target_update_period": 1,
+                    **{f"{part}_optimizer.epsilon": 1.0 for part in ("actor", "critic", "dual")},
+                    "actor_optimizer.learning_rate": 0.1,
+                    "critic_optimizer.learning_rate": 0.2,
+                    "dual_optimizer.learning_rate": 0.3,
+                },
+                transitions=3,
+                continuous=True,
+                slow=True,
+            )
+        },
+        first_loss="critic loss",
+        learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "dual")),
         continuous=True,
     ),
     AgentCase(
