@@ -32,23 +32,29 @@ LEARNER_METRICS = (
     Metric(
         "critic_loss",
         "squared errors of both critics (D4PG, DMPO: cross-entropy)",
-        agents=("sac", "td3", "d4pg", "dmpo"),
+        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
     ),
-    Metric("actor_loss", "loss of the policy (SAC: regularized by its entropy)", agents=("sac", "td3", "d4pg", "dmpo")),
-    Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac",)),
+    Metric(
+        "actor_loss",
+        "loss of the policy (SAC: regularized by its entropy)",
+        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
+    ),
+    Metric("temperature_loss", "loss of the weight of the entropy", agents=("sac", "drq")),
     Metric(
         "critic_gradient_norm",
         "global norm of the gradient of the critics' loss",
-        agents=("sac", "td3", "d4pg", "dmpo"),
+        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
     ),
     Metric(
-        "actor_gradient_norm", "global norm of the gradient of the policy's loss", agents=("sac", "td3", "d4pg", "dmpo")
+        "actor_gradient_norm",
+        "global norm of the gradient of the policy's loss",
+        agents=("sac", "drq", "td3", "d4pg", "dmpo"),
     ),
-    Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac",)),
+    Metric("temperature_gradient_norm", "absolute gradient of the temperature's loss", agents=("sac", "drq")),
     Metric(
         "temperature",
         "weight of the entropy, which is learned (DMPO: of the weights of actions by value)",
-        agents=("sac", "dmpo"),
+        agents=("sac", "drq", "dmpo"),
     ),
     Metric("dual_loss", "loss of temperatures and multipliers", agents=("dmpo",)),
     Metric("dual_gradient_norm", "global norm of the gradient of that loss", agents=("dmpo",)),
@@ -58,7 +64,7 @@ LEARNER_METRICS = (
         "entropy",
         "mean entropy of the policy (SAC: estimated from sampled actions)",
         "nats",
-        ("impala", "appo", "a2c", "a3c", "ppo", "sac", "dmpo"),
+        ("impala", "appo", "a2c", "a3c", "ppo", "sac", "drq", "dmpo"),
     ),
     Metric(
         "value",
@@ -102,9 +108,13 @@ LEARNER_METRICS = (
 
 SCHEDULE_METRICS = (
     Metric("scheduled_learning_rate", "learning rate", agents=_ONE_LOSS),
-    Metric("scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "td3", "d4pg", "dmpo")),
-    Metric("scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "td3", "d4pg", "dmpo")),
-    Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac",)),
+    Metric(
+        "scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "drq", "td3", "d4pg", "dmpo")
+    ),
+    Metric(
+        "scheduled_critic_learning_rate", "learning rate of the critics", agents=("sac", "drq", "td3", "d4pg", "dmpo")
+    ),
+    Metric("scheduled_temperature_learning_rate", "learning rate of the temperature", agents=("sac", "drq")),
     Metric("scheduled_dual_learning_rate", "learning rate of temperatures and multipliers", agents=("dmpo",)),
     Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "a3c", "ppo")),
     Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),

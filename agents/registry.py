@@ -12,6 +12,7 @@ from .apex_settings import ApexSettings
 from .appo_settings import AppoSettings
 from .d4pg_settings import D4PGSettings
 from .dmpo_settings import DMPOSettings
+from .drq_settings import DrQSettings
 from .impala_settings import ImpalaSettings
 from .ppo_settings import PpoSettings
 from .qmix_settings import QmixSettings, VdnSettings
@@ -26,6 +27,7 @@ AGENTS = {
     "appo": "callboard.agents.appo:Appo",
     "d4pg": "callboard.agents.d4pg:D4PG",
     "dmpo": "callboard.agents.dmpo:DMPO",
+    "drq": "callboard.agents.drq:DrQ",
     "impala": "callboard.agents.impala:Impala",
     "ppo": "callboard.agents.ppo:Ppo",
     "qmix": "callboard.agents.qmix:Qmix",
@@ -41,6 +43,7 @@ _SETTINGS: Mapping[str, type] = {
     "appo": AppoSettings,
     "d4pg": D4PGSettings,
     "dmpo": DMPOSettings,
+    "drq": DrQSettings,
     "impala": ImpalaSettings,
     "ppo": PpoSettings,
     "qmix": QmixSettings,

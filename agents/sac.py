@@ -6,7 +6,7 @@ For discrete actions, the variant of Christodoulou 2019 (https://arxiv.org/abs/1
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +34,7 @@ from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
 from .optimizers import make_objective
+from .registry import agent_name
 from .sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .sac_settings import SacSettings
 
@@ -57,17 +58,19 @@ class SoftTerms(NamedTuple):
 class Sac(SacSettings, Agent):
     """The SAC agent."""
 
-    live = tuple(f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "temperature"))
+    live: ClassVar[tuple[str, ...]] = tuple(
+        f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "temperature")
+    )
 
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
         if not isinstance(action, dm_specs.DiscreteArray):
-            _check_continuous(action)
+            _check_continuous(agent_name(self), action)
         torso = self.network.batch_normalized_torso
         if torso:
             raise CallboardError(
-                f"sac does not train the statistics of batch normalization: set agent.network.torso to impala or "
-                f"nature, not {torso}"
+                f"{agent_name(self)} does not train the statistics of batch normalization: set agent.network.torso to "
+                f"impala or nature, not {torso}"
             )
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
@@ -123,11 +126,9 @@ class Sac(SacSettings, Agent):
           seed: int64 `[2]`, seed of the sampled actions.
         """
         if networks.normalizer is not None:
-            networks.normalizer.update(_observations(sample)[0], leading=1)
+            networks.normalizer.update(_observation(sample, 0), leading=1)
         dtype = networks.log_alpha.dtype
-        terms = (
-            self._discrete(networks, sample) if networks.bounds is None else self._continuous(networks, sample, seed)
-        )
+        terms = self.terms(networks, sample, seed)
         # Dividing by the global batch size makes the sum over the replicas the loss of the whole batch.
         scale = 1.0 / self.batch_size
 
@@ -146,86 +147,95 @@ class Sac(SacSettings, Agent):
         }
         return LossOutput(losses, metrics)
 
-    def _continuous(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
-        """Returns the losses of a Gaussian policy, with one sampled action at each observation."""
-        record, bounds = sample.record, networks.bounds
-        assert bounds is not None
-        dtype = networks.log_alpha.dtype
+    def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
+        """Returns the losses of the transitions of a replica's share of a batch; arguments as those of `loss`."""
+        return self.losses(networks, sample, seed, self.target(networks, sample, seed))
+
+    def target(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tf.Tensor:
+        """Returns the target `[B]` of the critics: with a sampled action, or an expectation over discrete actions."""
+        record, x_tp1 = sample.record, _observation(sample, 1)
+        policy, _ = networks.policy.step(Inputs(x_tp1), (), record.first[1])
+        known = {
+            "r_t": learning_reward(record.reward[0], self.reward_scale, self.reward_clip),
+            "discount_t": self.discount * record.discount[0],
+            "alpha": networks.alpha,
+        }
+        if networks.bounds is None:
+            values = networks.target_critic(x_tp1)
+            return discrete_soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_probs_tp1=policy.log_probs(), **known)
+        action, log_prob = policy.sample_and_log_prob(_normal(networks, sample, seed)[1])
+        values = networks.target_critic(x_tp1, action)
+        return soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_prob_tp1=log_prob, **known)
+
+    def losses(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor, target_t: tf.Tensor) -> SoftTerms:
+        """Returns the losses of transitions, given the target `[B]` of the critics."""
+        record, x_t = sample.record, _observation(sample, 0)
         valid_t = valid_transitions(record.first, record.last, record.discount)[0]
-        policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
-        normal = noise.standard_normal(seed, global_index(tf.shape(valid_t)[0]), (2, bounds.size), dtype)
-        actions, log_probs = policies.sample_and_log_prob(tf.transpose(normal, (1, 0, 2)))
-        x_t, x_tp1 = _observations(sample)
-        target = networks.target_critic(x_tp1, actions[1])
-        target_t = soft_target(
-            r_t=self._reward(sample),
-            discount_t=self.discount * record.discount[0],
-            q1_tp1=target.q1,
-            q2_tp1=target.q2,
-            log_prob_tp1=log_probs[1],
-            alpha=networks.alpha,
-        )
-        taken = networks.critic(x_t, bounds.from_environment(record.action[0], dtype))
-        sampled = networks.critic(x_t, actions[0])
+        policy, _ = networks.policy.step(Inputs(x_t), (), record.first[0])
+        of_actions = self._discrete_losses if networks.bounds is None else self._continuous_losses
+        return of_actions(networks, policy, sample, seed, target_t, valid_t, x_t)
+
+    def _continuous_losses(
+        self, networks: ActorCritic, policy: Any, sample: Sample, seed: Any, target_t: Any, valid_t: Any, x_t: Nest
+    ) -> SoftTerms:
+        """Returns the losses of a Gaussian policy, with one sampled action at each observation."""
+        bounds = networks.bounds
+        assert bounds is not None
+        action, log_prob = policy.sample_and_log_prob(_normal(networks, sample, seed)[0])
+        taken = networks.critic(x_t, bounds.from_environment(sample.record.action[0], log_prob.dtype))
+        sampled = networks.critic(x_t, action)
         entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
         return SoftTerms(
             critic_loss=critic_loss(taken.q1, taken.q2, target_t, valid_t),
-            actor_loss=actor_loss(sampled.q1, sampled.q2, log_probs[0], networks.alpha, valid_t),
-            temperature_loss=temperature_loss(networks.alpha, log_probs[0], entropy, valid_t),
-            entropy=-log_probs[0],
+            actor_loss=actor_loss(sampled.q1, sampled.q2, log_prob, networks.alpha, valid_t),
+            temperature_loss=temperature_loss(networks.alpha, log_prob, entropy, valid_t),
+            entropy=-log_prob,
             value=tf.minimum(sampled.q1, sampled.q2),
         )
 
-    def _discrete(self, networks: ActorCritic, sample: Sample) -> SoftTerms:
+    def _discrete_losses(
+        self, networks: ActorCritic, policy: Any, sample: Sample, seed: Any, target_t: Any, valid_t: Any, x_t: Nest
+    ) -> SoftTerms:
         """Returns the losses of a categorical policy, with expectations over all actions (Christodoulou 2019)."""
-        record = sample.record
-        valid_t = valid_transitions(record.first, record.last, record.discount)[0]
-        policies, _ = networks.policy.unroll(Inputs(record.observation), (), record.first)
-        log_probs = policies.log_probs()
-        x_t, x_tp1 = _observations(sample)
-        target = networks.target_critic(x_tp1)
-        target_t = discrete_soft_target(
-            r_t=self._reward(sample),
-            discount_t=self.discount * record.discount[0],
-            q1_tp1=target.q1,
-            q2_tp1=target.q2,
-            log_probs_tp1=log_probs[1],
-            alpha=networks.alpha,
-        )
-        values, action = networks.critic(x_t), record.action[0]
-        q1_t, q2_t = action_value(values.q1, action), action_value(values.q2, action)
-        log_prob_t = expected_log_prob(log_probs[0])
+        log_probs, values, action = policy.log_probs(), networks.critic(x_t), sample.record.action[0]
+        log_prob = expected_log_prob(log_probs)
         largest = math.log(log_probs.shape[-1])
         entropy = _ENTROPY_SHARE * largest if self.target_entropy is None else self.target_entropy
         lower = tf.minimum(values.q1, values.q2)
         return SoftTerms(
-            critic_loss=critic_loss(q1_t, q2_t, target_t, valid_t),
-            actor_loss=discrete_actor_loss(values.q1, values.q2, log_probs[0], networks.alpha, valid_t),
-            temperature_loss=temperature_loss(networks.alpha, log_prob_t, entropy, valid_t),
-            entropy=-log_prob_t,
-            value=tf.reduce_sum(tf.exp(log_probs[0]) * lower, axis=-1),
+            critic_loss=critic_loss(
+                action_value(values.q1, action), action_value(values.q2, action), target_t, valid_t
+            ),
+            actor_loss=discrete_actor_loss(values.q1, values.q2, log_probs, networks.alpha, valid_t),
+            temperature_loss=temperature_loss(networks.alpha, log_prob, entropy, valid_t),
+            entropy=-log_prob,
+            value=tf.reduce_sum(tf.exp(log_probs) * lower, axis=-1),
         )
 
-    def _reward(self, sample: Sample) -> tf.Tensor:
-        return learning_reward(sample.record.reward[0], self.reward_scale, self.reward_clip)
+
+def _observation(sample: Sample, time: int) -> Nest:
+    """Returns the observations before the transitions of a sample, at time 0, or after them."""
+    return tree.map_structure(lambda leaf: leaf[time], sample.record.observation)
 
 
-def _observations(sample: Sample) -> tuple[Nest, Nest]:
-    """Returns the observations before and after the transitions of a sample."""
-    x_t, x_tp1 = (tree.map_structure(lambda leaf, t=t: leaf[t], sample.record.observation) for t in (0, 1))
-    return x_t, x_tp1
+def _normal(networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the noise `[B, D]` of the actions that are sampled before and after the transitions."""
+    assert networks.bounds is not None
+    index, shape = global_index(tf.shape(sample.record.reward)[1]), (2, networks.bounds.size)
+    normal = noise.standard_normal(seed, index, shape, networks.log_alpha.dtype)
+    return normal[:, 0], normal[:, 1]
 
 
-def _check_continuous(action: Any) -> None:
+def _check_continuous(name: str, action: Any) -> None:
     """Raises `CallboardError` unless an environment's action is one array of floats with finite bounds."""
     if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
         raise CallboardError(
-            f"sac needs one discrete action or one action of floats with bounds, but the environment's action is "
+            f"{name} needs one discrete action or one action of floats with bounds, but the environment's action is "
             f"{specs.describe(action)}"
         )
     if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
         raise CallboardError(
-            f"sac scales its actions to the environment's bounds and needs finite ones, but the environment's "
+            f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
             f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
         )
     ActionBounds(action)

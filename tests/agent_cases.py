@@ -393,6 +393,18 @@ AGENT_CASES = (
         continuous=True,
     ),
     AgentCase(
+        "drq",
+        "drq-minatar-breakout",
+        goal=1.5,
+        default_tasks=(),
+        short={},
+        changed_replay={"--agent.replay.size=5000": "was made with another max_size, 100000 instead of 5000"},
+        # Its losses are SAC's; its observations are images, see tests/agents/test_drq.py.
+        small_updates={},
+        first_loss="critic loss",
+        learning_rates=tuple(f"{part}_optimizer.learning_rate" for part in ("critic", "actor", "temperature")),
+    ),
+    AgentCase(
         "td3",
         "td3-pendulum",
         goal=-300,

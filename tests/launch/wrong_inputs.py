@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from callboard.launch.settings import RECIPES, setting_fields
 from callboard.launch.tuning.search_definition import Tuning
 
-AGENTS = ("a2c", "a3c", "apex", "appo", "d4pg", "dmpo", "impala", "ppo", "r2d2", "sac", "td3")
-ENVIRONMENTS = {"d4pg": "Pendulum-v1", "dmpo": "Pendulum-v1", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
+AGENTS = ("a2c", "a3c", "apex", "appo", "d4pg", "dmpo", "drq", "impala", "ppo", "r2d2", "sac", "td3")
+ENVIRONMENTS = {
+    "d4pg": "Pendulum-v1",
+    "dmpo": "Pendulum-v1",
+    "drq": "MinAtar/Breakout-v1",
+    "sac": "Pendulum-v1",
+    "td3": "Pendulum-v1",
+}
 TYPES = {agent: {name: field.hint for name, field in setting_fields(agent).items()} for agent in AGENTS}
 
 

@@ -1,0 +1,67 @@
+"""DrQ: SAC from pixels with random shifts (Yarats, Kostrikov and Fergus 2021, https://arxiv.org/abs/2004.13649)."""
+
+import dataclasses
+
+import tensorflow as tf
+import tree
+
+from .. import specs
+from ..data import Layout, Nest, Sample
+from ..errors import CallboardError
+from ..networks.actor_critic import ActorCritic
+from ..networks.augmentation import shifted_observations
+from ..networks.shared_encoder import FILTERS, shared_encoder_networks
+from ..networks.torsos import check_filters
+from ..replay import stacked_spec
+from .drq_settings import DrQSettings
+from .losses.replicas import global_index
+from .sac import Sac, SoftTerms
+from .sac_policy import SacNetworks
+
+_BETWEEN_SAMPLES = 1 << 60
+"""Distance between the seeds of a loss's augmentations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DrQ(DrQSettings, Sac):
+    """The DrQ agent."""
+
+    def check(self, layout: Layout) -> None:
+        if not any(specs.is_image(leaf) for leaf in tree.flatten(layout.spec.observation)):
+            raise CallboardError(
+                f"drq learns from images, and the observation is {specs.describe(layout.spec.observation)}: use sac"
+            )
+        super().check(layout)
+        if self.network.torso in ("auto", "conv") and not (self.network.filters or self.network.torsos):
+            check_filters(layout.spec.observation, FILTERS)
+
+    def make_networks(self, layout: Layout) -> SacNetworks:
+        spec = stacked_spec(layout.spec, self.frame_stack)
+        return SacNetworks(shared_encoder_networks(spec, **vars(self.network), temperature=self.temperature), spec)
+
+    def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
+        """Returns the losses of transitions, with means over augmentations (algorithm 1).
+
+        The target is the mean of those of K augmentations of the next observation, and the critics' loss the mean of
+        those of as many augmentations of the observation.  The policy learns from the first.
+        """
+        index = global_index(tf.shape(sample.record.reward)[1])
+        seeds = [seed + (number + 1) * _BETWEEN_SAMPLES for number in range(self.augmentations)]
+        samples = [self._augmented(sample, one, index) for one in seeds]
+        targets = [self.target(networks, one, own) for one, own in zip(samples, seeds, strict=True)]
+        target_t = tf.add_n(targets) / self.augmentations
+        first, *others = [self.losses(networks, one, own, target_t) for one, own in zip(samples, seeds, strict=True)]
+        critic_loss = tf.add_n([each.critic_loss for each in (first, *others)]) / self.augmentations
+        return first._replace(critic_loss=critic_loss)
+
+    def _augmented(self, sample: Sample, seed: tf.Tensor, index: tf.Tensor) -> Sample:
+        """Returns transitions whose observations are shifted, those before and after an action differently."""
+
+        def shifted(observation: Nest, time: int) -> Nest:
+            own = tree.map_structure(lambda leaf: leaf[time], observation)
+            layout = tree.map_structure(lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), own)
+            return shifted_observations(layout, own, seed + (0, time), index, self.shift)
+
+        observation = sample.record.observation
+        both = tree.map_structure(lambda *leaves: tf.stack(leaves), shifted(observation, 0), shifted(observation, 1))
+        return sample._replace(record=sample.record._replace(observation=both))

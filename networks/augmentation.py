@@ -1,0 +1,43 @@
+"""Augmentation of images: random shifts (Yarats, Kostrikov and Fergus 2021, https://arxiv.org/abs/2004.13649)."""
+
+from typing import Any
+
+import tensorflow as tf
+import tree
+
+from ..data import Nest
+from ..specs import is_image
+from . import stateless_random
+
+
+def random_shift(images: Any, seed: Any, index: Any, pixels: int) -> tf.Tensor:
+    """Shifts each image by up to `pixels` in both directions; its edges are repeated.
+
+    The same as to pad an image by `pixels` with its edges, and to crop it at random.
+
+    Args:
+      images: `[B, height, width, channels]`; stacked frames are shifted alike.
+      seed: int64 `[2]`.
+      index: int32 `[B]`, index of each image in the global batch.
+      pixels: the largest shift.
+    """
+    images = tf.convert_to_tensor(images)
+    uniform = stateless_random.uniform(seed, index, (2,), tf.float64)
+    offsets = tf.cast(uniform * (2 * pixels + 1), tf.int32) - pixels
+    for axis in (0, 1):
+        size = tf.shape(images)[axis + 1]
+        at = tf.clip_by_value(tf.range(size) + offsets[:, axis, tf.newaxis], 0, size - 1)
+        # The axis is the first after the batch, so that all gathers are of whole rows.
+        moved = images if axis == 0 else tf.transpose(images, (0, 2, 1, 3))
+        moved = tf.gather(moved, at, axis=1, batch_dims=1)
+        images = tf.ensure_shape(moved if axis == 0 else tf.transpose(moved, (0, 2, 1, 3)), images.shape)
+    return images
+
+
+def shifted_observations(spec: Nest, observation: Nest, seed: Any, index: Any, pixels: int) -> Nest:
+    """Returns observations `[B, ...]` with the images among them shifted, see `random_shift`."""
+    leaves = [
+        random_shift(leaf, seed, index, pixels) if is_image(leaf_spec) else leaf
+        for leaf_spec, leaf in zip(tree.flatten(spec), tree.flatten(observation), strict=True)
+    ]
+    return tree.unflatten_as(observation, leaves)

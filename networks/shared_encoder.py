@@ -1,0 +1,161 @@
+"""Networks of DrQ: a convolutional encoder that policy and critics share, and that the critics' gradient alone trains.
+
+Yarats, Kostrikov and Fergus 2021, "Image augmentation is all you need", https://arxiv.org/abs/2004.13649, appendix B.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from .. import specs
+from ..data import Nest
+from .action_bounds import ActionBounds
+from .actor_critic import ActorCritic, TwinCritic, make_encoder
+from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .flatten import scale
+from .heads import SquashedGaussianHead
+from .network import Network
+from .normalization import RunningNormalizer
+from .precision import Precision, with_precision
+from .recurrent import FeedForwardCore
+from .torso_factory import Torso
+from .torsos import MLPTorso, NormalizingTorso, ObservationTorso
+
+FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
+"""The paper's convolutions: channels, kernel size and stride."""
+_FEATURES = 50
+_LOG_STD_BOUNDS = (-10.0, 2.0)
+
+
+class ConvEncoder(tf.keras.layers.Layer):
+    """Convolutions without padding, whose outputs are flattened."""
+
+    def __init__(self, filters: Sequence[Sequence[int]], activation: Any = "relu", name: str | None = None) -> None:
+        """Creates convolutions with channels, kernel sizes and strides, and orthogonal initial weights."""
+        super().__init__(name=name)
+        self._convolutions = [
+            tf.keras.layers.Conv2D(
+                channels,
+                kernel,
+                stride,
+                activation=activation,
+                kernel_initializer=tf.keras.initializers.Orthogonal(2**0.5),
+            )
+            for channels, kernel, stride in filters
+        ]
+        self._flatten = tf.keras.layers.Flatten()
+
+    def call(self, image: tf.Tensor) -> tf.Tensor:
+        """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, F]`."""
+        hidden = scale(image, self.compute_dtype)
+        for layer in self._convolutions:
+            hidden = layer(hidden)
+        return self._flatten(hidden)
+
+
+class EncoderTrunk(tf.Module):
+    """A torso: an encoder, and a layer of its own that makes few normalized features of its outputs.
+
+    Args:
+      encoder: maps an observation nest `[N, ...]` to `[N, F]`.
+      features: units of the layer.
+      trains_encoder: whether gradients flow to the encoder, and its variables are among those to train.
+    """
+
+    def __init__(self, encoder: tf.keras.layers.Layer, features: int, trains_encoder: bool):
+        super().__init__()
+        self._encoder = encoder
+        self._trains_encoder = trains_encoder
+        self._layers = [
+            tf.keras.layers.Dense(features, kernel_initializer=tf.keras.initializers.Orthogonal(), name="dense"),
+            tf.keras.layers.LayerNormalization(epsilon=1e-5, name="norm"),
+        ]
+
+    def __call__(self, observation: Nest, training: bool = False) -> tf.Tensor:
+        """Maps an observation nest `[N, ...]` to features `[N, features]` in [-1, 1]."""
+        hidden = self._encoder(observation)
+        if not self._trains_encoder:
+            hidden = tf.stop_gradient(hidden)
+        for layer in self._layers:
+            hidden = layer(hidden)
+        return tf.tanh(hidden)
+
+    @property
+    def losses(self) -> Sequence[tf.Tensor]:
+        return ()
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        own = [variable for layer in self._layers for variable in layer.trainable_variables]
+        return (*(self._encoder.trainable_variables if self._trains_encoder else ()), *own)
+
+
+def shared_encoder_networks(
+    spec: specs.EnvironmentSpec,
+    torso: str = "auto",
+    hidden_sizes: Sequence[int] = (1024, 1024),
+    activation: Any = "relu",
+    temperature: float = 0.1,
+    layer_norm: bool = False,
+    filters: Sequence[Sequence[int]] = (),
+    image_features: int | None = None,
+    precision: Precision = "float32",
+    image_activation: Any = None,
+    torsos: Mapping[str, Torso] = MappingProxyType({}),
+    normalize_observations: bool = False,
+) -> ActorCritic:
+    """Builds the networks of DrQ, including all variables, for actions as those of SAC.
+
+    Args:
+      spec: the environment's spec, with observations as the networks take them (frames stacked).
+      torso: `auto` and `conv` for an encoder of convolutions; any other, see `torso_factory.make_torso`.
+      hidden_sizes: hidden layer sizes of the policy and of each critic.
+      activation: activation of the hidden layers.
+      temperature: initial value of alpha.
+      layer_norm: see `dense.hidden_layers`.
+      filters: convolutions of the encoder; empty for the paper's, `FILTERS`.
+      image_features: features that policy and critics each make of the encoder's outputs; None for 50.
+      precision: what the encoder computes in, see `torso_factory.make_torso`, as for the next two.
+      image_activation: activation of the convolutions; None for ReLU.
+      torsos: torsos of parts of the observation, in place of the paper's convolutions.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
+    """
+    features = _FEATURES if image_features is None else image_features
+
+    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+    observation = spec.observation if normalizer is None else RunningNormalizer.normalized_spec(spec.observation)
+
+    def encoder() -> tf.keras.layers.Layer:
+        if torso not in ("auto", "conv") or torsos:
+            image = (filters, None, layer_norm, precision, image_activation, torsos)
+            return make_encoder(spec, normalizer, torso, activation, *image)
+        made = ObservationTorso(
+            observation, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu"), _vectors
+        )
+        if precision != "float32":
+            made = with_precision(made, precision)
+        return made if normalizer is None else NormalizingTorso(normalizer, made)
+
+    critic_encoder, heads = encoder(), (hidden_sizes, activation)
+    discrete = isinstance(spec.action, dm_specs.DiscreteArray)
+    bounds = None if discrete else ActionBounds(spec.action)
+    size = spec.action.num_values if bounds is None else bounds.size
+    head: Any
+    if bounds is None:
+        head = CategoricalHead(size, *heads, layer_norm)
+    else:
+        head = SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, layer_norm)
+    kind: Any = DiscreteTwinCritic if discrete else TwinCritic
+    critic, target_critic = (
+        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, layer_norm)
+        for one in (critic_encoder, encoder())
+    )
+    policy = Network(spec, EncoderTrunk(critic_encoder, features, trains_encoder=False), FeedForwardCore(), head)
+    return ActorCritic(policy, critic, target_critic, bounds, temperature, normalizer)
+
+
+def _vectors(observation: Any) -> tf.keras.layers.Layer:
+    return MLPTorso(observation, ())
