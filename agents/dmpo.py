@@ -150,6 +150,8 @@ class DMPO(DMPOSettings, Agent):
         steps = n_step_window(reward_t, self.discount * record.discount, valid_t)
         x_0 = tree.map_structure(lambda leaf: leaf[0], record.observation)
         x_n = take_along_time(record.observation, steps.index)
+        if learned.normalizer is not None:
+            learned.normalizer.update(x_0, leading=1)
         # After a termination there may be anything in place of that observation.
         bootstraps = steps.valid & (steps.discount != 0)
         policy, _ = learned.policy.step(Inputs(x_n), (), record.first[0], training=True)
