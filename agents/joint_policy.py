@@ -7,9 +7,10 @@ import numpy as np
 import tree
 from dm_env import specs
 
+from ..action_masks import MASK, choice_sizes, has_mask
 from ..data import Nest, Timestep
 from ..environments.joint_batch import JointBatch
-from ..specs import EnvironmentSpec
+from ..specs import EnvironmentSpec, MultiDiscreteArray
 from .acting import BatchPolicy
 
 
@@ -49,20 +50,36 @@ class UniformPolicy:
         self._random = np.random.default_rng(seed)
 
     def __call__(self, timestep: Timestep) -> tuple[Nest, Nest]:
-        mask = timestep.observation.get("action_mask") if isinstance(timestep.observation, dict) else None
-        return tree.map_structure(lambda leaf: self._sample(leaf, mask), self._spec.action), ()
+        if has_mask(timestep.observation):
+            allowed = np.concatenate(tree.flatten(timestep.observation[MASK]), axis=-1) != 0
+        else:
+            allowed = np.ones((self._count, choice_sizes(self._spec.action).sum()), np.bool_)
+        actions, begin = [], 0
+        for leaf in tree.flatten(self._spec.action):
+            if isinstance(leaf, specs.DiscreteArray | MultiDiscreteArray):
+                end = begin + int(np.sum(leaf.num_values))
+                actions.append(self._choose(leaf, allowed[:, begin:end]))
+                begin = end
+            else:
+                actions.append(self._sample(leaf))
+        return tree.unflatten_as(self._spec.action, actions), ()
 
-    def _sample(self, leaf: Any, mask: Any) -> np.ndarray:
+    def _choose(self, leaf: Any, allowed: np.ndarray) -> np.ndarray:
+        """Returns values of a discrete leaf, given which of all its choices' values are legal, `[slots, values]`."""
+        scores = np.where(allowed, self._random.random(allowed.shape), -1.0)
+        choices = np.split(scores, np.cumsum(np.ravel(leaf.num_values))[:-1], axis=1)
+        values = np.stack([choice.argmax(axis=1) for choice in choices], axis=1)
+        return values.reshape(self._count, *leaf.shape).astype(leaf.dtype)
+
+    def _sample(self, leaf: Any) -> np.ndarray:
+        """Returns values of a leaf that is not discrete."""
         shape = (self._count, *leaf.shape)
-        if isinstance(leaf, specs.DiscreteArray):
-            scores = self._random.random((self._count, leaf.num_values))
-            if mask is not None and np.shape(mask) == scores.shape:
-                scores = np.where(mask, scores, -1.0)
-            return scores.argmax(axis=-1).astype(leaf.dtype)
         if np.issubdtype(leaf.dtype, np.integer) or np.issubdtype(leaf.dtype, np.bool_):
-            return self._random.integers(leaf.minimum, leaf.maximum + 1, shape).astype(leaf.dtype)
+            low, high = np.asarray(leaf.minimum, np.int64), np.asarray(leaf.maximum, np.int64)
+            return self._random.integers(low, high, shape, endpoint=True).astype(leaf.dtype)
         low = np.asarray(getattr(leaf, "minimum", -np.inf))
         high = np.asarray(getattr(leaf, "maximum", np.inf))
         bounded = np.isfinite(low) & np.isfinite(high)
         numbers = self._random.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), shape)
-        return np.where(bounded, numbers, self._random.standard_normal(shape)).astype(leaf.dtype)
+        numbers = np.where(bounded, numbers, self._random.standard_normal(shape))
+        return np.clip(numbers, low, high).astype(leaf.dtype)
