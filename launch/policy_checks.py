@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from ..data import Layout
 from ..environments import environment_text
 from ..errors import CallboardError
-from .policy_settings import SHARED, check_policies
+from ..specs import describe
+from .policy_plan import PolicyPlan
+from .policy_settings import SHARED, Snapshots, check_policies
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -55,11 +57,17 @@ def check_all_policies(experiment: Experiment, learners_here: int | None) -> Lay
     check_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained)
     plan, evaluated = experiment.plan(), experiment.plan(evaluation=True)
     assert plan is not None and evaluated is not None
+    for setting in ("env_wrappers", "env_processes"):
+        if getattr(experiment, setting):
+            raise CallboardError(f"{setting} is for environments with one agent; leave it out")
     for name in plan.policies:
         if name not in {**plan.slots, **evaluated.slots}:
             raise CallboardError(
                 f"no agent of the environment gets the policy {name!r}; name it in mapping, or leave it out"
             )
+    _check_spaces(plan, evaluated)
+    if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
+        raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
     layouts = {}
     for name, agent in plan.learning.items():
         if name not in plan.slots:
@@ -70,6 +78,24 @@ def check_all_policies(experiment: Experiment, learners_here: int | None) -> Lay
         with _naming(name):
             experiment.for_policy(agent, layout).check_agent(layout, learners_here)
     return next(iter(layouts.values()))
+
+
+def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:
+    """Rejects agents whose spaces are not those for which their policy, or the policy of their snapshots, learns."""
+    for slots_of in (plan.slots, evaluated.slots):
+        for name, slots in slots_of.items():
+            policy = plan.policies[name]
+            learns = policy.snapshots_of if isinstance(policy, Snapshots) else name
+            if learns not in plan.learning or learns not in plan.slots:
+                continue
+            spec = plan.slots[learns].spec
+            if slots.spec != spec:
+                texts = [f"{describe(one.observation)} with {describe(one.action)}" for one in (spec, slots.spec)]
+                what = f"the snapshots {name!r}" if isinstance(policy, Snapshots) else f"the policy {name!r}"
+                raise CallboardError(
+                    f"{what} cannot play for {slots.agents[0]!r}: {learns!r} learns with {texts[0]}, and the agent has "
+                    f"{texts[1]}; change the mapping"
+                )
 
 
 @contextlib.contextmanager

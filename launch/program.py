@@ -74,7 +74,7 @@ def make_program(run: Run) -> lp.Program:
                 peers=peers,
                 coordinator=coordinator,
                 replay=replay,
-                **_served_policies(run, part.policy),
+                **(_served_policies(run, part.policy) if rank == 0 else {}),
             )
             for rank in range(part.experiment.learners)
         ]
