@@ -102,9 +102,9 @@ def parse_mapping(
 
     Args:
       mapping: a table from patterns of agents (as of file names: `*`, `?`, `[0-9]`) to a policy, or to a table of
-        policies and weights, of which the first pattern that matches an agent decides; a function (agent, episode, rng)
-        -> policy, or its name `package.module:function`; or None: a single policy plays for all agents, and otherwise
-        each agent has the policy of its own name.
+        policies and weights, of which an agent's name decides, or the first pattern that matches; a function (agent,
+        episode, rng) -> policy, or its name `package.module:function`; or None: a single policy plays for all agents,
+        and otherwise each agent has the policy of its own name.
       agents: names of all agents.
       policies: the policies, each with patterns of the agents that it may play for; None for all agents.
 
@@ -214,7 +214,8 @@ def _default_mapping(agents: Sequence[str], policies: Sequence[str]) -> TableMap
 
 def _table_mapping(table: Mapping[Any, Any], agents: Sequence[str], policies: Sequence[str]) -> TableMapping:
     weights: dict[str, dict[str, float]] = {}
-    for pattern, choice in table.items():
+    # The name of an agent decides before any pattern.
+    for pattern, choice in sorted(table.items(), key=lambda entry: str(entry[0]) not in agents):
         shares = dict(choice) if isinstance(choice, Mapping) else {choice: 1.0}
         if not shares:
             raise CallboardError(f"mapping: {pattern!r} names no policy; choose from {', '.join(policies)}")

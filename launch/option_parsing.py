@@ -169,7 +169,9 @@ def _setting_of(path: str, fields: Mapping[str, Field]) -> str:
 
 
 def _is_mapping(hint: Any) -> bool:
-    return hint is dict or typing.get_origin(hint) in (dict, collections.abc.Mapping)
+    """Returns whether a setting has entries, or may have some."""
+    kinds = typing.get_args(hint) if is_union(hint) else (hint,)
+    return any(kind is dict or typing.get_origin(kind) in (dict, collections.abc.Mapping) for kind in kinds)
 
 
 def _takes_texts(hint: Any) -> bool:

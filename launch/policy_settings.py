@@ -94,7 +94,15 @@ def parse_policies(policies: Mapping[str, Any], agent: str, of_agent: Mapping[st
     Raises:
       CallboardError: a name is unknown or a value has the wrong type or range.
     """
-    return {name: _parse(name, settings, agent, of_agent) for name, settings in policies.items()}
+    # In YAML, a name may be a number.
+    return {str(name): _parse(str(name), settings, agent, of_agent) for name, settings in policies.items()}
+
+
+def as_mappings(policies: Any) -> Any:
+    """Returns settings of policies, of which options can change entries: `{name: ppo}` for `ppo`."""
+    if not isinstance(policies, Mapping):
+        return policies
+    return {str(name): {_NAME: one} if isinstance(one, str) else one for name, one in policies.items()}
 
 
 def _parse(name: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) -> Any:
@@ -107,7 +115,7 @@ def _parse(name: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) ->
         settings = {}
     if not isinstance(settings, Mapping):
         raise CallboardError(f"{where} must hold settings, such as `{{name: ppo}}`, not {shown(settings)}")
-    settings = {str(key).replace("-", "_"): value for key, value in settings.items()}
+    settings = _with_underscores(settings)
     for key, kind in _KINDS.items():
         if key in settings:
             return _of_kind(where, kind, settings)
@@ -126,6 +134,14 @@ def _parse(name: str, settings: Any, agent: str, of_agent: Mapping[str, Any]) ->
     if not issubclass(kind, Agent):
         check_ranges(from_values(kind, values), f"{where}.")
     return AgentSettings(own or agent, values)
+
+
+def _with_underscores(settings: Mapping[Any, Any]) -> dict[str, Any]:
+    """Returns settings by the names of fields; what an option has written with dashes comes last, and counts."""
+    return {
+        str(key).replace("-", "_"): _with_underscores(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+    }
 
 
 def _of_kind(where: str, kind: type, settings: Mapping[str, Any]) -> Any:

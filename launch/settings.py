@@ -24,7 +24,7 @@ from ..nested_settings import Field, declared_fields, from_values, values_of
 from ..setting_types import check_ranges, shown
 from .experiment import Experiment
 from .option_parsing import apply_options, flat_values, option_name
-from .policy_settings import made_policies, parse_policies, policy_setting
+from .policy_settings import as_mappings, made_policies, parse_policies, policy_setting
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url
 from .yaml_files import format_yaml, read_yaml
@@ -93,6 +93,7 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
         of_agent = {}
     fields = setting_fields(name)
     values = {**flat_values(settings, fields), **flat_values(of_agent, fields, f"{_AGENT}.")}
+    values["policies"] = as_mappings(values.get("policies", {}))
     apply_options(values, options, fields)
     if not values.get("env"):
         raise CallboardError("name an environment: --env CartPole-v1")
