@@ -110,7 +110,9 @@ class JointEpisodeMetrics:
         self._scores: dict[str, collections.deque[float]] = {}
         try:
             saved = json.loads(self._path.read_text(encoding="utf-8"))
-            self._ratings.of = {str(player): float(rating) for player, rating in saved.items()}
+            ratings = {str(player): float(rating) for player, rating in saved.items()}
+            if all(_snapshot_number(player) is not None for player in ratings if "@" in player):
+                self._ratings.of = ratings
         except (OSError, ValueError, AttributeError, TypeError):
             pass
 
@@ -130,11 +132,11 @@ class JointEpisodeMetrics:
         row |= {f"{policy}/score": statistics.fmean(scores) for policy, scores in sorted(self._scores.items())}
         snapshots: dict[str, list[int]] = {}
         for player, rating in self._ratings.of.items():
-            policy, is_snapshot, number = player.partition("@")
-            if is_snapshot:
-                snapshots.setdefault(policy, []).append(int(number))
+            number = _snapshot_number(player)
+            if number is None:
+                row[f"{player}/rating"] = rating
             else:
-                row[f"{policy}/rating"] = rating
+                snapshots.setdefault(player.partition("@")[0], []).append(number)
         for policy, numbers in snapshots.items():
             for newest in sorted(numbers)[-self._keep.get(policy, 1) :]:
                 row[f"{policy}/rating_{newest}"] = self._ratings.of[f"{policy}@{newest}"]
@@ -146,9 +148,23 @@ class JointEpisodeMetrics:
         Raises:
           OSError: the file could not be written; its old content is kept.
         """
+        self._forget_old()
         if self._ratings.of != self._saved:
             write_file(self._path, json.dumps(self._ratings.of))
             self._saved = dict(self._ratings.of)
+
+    def _forget_old(self) -> None:
+        """Removes the ratings of snapshots that have not been played with for long."""
+        newest: dict[str, int] = {}
+        for player in self._ratings.of:
+            policy, number = player.partition("@")[0], _snapshot_number(player)
+            if number is not None:
+                newest[policy] = max(number, newest.get(policy, 0))
+        for player in list(self._ratings.of):
+            policy, number = player.partition("@")[0], _snapshot_number(player)
+            # Some episodes with older ones than the newest may still be under way.
+            if number is not None and number <= newest[policy] - 2 * self._keep.get(policy, 1):
+                del self._ratings.of[player]
 
     def _add_game(self, episode: JointEpisode) -> None:
         (one, other), (mine, theirs) = episode.players.values(), episode.returns.values()
@@ -158,3 +174,9 @@ class JointEpisodeMetrics:
             for player, points in ((one, score), (other, 1.0 - score)):
                 policy = player.partition("@")[0]
                 self._scores.setdefault(policy, collections.deque(maxlen=WINDOW)).append(points)
+
+
+def _snapshot_number(player: str) -> int | None:
+    """Returns the number of a snapshot such as `past@3`; None for other players."""
+    number = player.partition("@")[2]
+    return int(number) if number.isdecimal() else None
