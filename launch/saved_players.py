@@ -90,10 +90,12 @@ def _all_players(
             for variable, value in zip(policy.variables, read_frozen(setting).values, strict=True):
                 variable.assign(value)
         elif isinstance(setting, Snapshots):
-            saved = sorted(
-                run_directory.of_policy(setting.snapshots_of).snapshots.glob(f"{of_policy}-*.npz"),
-                key=lambda path: int(path.stem.rpartition("-")[2]),
-            )
+            saved = list(run_directory.of_policy(setting.snapshots_of).snapshots_of(of_policy).values())
+            if not saved:
+                raise CallboardError(
+                    f"the policy {of_policy!r} has no snapshots in {run_directory.path}: train for longer, or leave it "
+                    "out of evaluation_mapping"
+                )
             if int(number) >= len(saved):
                 continue
             load_weights(saved[int(number)], policy.variables)
@@ -103,4 +105,4 @@ def _all_players(
     def choose(policy: str, rng: np.random.Generator) -> str:
         return members[policy][int(rng.integers(len(members[policy])))]
 
-    return AllPlayers(plan, {**frozen, **policies}, choose)
+    return AllPlayers(plan, policies, choose)

@@ -4,7 +4,6 @@ The learner of the policy keeps its snapshots, in memory and as files; the first
 policies.  Nodes that act fetch them.
 """
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from ...agents.agent import Policy
 from ...agents.weights import Unpacking, pack_weights
+from ...errors import CallboardError
 from ..frozen_weights import read_frozen
 from ..policy_settings import FrozenPolicy, Snapshots
 from ..run_directory.checkpoints import read_policy, save_policy
@@ -21,7 +21,6 @@ from ..run_directory.layout import RunDirectory
 from .node import NodeContext, NodeHandle, Unreachable
 
 _FETCH_SECONDS = 1.0
-_NAME = re.compile(r"(.+)-(\d+)\.npz")
 
 Numbered = dict[int, np.ndarray]
 """Weights, packed by `pack_weights`, by number: of a snapshot from 0 on, 0 for a saved policy."""
@@ -44,7 +43,7 @@ class ServedPolicies:
         frozen: Mapping[str, FrozenPolicy],
         notify: Callable[[str], None],
     ):
-        self._path = directory.snapshots
+        self._directory = directory
         self._snapshots = snapshots
         self._frozen = frozen
         self._notify = notify
@@ -57,13 +56,15 @@ class ServedPolicies:
         """Reads the saved policies, and the snapshots of earlier incarnations."""
         for name, policy in self._frozen.items():
             self._kept[name][0] = pack_weights(read_frozen(policy).values)
-        for path in self._path.glob("*.npz"):
-            found = _NAME.fullmatch(path.name)
-            if found and found[1] in self._snapshots:
-                saved = read_policy(path)
-                self._kept[found[1]][int(found[2])] = pack_weights(saved.values)
-                steps = int(saved.further["environment_steps"])
-                self._taken_at[found[1]] = max(steps, self._taken_at.get(found[1], 0))
+        for name in self._snapshots:
+            for number, path in self._directory.snapshots_of(name).items():
+                try:
+                    saved = read_policy(path)
+                except CallboardError as error:
+                    self._notify(f"a snapshot is left out: {error}")
+                    continue
+                self._kept[name][number] = pack_weights(saved.values)
+                self._taken_at[name] = max(int(saved.further["environment_steps"]), self._taken_at.get(name, 0))
         self._forget_old()
 
     def take_due(self, environment_steps: int, policy: Policy) -> None:
@@ -76,8 +77,8 @@ class ServedPolicies:
             self._taken_at[name] = environment_steps
             kept[number] = pack_weights([variable.numpy() for variable in policy.variables])
             try:
-                self._path.mkdir(parents=True, exist_ok=True)
-                save_policy(self._path / f"{name}-{number}.npz", policy, environment_steps=environment_steps)
+                self._directory.snapshots.mkdir(parents=True, exist_ok=True)
+                save_policy(self._directory.snapshot(name, number), policy, environment_steps=environment_steps)
                 self._written = True
             except OSError as error:
                 if self._written:
@@ -97,13 +98,14 @@ class ServedPolicies:
             kept = self._kept[name]
             for number in sorted(kept)[: -setting.keep]:
                 del kept[number]
-                (self._path / f"{name}-{number}.npz").unlink(missing_ok=True)
+                self._directory.snapshot(name, number).unlink(missing_ok=True)
 
 
 class Opponents:
     """The frozen policies of a node that acts, with the weights that their learners serve.
 
-    Weights that arrive wait until no episode needs those that they replace.
+    Weights that arrive wait until no episode needs those that they replace; if a policy has no other member, they
+    replace them at once.
 
     Args:
       learners: handles of the learners that serve them.
@@ -166,7 +168,7 @@ class Opponents:
         if not self._arrived:
             return
         with self._lock:
-            for name in [name for name in self._arrived if not in_use(name)]:
+            for name in [name for name in self._arrived if len(self._members(name)) == 1 or not in_use(name)]:
                 number, packed = self._arrived.pop(name)
                 for variable, value in zip(self._variables[name], self._unpack[name](packed), strict=True):
                     variable.assign(value)
@@ -175,7 +177,9 @@ class Opponents:
     def choose(self, policy: str, rng: np.random.Generator) -> str:
         """Returns a snapshot's member at random, of those that have weights and are not about to be replaced."""
         members = [name for name in self.numbers if name.startswith(f"{policy}/")]
-        ready = [name for name in members if name not in self._arrived] or members
+        ready = [name for name in members if name not in self._arrived]
+        # If all are to be replaced, new episodes use only one of them, so that the others become free.
+        ready = ready or [max(members, key=self.numbers.__getitem__)]
         return ready[int(rng.integers(len(ready)))]
 
     def player(self, policy: str) -> str:
@@ -187,5 +191,10 @@ class Opponents:
     def _member(self, name: str, number: int) -> str | None:
         if name in self._variables:
             return name
-        members = [member for member in self._variables if member.startswith(f"{name}/")]
+        members = self._members(name)
         return members[number % len(members)] if members else None
+
+    def _members(self, name: str) -> list[str]:
+        """Returns the members of the policy of this name, or of the policy that a member of this name belongs to."""
+        policy = name.partition("/")[0]
+        return [member for member in self._variables if member.startswith(f"{policy}/")]

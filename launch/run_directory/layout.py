@@ -11,7 +11,7 @@ from ...atomic_files import remove_drafts, write_file
 Entry = TypeVar("Entry")
 CHECKPOINT_NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 """Names of checkpoints: the learner step, and a number if the step was saved several times."""
-
+_SNAPSHOT_NAME = re.compile(r"(.+)-(\d+)\.npz")
 
 POLICIES = "policies"
 """Name of the directory that contains those of the policies of a run with several."""
@@ -83,6 +83,15 @@ class RunDirectory:
     def snapshots(self) -> pathlib.Path:
         """Earlier weights of a policy, with which others play against it."""
         return self.path / "snapshots"
+
+    def snapshot(self, name: str, number: int) -> pathlib.Path:
+        """The file of a snapshot; `name` is the policy that plays with it."""
+        return self.snapshots / f"{name}-{number}.npz"
+
+    def snapshots_of(self, name: str) -> dict[int, pathlib.Path]:
+        """The files of the snapshots with which the policy `name` plays, by number, the oldest first."""
+        found = [(_SNAPSHOT_NAME.fullmatch(path.name), path) for path in self.snapshots.glob("*.npz")]
+        return dict(sorted((int(match[2]), path) for match, path in found if match and match[1] == name))
 
     @property
     def metrics(self) -> pathlib.Path:
