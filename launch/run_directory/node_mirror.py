@@ -127,6 +127,11 @@ class Mirror:
                 self._stored[name] = state
             except Exception as error:
                 first_error = first_error or error
+        # The learner keeps only the newest snapshots.
+        for name in [name for name in self._stored if name.startswith(f"{self._below}snapshots/")]:
+            if self._state(name) is None:
+                self._storage.remove(name)
+                del self._stored[name]
         if first_error is not None:
             raise first_error
 

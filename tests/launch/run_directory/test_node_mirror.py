@@ -95,3 +95,70 @@ def test_storage_that_fails_is_tried_again(tmp_path, bucket, storage, monkeypatc
     (bucket / "checkpoints").unlink()
     assert mirror.close()
     assert f"checkpoints/{100:012d}/DONE" in stored_in(bucket)
+
+
+def test_nodes_of_a_policy_store_what_is_theirs_below_its_directory(tmp_path, bucket, storage):
+    owned = {
+        "learner/red/0": ["checkpoints/000000000100/", "checkpoints/incarnation", "snapshots/past-3.npz"],
+        "learner/red/1": [],
+        "replay/red/2": ["replay/2/checkpoints/7/"],
+    }
+    for node, expected in owned.items():
+        whole = directory_of(tmp_path, node)
+        for name in ("red", "blue"):
+            of_policy = whole.of_policy(name)
+            of_policy.path.mkdir(parents=True)
+            write_checkpoint(of_policy, 100)
+            (of_policy.checkpoints / "incarnation").write_text("0")
+            of_policy.snapshots.mkdir()
+            of_policy.snapshot("past", 3).write_text("weights")
+            folder = of_policy.replay(2) / "checkpoints" / "7"
+            folder.mkdir(parents=True)
+            (folder / "tables.tfrecord").write_text("items")
+        before = stored_in(bucket)
+        assert Mirror(storage, node, whole).close()
+        new = sorted(set(stored_in(bucket)) - set(before))
+        assert f"logs/{node.replace('/', '-')}.log" in new
+        of_node = [name.removeprefix("policies/red/") for name in new if not name.startswith("logs/")]
+        assert all(name.startswith(tuple(expected)) for name in of_node) and len(of_node) >= len(expected)
+
+
+def test_the_evaluator_and_the_coordinator_store_for_all_policies(tmp_path, bucket, storage):
+    whole = directory_of(tmp_path, "evaluator/0")
+    for name in ("red", "blue"):
+        best = whole.of_policy(name).best_policy
+        best.parent.mkdir(parents=True)
+        best.write_text(name)
+        experiment = whole.of_policy(name).experiment
+        experiment.write_text("env: X\n")
+        storage.store(str(experiment.relative_to(whole.path)), whole.path)
+    whole.ratings.write_text("{}")
+    assert Mirror(storage, "evaluator/0", whole).close() and Mirror(storage, "coordinator/0", whole).close()
+    assert {"policies/red/checkpoints/best.npz", "policies/blue/checkpoints/best.npz", "ratings.json"} <= set(
+        stored_in(bucket)
+    )
+    later = directory_of(tmp_path / "later", "evaluator/0")
+    Mirror(storage, "evaluator/0", later).fetch()
+    Mirror(storage, "coordinator/0", later).fetch()
+    assert later.of_policy("blue").best_policy.read_text() == "blue" and later.ratings.exists()
+
+
+def test_a_learner_of_a_policy_continues_with_its_checkpoint_and_snapshots(tmp_path, bucket, storage):
+    whole = directory_of(tmp_path / "first", "learner/red/0")
+    red = whole.of_policy("red")
+    red.path.mkdir(parents=True)
+    red.snapshots.mkdir()
+    write_checkpoint(red, 100)
+    red.snapshot("past", 0).write_text("old")
+    mirror = Mirror(storage, "learner/red/0", whole)
+    assert mirror.close()
+    # The learner keeps only the newest.
+    red.snapshot("past", 0).unlink()
+    red.snapshot("past", 1).write_text("new")
+    assert mirror.close()
+    later = directory_of(tmp_path / "later", "learner/red/0")
+    Mirror(storage, "learner/red/0", later).fetch()
+    found = later.of_policy("red")
+    assert [path.name for path in found.checkpoints.glob("0*")] == [f"{100:012d}"]
+    assert found.snapshots_of("past")[1].read_text() == "new"
+    assert list(found.snapshots_of("past")) == [1]
