@@ -261,13 +261,6 @@ class TeamNetworkSettings(CoreSettings, QNetworkSettings):
     previous_actions: bool = True
 
     @property
-    def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
-        if self.normalize_observations:
-            return "normalize_observations is not for teams: leave it out, and scale observations in the environment"
-        return super().problem
-
-    @property
     def of_member(self) -> dict[str, Any]:
         """Settings of one member's network."""
         return {name: value for name, value in vars(self).items() if name not in ("shared", "previous_actions")}

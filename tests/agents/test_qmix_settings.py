@@ -50,13 +50,6 @@ def test_a_members_network_has_the_other_settings():
     assert settings.of_member.keys() == vars(settings).keys() - {"shared", "previous_actions"}
 
 
-def test_observations_cannot_be_normalized():
-    settings = TeamNetworkSettings(
-        hidden_sizes=(3,), activation="relu", lstm_size=4, stream_size=0, normalize_observations=True
-    )
-    assert settings.problem.startswith("normalize_observations is not for teams")
-
-
 @pytest.mark.parametrize(
     "name, value, allowed",
     [
