@@ -15,7 +15,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml uv.lock .python-version
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv sync --locked --quiet --extra atari --extra mujoco --extra ray --extra serve --extra optuna
+	$(BIN)/uv sync --locked --quiet --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo
 	touch $@
 
 train: install

@@ -74,7 +74,7 @@ class Ratings:
         """Ratings by player."""
 
     def add(self, first: str, second: str, score: float) -> None:
-        """Takes a game; `score` is 1 if the first player won, 0 if the second did, and 0.5 for a draw."""
+        """Takes a game; `score` is 1 if the first player won, 0 if the second did, and 0.5 for a tie."""
         if first == second:
             return
         ratings = [self._rating(player) for player in (first, second)]
