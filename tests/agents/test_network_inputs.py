@@ -11,7 +11,7 @@ from small_worlds import layout_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
 from callboard.agents.network_inputs import sequence_inputs
-from callboard.agents.registry import agent_class
+from callboard.agents.registry import agent_class, agent_settings
 from callboard.data import Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
@@ -19,8 +19,10 @@ from callboard.nested_settings import declared_fields, from_values, with_values
 from callboard.replay import BatchReader, ReplayHandle, start_server
 
 ENVS, STACK = 4, 3
-CASES = [case for case in AGENT_CASES if case.small_updates]
-"""Without A3C, whose learner reads gradients."""
+CASES = [
+    case for case in AGENT_CASES if case.small_updates and "frame_stack" in declared_fields(agent_settings(case.name))
+]
+"""Without A3C, whose learner reads gradients, and the agents of teams, which stack no frames."""
 FAST = ("impala", "ppo")
 """Their sequences share an observation, and share none; tests of Ape-X and R2D2 have other items."""
 
