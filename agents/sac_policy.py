@@ -62,13 +62,13 @@ class SacPolicy(tf.Module):
         policy, network_state = self._acting.step(timestep, state if self._hold == 1 else state.network)
         if self._mode == "evaluate":
             return self._to_environment(self._best(policy)), (), network_state
-        action = self._sampled(policy, slot, seed)
+        action, legal = self._sampled(policy, slot, seed), legal_actions(timestep.observation)
         if self._mode == "train":
-            by_chance = self._by_chance(policy, legal_actions(timestep.observation), slot, seed)
+            by_chance = self._by_chance(policy, legal, slot, seed)
             action = tf.where(self.learning, action, by_chance)
         if self._hold == 1:
             return self._to_environment(action), (), network_state
-        renew = timestep.first | (state.left == 0)
+        renew = timestep.first | (state.left == 0) | self._forbidden(state.action, legal)
         action = tf.where(tf.reshape(renew, (-1, *[1] * (action.shape.rank - 1))), action, state.action)
         held = HeldAction(action, tf.where(renew, self._hold, state.left) - 1, network_state)
         return self._to_environment(action), (), held
@@ -84,6 +84,10 @@ class SacPolicy(tf.Module):
 
     def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return 2 * noise.uniform(seed, slot, (self._bounds.size,), policy.mean.dtype) - 1
+
+    def _forbidden(self, held: Any, legal: Any) -> Any:
+        """Returns in which environments a held action is not legal any more, bool `[B]` or False."""
+        return False
 
     def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
         return self._bounds.to_environment(action)
@@ -110,6 +114,9 @@ class DiscreteSacPolicy(SacPolicy):
 
     def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return self._sampled(Categorical(mask_illegal(tf.zeros_like(policy.logits), legal)), slot, seed)
+
+    def _forbidden(self, held: Any, legal: Any) -> Any:
+        return False if legal is None else ~tf.gather(legal, held, batch_dims=1)
 
     def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
         return action

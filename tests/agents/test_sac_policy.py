@@ -183,13 +183,30 @@ def test_discrete_actions_are_held_and_do_not_depend_on_the_batch():
     np.testing.assert_array_equal(part, tf.gather(whole, [3, 1]))
 
 
+MASKED_SPEC = DISCRETE_SPEC._replace(
+    observation={"action_mask": dm_specs.Array((4,), np.int8), "observation": DISCRETE_SPEC.observation}
+)
+
+
+def masked(batch, mask):
+    return {"action_mask": np.tile(np.int8(mask), (batch, 1)), "observation": np.zeros((batch, 3), np.float32)}
+
+
 @pytest.mark.parametrize("learning", [False, True])
 def test_a_masked_action_is_never_taken(learning):
-    observation = {"action_mask": dm_specs.Array((4,), np.int8), "observation": DISCRETE_SPEC.observation}
-    spec = DISCRETE_SPEC._replace(observation=observation)
-    shown = {"action_mask": np.tile(np.int8([1, 0, 1, 0]), (500, 1)), "observation": np.zeros((500, 3), np.float32)}
+    shown = masked(500, [1, 0, 1, 0])
     for mode in ("train", "sample", "evaluate"):
-        networks, policy = acting(SMALL, spec, learning, batch=500, mode=mode)
+        networks, policy = acting(SMALL, MASKED_SPEC, learning, batch=500, mode=mode)
         mean_bias(networks).assign([0.0, 9.0, 0.5, 9.0])
         taken = set(policy(timestep_of(500, observation=shown))[0].tolist())
         assert taken == ({2} if mode == "evaluate" else {0, 2})
+
+
+@pytest.mark.parametrize("learning", [False, True])
+def test_a_held_action_that_becomes_masked_is_replaced(learning):
+    agent = from_values(Sac, {"network.hidden_sizes": (8,), "hold": 9})
+    _, policy = acting(agent, MASKED_SPEC, learning, batch=100)
+    before, _ = policy(timestep_of(100, observation=masked(100, [1, 1, 1, 1])))
+    after, _ = policy(timestep_of(100, observation=masked(100, [0, 0, 1, 1])))
+    assert set(before.tolist()) == {0, 1, 2, 3} and set(after.tolist()) == {2, 3}
+    np.testing.assert_array_equal(after[before >= 2], before[before >= 2])
