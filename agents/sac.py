@@ -5,7 +5,6 @@ For discrete actions, the variant of Christodoulou 2019 (https://arxiv.org/abs/1
 
 import dataclasses
 import functools
-import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..networks.action_bounds import ActionBounds
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
 from ..networks.discrete_actor_critic import discrete_actor_critic_networks
 from ..networks.factory import check_network
+from ..networks.legal_actions import legal_actions
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
 from ..replay import TransitionReplay, check_stack, stacked_spec
@@ -199,7 +199,9 @@ class Sac(SacSettings, Agent):
         """Returns the losses of a categorical policy, with expectations over all actions (Christodoulou 2019)."""
         log_probs, values, action = policy.log_probs(), networks.critic(x_t), sample.record.action[0]
         log_prob = expected_log_prob(log_probs)
-        largest = math.log(log_probs.shape[-1])
+        legal = legal_actions(x_t)
+        number = log_probs.shape[-1] if legal is None else tf.reduce_sum(tf.cast(legal, log_prob.dtype), axis=-1)
+        largest = tf.math.log(tf.cast(number, log_prob.dtype))
         entropy = _ENTROPY_SHARE * largest if self.target_entropy is None else self.target_entropy
         lower = tf.minimum(values.q1, values.q2)
         return SoftTerms(

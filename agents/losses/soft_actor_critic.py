@@ -76,13 +76,13 @@ def actor_loss(q1_t: Any, q2_t: Any, log_prob_t: Any, alpha: Any, valid_t: Any) 
     return where_valid(valid_t, tf.stop_gradient(alpha) * log_prob_t - tf.minimum(q1_t, q2_t))
 
 
-def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, valid_t: Any) -> tf.Tensor:
+def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: Any, valid_t: Any) -> tf.Tensor:
     """Computes -alpha (log pi(a|x) + H), which raises alpha while the policy's entropy is below H (equation (18)).
 
     Args:
       alpha: scalar, through which gradients flow; the exponential of a variable, so that it stays positive.
       log_prob_t: `[B]`, log pi(a|x), through which no gradients flow.
-      target_entropy: H in nats; -D in the paper, for actions of D dimensions (appendix D).
+      target_entropy: H in nats, a scalar or `[B]`; -D in the paper, for actions of D dimensions (appendix D).
       valid_t: bool `[B]`.
 
     Returns:
@@ -92,7 +92,7 @@ def temperature_loss(alpha: Any, log_prob_t: Any, target_entropy: float, valid_t
     check_ranks(0, alpha=alpha)
     log_prob_t = tf.stop_gradient(as_dtype(log_prob_t, alpha.dtype))
     check_alike(1, log_prob_t=log_prob_t, valid_t=valid_t)
-    return where_valid(valid_t, -alpha * (log_prob_t + target_entropy))
+    return where_valid(valid_t, -alpha * (log_prob_t + as_dtype(target_entropy, alpha.dtype)))
 
 
 def _cast(dtype: Any, *tensors: Any) -> list[tf.Tensor]:

@@ -204,6 +204,20 @@ def test_target_critics_move_part_of_the_way_to_the_new_critics(update):
     np.testing.assert_allclose(after["target"], 0.7 * before["target"] + 0.3 * after["critic"], rtol=1e-9)
 
 
+def test_the_target_of_the_entropy_counts_legal_actions():
+    spec = DISCRETE_SPEC._replace(
+        observation={"action_mask": dm_specs.Array((ACTIONS,), np.int8), "observation": DISCRETE_SPEC.observation}
+    )
+    learned = DISCRETE.make_networks(layout_of(spec)).actor_critic
+    sample = sample_for(DISCRETE_SPEC)
+    mask = np.int8([[1, 1, 1, 1], [1, 0, 1, 1], [1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0]])
+    seen = {"action_mask": np.stack([mask] * 2), "observation": sample.record.observation}
+    record = sample.record._replace(observation=seen, last=np.zeros((2, 6), bool), first=np.zeros((2, 6), bool))
+    terms = DISCRETE.losses(learned, sample._replace(record=record), tf.constant([1, 0]), tf.zeros(6))
+    wanted = 0.98 * np.log([4, 3, 2, 1, 4, 2])
+    np.testing.assert_allclose(terms.temperature_loss, 0.7 * (terms.entropy - wanted), rtol=1e-4, atol=1e-6)
+
+
 # A run.
 
 
