@@ -42,9 +42,10 @@ def marked_while_files_grow(
 
 
 def bytes_in(directory: pathlib.Path) -> int:
-    """Returns the total size of all files in a directory."""
+    """Returns the total size of all files in a directory; of a directory that is being renamed, of some."""
     total = 0
-    for path in directory.rglob("*"):
-        with contextlib.suppress(OSError):  # Files may be renamed or removed in the meantime.
-            total += path.stat().st_size
+    with contextlib.suppress(OSError):  # `rglob` fails if a directory is renamed or removed in the meantime.
+        for path in directory.rglob("*"):
+            with contextlib.suppress(OSError):  # So may files be.
+                total += path.stat().st_size
     return total
