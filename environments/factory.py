@@ -125,7 +125,7 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
     for name, own_options in _single_environments(env, options):
         singles, others = split_singles(own_options)
         if isinstance(name, str) and name.startswith(PETTINGZOO):
-            check_pettingzoo(name, own_options)
+            check_pettingzoo(name)
             continue
         checker, rest = _resolve(name, "check")
         if not _has_singles(name):

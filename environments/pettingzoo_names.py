@@ -31,13 +31,20 @@ def pettingzoo_names() -> list[str]:
     return sorted(found)
 
 
-def check_pettingzoo(name: str, options: Mapping[str, Any]) -> None:
-    """Makes an environment of `make_pettingzoo` and closes it.
+def check_pettingzoo(name: str) -> None:
+    """Checks a name, without importing the environment, whose own packages may be missing.
 
     Raises:
-      CallboardError: as there.
+      CallboardError: the name is unknown, or PettingZoo or the package of the family is not installed.
     """
-    make_pettingzoo(name, options).close()
+    with needs_package(name, "pettingzoo", "callboard[pettingzoo]"):
+        importlib.import_module("pettingzoo")
+    known = pettingzoo_names()
+    if name not in known:
+        if name.startswith(f"{PREFIX}mpe.") and not _directories(_PACKAGES["mpe"]):
+            with needs_package(name, "mpe2", "callboard[pettingzoo]"):
+                importlib.import_module("mpe2")
+        raise unknown_environment(name, [one.removeprefix(PREFIX) for one in known], _families(known), PREFIX)
 
 
 def make_pettingzoo(name: str, options: Mapping[str, Any]) -> PettingZooEnvironment:
@@ -50,14 +57,7 @@ def make_pettingzoo(name: str, options: Mapping[str, Any]) -> PettingZooEnvironm
     Raises:
       CallboardError: the name or an option is unknown, or a package is not installed.
     """
-    with needs_package(name, "pettingzoo", "callboard[pettingzoo]"):
-        importlib.import_module("pettingzoo")
-    known = pettingzoo_names()
-    if name not in known:
-        if name.startswith(f"{PREFIX}mpe.") and not _directories(_PACKAGES["mpe"]):
-            with needs_package(name, "mpe2", "callboard[pettingzoo]"):
-                importlib.import_module("mpe2")
-        raise unknown_environment(name, [one.removeprefix(PREFIX) for one in known], _families(known), PREFIX)
+    check_pettingzoo(name)
     family, _, module_name = name.removeprefix(PREFIX).partition(".")
     takes: list[str] = []
     with user_errors(name, options, lambda: takes), warnings.catch_warnings():

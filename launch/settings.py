@@ -93,7 +93,8 @@ def parse_settings(agent: str | None, recipe: Mapping[str, Any], options: Sequen
         of_agent = {}
     fields = setting_fields(name)
     values = {**flat_values(settings, fields), **flat_values(of_agent, fields, f"{_AGENT}.")}
-    values["policies"] = as_mappings(values.get("policies", {}))
+    if "policies" in values:
+        values["policies"] = as_mappings(values["policies"])
     apply_options(values, options, fields)
     if not values.get("env"):
         raise CallboardError("name an environment: --env CartPole-v1")

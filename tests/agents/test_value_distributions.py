@@ -23,6 +23,8 @@ SETTINGS = {"n_step": STEPS, "batch_size": BATCH, "atoms": ATOMS, "value_min": L
 class Numbers:
     """A network with outputs for each observation, which is an index."""
 
+    normalizer = None
+
     def __init__(self, seed: int, implicit: bool = False) -> None:
         rng = np.random.default_rng(seed)
         self.outputs = rng.normal(size=((STEPS + 1) * BATCH, ACTIONS, ATOMS))

@@ -24,7 +24,7 @@ from refused_names import assert_refused
             {"gravity": 4},
             "environment 'ALE/Pong-v5' has no option 'gravity'; "
             "its options are frameskip, full_action_space, life_loss, "
-            "max_num_frames_per_episode, noop_max, num_threads, render_mode, repeat_action_probability",
+            "max_num_frames_per_episode, noop_max, num_threads, render_mode, repeat_action_probability, screen_size",
         ),
         (
             "ALE/Pong-v5",
