@@ -4,10 +4,12 @@ import dataclasses
 
 import tensorflow as tf
 import tree
+from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import Layout, Nest, Sample
 from ..errors import CallboardError
+from ..networks.action_policy import is_single_box
 from ..networks.actor_critic import ActorCritic
 from ..networks.augmentation import shifted_observations
 from ..networks.shared_encoder import FILTERS, shared_encoder_networks
@@ -32,6 +34,11 @@ class DrQ(DrQSettings, Sac):
                 f"drq learns from images, and the observation is {specs.describe(layout.spec.observation)}: use sac"
             )
         super().check(layout)
+        if not (isinstance(layout.spec.action, dm_specs.DiscreteArray) or is_single_box(layout.spec)):
+            raise CallboardError(
+                f"drq takes one discrete action or one array of floats, and the environment's action is "
+                f"{specs.describe(layout.spec.action)}: use sac, which takes actions of several parts"
+            )
         if self.network.torso in ("auto", "conv") and not (self.network.filters or self.network.torsos):
             check_filters(layout.spec.observation, FILTERS)
 

@@ -1,10 +1,12 @@
 """SAC: soft actor-critic with a learned temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905).
 
-For discrete actions, the variant of Christodoulou 2019 (https://arxiv.org/abs/1910.07207).
+For discrete actions, the variant of Christodoulou 2019 (https://arxiv.org/abs/1910.07207); for actions of several
+parts, see `sac_composed`.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +19,9 @@ from ..data import Layout, Nest, Sample
 from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.action_bounds import ActionBounds
+from ..networks.action_policy import is_single_box
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
+from ..networks.composed_actor_critic import ComposedActorCritic, composed_actor_critic_networks
 from ..networks.discrete_actor_critic import discrete_actor_critic_networks
 from ..networks.factory import check_network
 from ..networks.legal_actions import legal_actions
@@ -33,8 +37,10 @@ from .losses.q_learning import action_value
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
+from .on_policy import check_action
 from .optimizers import make_objective
 from .registry import agent_name
+from .sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
 from .sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .sac_settings import SacSettings
 
@@ -65,7 +71,7 @@ class Sac(SacSettings, Agent):
     def check(self, layout: Layout) -> None:
         action = layout.spec.action
         if not isinstance(action, dm_specs.DiscreteArray):
-            _check_continuous(agent_name(self), action)
+            _check_action(agent_name(self), action)
         torso = self.network.batch_normalized_torso
         if torso:
             raise CallboardError(
@@ -77,13 +83,20 @@ class Sac(SacSettings, Agent):
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
-        discrete = isinstance(layout.spec.action, dm_specs.DiscreteArray)
-        build = discrete_actor_critic_networks if discrete else actor_critic_networks
+        build: Callable[..., ActorCritic] = composed_actor_critic_networks
+        if isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            build = discrete_actor_critic_networks
+        elif is_single_box(layout.spec):
+            build = actor_critic_networks
         spec = stacked_spec(layout.spec, self.frame_stack)
         return SacNetworks(build(spec, **vars(self.network), temperature=self.temperature), spec)
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
-        kind = DiscreteSacPolicy if networks.actor_critic.bounds is None else SacPolicy
+        kind: type[SacPolicy] = SacPolicy
+        if isinstance(networks.actor_critic, ComposedActorCritic):
+            kind = ComposedSacPolicy
+        elif networks.actor_critic.bounds is None:
+            kind = DiscreteSacPolicy
         return kind(networks, self.hold, mode, self.frame_stack)
 
     def modes(self) -> tuple[Mode, ...]:
@@ -152,7 +165,7 @@ class Sac(SacSettings, Agent):
         return self.losses(networks, sample, seed, self.target(networks, sample, seed))
 
     def target(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tf.Tensor:
-        """Returns the target `[B]` of the critics: with a sampled action, or an expectation over discrete actions."""
+        """Returns the target `[B]` of the critics: with sampled numbers, or expectations over discrete choices."""
         record, x_tp1 = sample.record, _observation(sample, 1)
         policy, _ = networks.policy.step(Inputs(x_tp1), (), record.first[1])
         known = {
@@ -160,10 +173,14 @@ class Sac(SacSettings, Agent):
             "discount_t": self.discount * record.discount[0],
             "alpha": networks.alpha,
         }
+        if isinstance(networks, ComposedActorCritic):
+            numbers, weight, log_prob = sampled_parts(policy, _normal(networks.parts.numbers, sample, seed, 1))
+            values = networks.target_critic(x_tp1, numbers, weight)
+            return soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_prob_tp1=log_prob, **known)
         if networks.bounds is None:
             values = networks.target_critic(x_tp1)
             return discrete_soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_probs_tp1=policy.log_probs(), **known)
-        action, log_prob = policy.sample_and_log_prob(_normal(networks, sample, seed)[1])
+        action, log_prob = policy.sample_and_log_prob(_normal(networks.bounds.size, sample, seed, 1))
         values = networks.target_critic(x_tp1, action)
         return soft_target(q1_tp1=values.q1, q2_tp1=values.q2, log_prob_tp1=log_prob, **known)
 
@@ -172,19 +189,28 @@ class Sac(SacSettings, Agent):
         record, x_t = sample.record, _observation(sample, 0)
         valid_t = valid_transitions(record.first, record.last, record.discount)[0]
         policy, _ = networks.policy.step(Inputs(x_t), (), record.first[0])
-        of_actions = self._discrete_losses if networks.bounds is None else self._continuous_losses
-        return of_actions(networks, policy, sample, seed, target_t, valid_t, x_t)
+        if networks.bounds is None and not isinstance(networks, ComposedActorCritic):
+            return self._discrete_losses(networks, policy, sample, target_t, valid_t, x_t)
+        return self._sampled_losses(networks, policy, sample, seed, target_t, valid_t, x_t)
 
-    def _continuous_losses(
+    def _sampled_losses(
         self, networks: ActorCritic, policy: Any, sample: Sample, seed: Any, target_t: Any, valid_t: Any, x_t: Nest
     ) -> SoftTerms:
-        """Returns the losses of a Gaussian policy, with one sampled action at each observation."""
-        bounds = networks.bounds
-        assert bounds is not None
-        action, log_prob = policy.sample_and_log_prob(_normal(networks, sample, seed)[0])
-        taken = networks.critic(x_t, bounds.from_environment(sample.record.action[0], log_prob.dtype))
-        sampled = networks.critic(x_t, action)
-        entropy = float(-bounds.size if self.target_entropy is None else self.target_entropy)
+        """Returns the losses of a policy over numbers, sampled once at each observation, and perhaps over choices."""
+        action = tree.map_structure(lambda leaf: leaf[0], sample.record.action)
+        if isinstance(networks, ComposedActorCritic):
+            numbers, weight, log_prob = sampled_parts(policy, _normal(networks.parts.numbers, sample, seed, 0))
+            taken = value_of_taken(networks, x_t, action, log_prob.dtype)
+            sampled = networks.critic(x_t, numbers, weight)
+            wanted = default_target_entropy(networks.parts, x_t, _ENTROPY_SHARE, log_prob.dtype)
+        else:
+            bounds = networks.bounds
+            assert bounds is not None
+            numbers, log_prob = policy.sample_and_log_prob(_normal(bounds.size, sample, seed, 0))
+            taken = networks.critic(x_t, bounds.from_environment(action, log_prob.dtype))
+            sampled = networks.critic(x_t, numbers)
+            wanted = -float(bounds.size)
+        entropy = wanted if self.target_entropy is None else self.target_entropy
         return SoftTerms(
             critic_loss=critic_loss(taken.q1, taken.q2, target_t, valid_t),
             actor_loss=actor_loss(sampled.q1, sampled.q2, log_prob, networks.alpha, valid_t),
@@ -194,7 +220,7 @@ class Sac(SacSettings, Agent):
         )
 
     def _discrete_losses(
-        self, networks: ActorCritic, policy: Any, sample: Sample, seed: Any, target_t: Any, valid_t: Any, x_t: Nest
+        self, networks: ActorCritic, policy: Any, sample: Sample, target_t: Any, valid_t: Any, x_t: Nest
     ) -> SoftTerms:
         """Returns the losses of a categorical policy, with expectations over all actions (Christodoulou 2019)."""
         log_probs, values, action = policy.log_probs(), networks.critic(x_t), sample.record.action[0]
@@ -220,24 +246,23 @@ def _observation(sample: Sample, time: int) -> Nest:
     return tree.map_structure(lambda leaf: leaf[time], sample.record.observation)
 
 
-def _normal(networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the noise `[B, D]` of the actions that are sampled before and after the transitions."""
-    assert networks.bounds is not None
-    index, shape = global_index(tf.shape(sample.record.reward)[1]), (2, networks.bounds.size)
-    normal = noise.standard_normal(seed, index, shape, networks.log_alpha.dtype)
-    return normal[:, 0], normal[:, 1]
+def _normal(size: int, sample: Sample, seed: tf.Tensor, time: int) -> Any:
+    """Returns the noise `[B, D]` of numbers that are sampled before the transitions, at time 0, or after them."""
+    if not size:
+        return ()
+    index = global_index(tf.shape(sample.record.reward)[1])
+    return noise.standard_normal(seed, index, (2, size), tf.keras.backend.floatx())[:, time]
 
 
-def _check_continuous(name: str, action: Any) -> None:
-    """Raises `CallboardError` unless an environment's action is one array of floats with finite bounds."""
-    if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
-        raise CallboardError(
-            f"{name} needs one discrete action or one action of floats with bounds, but the environment's action is "
-            f"{specs.describe(action)}"
-        )
-    if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
-        raise CallboardError(
-            f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
-            f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
-        )
-    ActionBounds(action)
+def _check_action(name: str, action: Nest) -> None:
+    """Raises `CallboardError` unless all parts of an action are discrete or arrays of floats with finite bounds."""
+    check_action(name, action)
+    for leaf in tree.flatten(action):
+        if isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray):
+            continue
+        if not (np.isfinite(leaf.minimum).all() and np.isfinite(leaf.maximum).all()):
+            raise CallboardError(
+                f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
+                f"action, {specs.describe(leaf)}, has bounds that are infinite: wrap the environment to rescale it"
+            )
+        ActionBounds(leaf)

@@ -1,8 +1,10 @@
 """How SAC acts, with Gaussian or categorical policies, and the networks that it acts with."""
 
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+import tree
 
 from ..data import Nest, Timestep
 from ..networks import stateless_random as noise
@@ -30,7 +32,7 @@ class HeldAction(NamedTuple):
     """Recurrent state of a policy that repeats its actions."""
 
     action: Any
-    """The previous action: `[B, D]` in [-1, 1], or integers `[B]`."""
+    """The previous action: `[B, D]` in [-1, 1], integers `[B]`, or `action_parts.Chosen`."""
     left: Any
     """int32 `[B]`, number of timesteps for which it will be repeated."""
     network: Nest = ()
@@ -65,11 +67,15 @@ class SacPolicy(tf.Module):
         action, legal = self._sampled(policy, slot, seed), legal_actions(timestep.observation)
         if self._mode == "train":
             by_chance = self._by_chance(policy, legal, slot, seed)
-            action = tf.where(self.learning, action, by_chance)
+            action = tree.map_structure(functools.partial(tf.where, self.learning), action, by_chance)
         if self._hold == 1:
             return self._to_environment(action), (), network_state
         renew = timestep.first | (state.left == 0) | self._forbidden(state.action, legal)
-        action = tf.where(tf.reshape(renew, (-1, *[1] * (action.shape.rank - 1))), action, state.action)
+        action = tree.map_structure(
+            lambda new, held: tf.where(tf.reshape(renew, (-1, *[1] * (new.shape.rank - 1))), new, held),
+            action,
+            state.action,
+        )
         held = HeldAction(action, tf.where(renew, self._hold, state.left) - 1, network_state)
         return self._to_environment(action), (), held
 
@@ -107,10 +113,7 @@ class DiscreteSacPolicy(SacPolicy):
         return policy.mode(self._dtype)
 
     def _sampled(self, policy: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        # The largest of the logits plus Gumbel noise is a sample of the softmax; the noise depends on the slot alone.
-        uniform = noise.uniform(seed, slot, policy.logits.shape[-1:], tf.float64)
-        gumbel = -tf.math.log(-tf.math.log1p(-uniform))
-        return tf.argmax(tf.cast(policy.logits, tf.float64) + gumbel, axis=-1, output_type=self._dtype)
+        return gumbel_sample(policy, slot, seed, self._dtype)
 
     def _by_chance(self, policy: Any, legal: Any, slot: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return self._sampled(Categorical(mask_illegal(tf.zeros_like(policy.logits), legal)), slot, seed)
@@ -120,3 +123,13 @@ class DiscreteSacPolicy(SacPolicy):
 
     def _to_environment(self, action: tf.Tensor) -> tf.Tensor:
         return action
+
+
+def gumbel_sample(policy: Categorical, slot: tf.Tensor, seed: tf.Tensor, dtype: Any = tf.int32) -> tf.Tensor:
+    """Samples actions `[B, ...]` of a policy with logits `[B, ..., A]`.
+
+    The largest of the logits plus Gumbel noise is a sample of the softmax; the noise depends on the slot alone.
+    """
+    uniform = noise.uniform(seed, slot, policy.logits.shape[1:], tf.float64)
+    gumbel = -tf.math.log(-tf.math.log1p(-uniform))
+    return tf.argmax(tf.cast(policy.logits, tf.float64) + gumbel, axis=-1, output_type=dtype)

@@ -107,3 +107,10 @@ def test_what_cannot_work_is_refused_in_one_line(settings, observation, message)
     with pytest.raises(CallboardError, match=message) as caught:
         from_values(DrQ, settings).check(layout_of(SPECS["continuous"]._replace(observation=observation)))
     assert "\n" not in str(caught.value)
+
+
+def test_actions_of_several_parts_are_refused_in_one_line():
+    spec = EnvironmentSpec(IMAGE, (dm_specs.DiscreteArray(3), dm_specs.DiscreteArray(2)))
+    with pytest.raises(CallboardError, match="drq takes one discrete action .* 3 discrete .*: use sac") as caught:
+        DrQ().check(layout_of(spec))
+    assert "\n" not in str(caught.value)

@@ -37,10 +37,9 @@ def spec_of(shape=(2,), low: Any = -1.0, high: Any = 1.0, dtype: Any = np.float3
 @pytest.mark.parametrize(
     "action, message",
     [
-        ((dm_specs.DiscreteArray(3),) * 2, "sac needs one discrete action or .* is 3 discrete actions, 3 discrete"),
-        (dm_specs.BoundedArray((2,), np.int32, 0, 4), r"one action of floats .* action is int32\(2,\)"),
-        (dm_specs.Array((2,), np.float32), r"one action of floats with bounds"),
-        ((dm_specs.BoundedArray((1,), np.float32, 0, 1),) * 2, r"one action .* float32\(1,\), float32\(1,\)"),
+        (dm_specs.BoundedArray((2,), np.int32, 0, 4), r"sac needs actions that are .* action is int32\(2,\)"),
+        (dm_specs.Array((2,), np.float32), r"discrete or floats with bounds"),
+        ((dm_specs.DiscreteArray(3), dm_specs.BoundedArray((), np.float32, 0, np.inf)), r"float32\(\), has bounds"),
         (dm_specs.BoundedArray((2,), np.float32, -np.inf, np.inf), r"needs finite ones.* float32\(2,\), has bounds"),
         (dm_specs.BoundedArray((2,), np.float32, -1.0, [1.0, np.inf]), "has bounds that are infinite"),
     ],
