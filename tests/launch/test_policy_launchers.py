@@ -1,7 +1,8 @@
-"""Runs with two policies under several launchers, and learners that are killed."""
+"""Runs with two policies under several launchers: nodes that are killed, Ctrl-C and resuming."""
 
 import os
 import pathlib
+import re
 import signal
 
 import pytest
@@ -37,7 +38,8 @@ def train_both(command_run, tmp_path):
     def start(*arguments, **settings):
         path = tmp_path / "recipe.yaml"
         path.write_text(yaml.safe_dump({**RECIPE, **settings}))
-        command = ["train", "--recipe", path, "--run-dir", tmp_path / "run", *arguments]
+        recipe = [] if "--resume" in arguments else ["--recipe", path]
+        command = ["train", *recipe, "--run-dir", tmp_path / "run", *arguments]
         runs.append(command_run(command, tmp_path, python_path=FOLDER))
         return runs[-1]
 
@@ -93,3 +95,41 @@ def test_the_run_survives_the_death_of_a_learner(train_both, node):
     run.interrupt()
     assert run.wait(timeout=100) == 130, run.text()
     assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("node", ["actor/0", "coordinator/0", "replay/right/0"])
+def test_the_run_ends_at_its_limit_after_the_death_of_a_node(train_both, node):
+    limit = 12_000
+    run = train_both("--launcher", "processes", "--max-steps", limit)
+    run.wait_until(lambda: both_learn(run) and len(checkpoint_steps(run)) == 2)
+    before, killed = run.rows()[-1], run.pid_of(node)
+    assert before["environment_steps"] < limit / 2
+    learners = {name: run.pid_of(f"learner/{name}/0") for name in ("left", "right")}
+    os.kill(killed, signal.SIGKILL)
+    assert run.wait(timeout=300) == 0, run.text()
+    assert f"{node}: killed by SIGKILL; started again" in run.text()
+    assert run.pid_of(node) != killed
+    assert {name: run.pid_of(f"learner/{name}/0") for name in learners} == learners, "the learners continue"
+    after = run.rows()[-1]
+    assert limit <= after["environment_steps"] < limit + 8
+    for name, step in checkpoint_steps(run).items():
+        assert step == after[f"{name}/learner/step"] > before[f"{name}/learner/step"]
+    assert run.leftovers() == []
+
+
+def test_ctrl_c_and_resume(train_both):
+    run = train_both("--launcher", "processes", "--max-steps", 10_000_000)
+    run.wait_until(lambda: both_learn(run, 5))
+    run.interrupt()
+    assert run.wait(timeout=100) == 130, run.text()
+    assert "Traceback" not in run.text() and run.leftovers() == []
+    steps, before = checkpoint_steps(run), run.rows()[-1]
+    assert steps == {name: before[f"{name}/learner/step"] for name in ("left", "right")}
+    limit = before["environment_steps"] + 2000
+    resumed = train_both("--resume", "--launcher", "processes", "--max-steps", limit)
+    assert resumed.wait(timeout=500) == 0, resumed.text()
+    for name, step in steps.items():
+        assert re.search(rf"learner/{name}/0: continues from learner step {step:,}\b", resumed.text())
+        assert checkpoint_steps(resumed)[name] > step
+    assert limit <= resumed.rows()[-1]["environment_steps"] < limit + 8
+    assert resumed.leftovers() == []
