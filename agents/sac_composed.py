@@ -67,7 +67,7 @@ class ComposedSacPolicy(SacPolicy):
         return Chosen(choices, numbers)
 
     def _forbidden(self, held: Chosen, legal: Any) -> Any:
-        if legal is None or not len(self._parts.sizes):
+        if legal is None:
             return False
         return ~tf.reduce_all(tf.gather(self._parts.legal_rows(legal), held.choices, batch_dims=2), axis=-1)
 
