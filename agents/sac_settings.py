@@ -27,7 +27,8 @@ class SacSettings(ObservationSettings, RewardSettings):
       accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
         were one larger batch that did not fit into memory.
       updates_per_call: learner steps per call of the compiled update, one batch each (see docs/learners.md).
-      hold: timesteps for which an exploratory action is repeated before the next one is sampled.
+      hold: timesteps for which an exploratory action is repeated before the next one is sampled, or until a mask
+        forbids it.
       discount: γ.
       target_update_rate: τ, the fraction of the distance to the critics that the target critics move at each step.
       temperature: initial α, the weight of entropy relative to rewards.
