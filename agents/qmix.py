@@ -16,7 +16,7 @@ from ..networks.factory import check_network, q_network
 from ..networks.legal_actions import mask_illegal
 from ..networks.mixing import make_mixer
 from ..networks.team import STATE, Team, check_team
-from ..networks.team_network import TeamInputs, TeamNetwork
+from ..networks.team_network import TeamInputs, TeamNetwork, network_specs
 from ..replay import SequenceReplay
 from ..specs import EnvironmentSpec, without_part
 from ..transitions import valid_transitions
@@ -54,8 +54,8 @@ class Qmix(QmixSettings, Agent):
                 f"{agent_name(self)} neither normalizes observations nor has torsos for parts of them: leave "
                 "network.normalize_observations and network.torsos out"
             )
-        for observation in Team(layout.spec).observation_specs:
-            check_network(layout.spec._replace(observation=observation), self.network)
+        for spec in network_specs(Team(layout.spec), self.network.shared, self.network.previous_actions):
+            check_network(spec, self.network)
         check_sequences(self, layout)
 
     def make_networks(self, layout: Layout) -> QNetworks:

@@ -22,6 +22,7 @@ from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopAr
 from .normalization import RunningNormalizer, WithoutPart
 from .popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
 from .precision import Precision
+from .selected_heads import check_heads, make_heads
 from .separate import SeparateNetworks, check_critic_state
 from .stochastic_layers import NoisyLayers
 from .torso_factory import Torso, check_torso, make_torso
@@ -49,6 +50,7 @@ def policy_value_network(
     head_options: Mapping[str, Any] = MappingProxyType({}),
     critic_state: str | None = None,
     popart: PopArtSettings = PopArtSettings(),  # noqa: B008
+    heads_by: str | None = None,
 ) -> Network:
     """Builds a network for discrete actions that outputs `heads.PolicyValue`, including all variables.
 
@@ -74,6 +76,7 @@ def policy_value_network(
       head_options: options of that head.
       critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
       popart: see `PopArtSettings`.
+      heads_by: key of a part of the observation that selects the head, see `selected_heads`; None for one head.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not a single discrete choice.
@@ -102,6 +105,7 @@ def policy_value_network(
         normalize_observations,
         previous_inputs,
         critic_state,
+        heads_by,
     )
 
 
@@ -130,6 +134,7 @@ def gaussian_value_network(
     critic_state: str | None = None,
     popart: PopArtSettings = PopArtSettings(),  # noqa: B008
     autoregressive: bool = False,
+    heads_by: str | None = None,
 ) -> Network:
     """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
 
@@ -160,6 +165,7 @@ def gaussian_value_network(
       critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
       popart: see `PopArtSettings`.
       autoregressive: whether each part of an action of several parts sees the parts before it.
+      heads_by: key of a part of the observation that selects the head, see `selected_heads`; None for one head.
 
     Raises:
       CallboardError: if a name is unknown, or a part of the action is neither discrete nor floats with bounds.
@@ -195,6 +201,7 @@ def gaussian_value_network(
         normalize_observations,
         previous_inputs,
         critic_state,
+        heads_by,
     )
 
 
@@ -219,6 +226,7 @@ def q_network(
     core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
+    heads_by: str | None = None,
     fractions: int | None = None,
     noisy_sigma: float | None = None,
 ) -> Network:
@@ -247,6 +255,7 @@ def q_network(
       core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
+      heads_by: key of a part of the observation that selects the head, see `selected_heads`; None for one head.
       fractions: number of sampled fractions, so that outputs are `implicit_quantiles.ImplicitQuantiles`; None for
         values, or for what `atoms` says.
       noisy_sigma: initial scale of the noise of noisy layers in the head (`stochastic_layers.NoisyDense`); None for
@@ -274,20 +283,23 @@ def q_network(
     }
     parts = _Parts(spec, of_torso, torsos, (core, lstm_size, core_options))
     body = parts.body(RunningNormalizer(spec.observation) if normalize_observations else None)
-    if head is not None:
-        made = make_own_head(head, spec, head_options)
-    else:
-        make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
+    make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
+
+    def make_head() -> Any:
+        if head is not None:
+            return make_own_head(head, spec, head_options)
         actions, layers = int(choices.sizes.sum()), (activation, layer_norm, make_noisy)
+        made: Any
         if composed:
             made = BranchingQHead(choices, stream_size, dueling, *layers)
         elif atoms is not None:
             made = DistributionalQHead(actions, atoms, stream_size, dueling, *layers)
         else:
             made = (DuelingQHead if dueling else QHead)(actions, stream_size, *layers)
-        if fractions is not None:
-            made = ImplicitQuantileHead(fractions, made)
-    return Network(spec, **body, head=made, previous_inputs=previous_inputs)
+        return made if fractions is None else ImplicitQuantileHead(fractions, made)
+
+    heads = make_heads(spec.observation, heads_by, make_head)
+    return Network(spec, **body, head=heads, previous_inputs=previous_inputs)
 
 
 def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> None:
@@ -302,6 +314,7 @@ def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> Non
     if isinstance(settings, PolicyValueNetworkSettings):
         check_critic_state(spec.observation, settings.critic_state)
         check_popart(spec.observation, settings.popart)
+    check_heads(spec.observation, getattr(settings, "heads_by", None))
 
 
 class _Parts(NamedTuple):
@@ -337,23 +350,26 @@ def _policy_and_value(
     normalize_observations: bool,
     previous_inputs: bool = False,
     critic_state: str | None = None,
+    heads_by: str | None = None,
 ) -> Network:
     """Builds one network for policy and value if they are shared, else two; `value_layers` as those of `ValueHead`."""
     normalizer = RunningNormalizer(parts.spec.observation) if normalize_observations else None
+    heads = functools.partial(make_heads, parts.spec.observation, heads_by)
 
     def make_value_head() -> ValueHead | PopArtValueHead:
         return make_popart_head(parts.spec, popart, *value_layers) if popart.enabled else ValueHead(*value_layers)
 
     if shared:
-        if own_head is not None:
-            head = own_head()
+        if popart.enabled:
+            head = PolicyWithPopArt(make_head(False), make_value_head())
         else:
-            head = PolicyWithPopArt(make_head(False), make_value_head()) if popart.enabled else make_head(True)
+            head = heads(own_head or functools.partial(make_head, True))
         return Network(parts.spec, **parts.body(normalizer), head=head, previous_inputs=previous_inputs)
     if isinstance(parts.torso["torso"], tf.keras.layers.Layer):
         raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")
+    policy_head, value_head = heads(functools.partial(make_head, False)), heads(make_value_head)
     policy = Network(
-        parts.spec, **parts.body(normalizer, critic_state), head=make_head(False), previous_inputs=previous_inputs
+        parts.spec, **parts.body(normalizer, critic_state), head=policy_head, previous_inputs=previous_inputs
     )
-    value = Network(parts.spec, **parts.body(normalizer), head=make_value_head(), previous_inputs=previous_inputs)
+    value = Network(parts.spec, **parts.body(normalizer), head=value_head, previous_inputs=previous_inputs)
     return SeparateNetworks(policy, value)

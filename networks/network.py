@@ -35,9 +35,9 @@ class Network(tf.Module):
     A recurrent state is the input that goes with an observation.  Where `first` is True, the state is reset before the
     observation is processed, and the previous action and reward, which belong to another episode, are set to zero.
 
-    A head with a true attribute `takes_legal` has a second argument: which actions are legal, bool `[N, A]`, or None if
-    observations contain no action mask.  The second argument of one with an attribute `task`, the name of a part of the
-    observation, is that part, `[N]`.
+    A head with an attribute `task` or `selected_by`, the name of a part of the observation, has that part, `[N, ...]`,
+    as its second argument.  One with a true attribute `takes_legal` has another argument: which actions are legal, bool
+    `[N, A]`, or None if observations contain no action mask.
 
     Variables are created in the strategy scope that surrounds the constructor.  Their initial values depend only on
     an earlier call of `tf.keras.utils.set_random_seed` in the same thread.
@@ -176,12 +176,11 @@ class Network(tf.Module):
         return tf.concat([features, previous], axis=-1)
 
     def _outputs(self, features: tf.Tensor, observation: Nest) -> Any:
-        task = getattr(self._head, "task", None)
-        if task is not None:
-            return self._head(features, observation[task])
+        part = getattr(self._head, "task", None) or getattr(self._head, "selected_by", None)
+        arguments = [] if part is None else [observation[part]]
         if getattr(self._head, "takes_legal", False):
-            return self._head(features, legal_actions(observation))
-        return self._head(features)
+            arguments.append(legal_actions(observation))
+        return self._head(features, *arguments)
 
     def _build(self, spec: specs.EnvironmentSpec) -> None:
         observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))

@@ -146,10 +146,13 @@ class HeadSettings:
       head: package.module:factory, which takes the spec and head_options and returns a module from features to the same
         outputs; None for the default.
       head_options: options of a head of your own by name.
+      heads_by: part of the observation, by its key, that selects one of several heads on the same torso and core, such
+        as `agent_index`, with which agents that share a policy have a head each.  None for one head.
     """
 
     head: str | None = None
     head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    heads_by: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -209,6 +212,12 @@ class PolicyValueNetworkSettings(HeadSettings, CoreSettings, NetworkSettings):
             return f"the policy must not see critic_state {self.critic_state!r}, so it needs shared: false"
         if self.popart.enabled and self.head is not None:
             return "a head of your own outputs the value, which popart.enabled replaces: leave one of them out"
+        if self.popart.enabled and self.heads_by is not None:
+            return "popart.enabled has one value head, and heads_by several: leave one of them out"
+        if self.autoregressive and self.heads_by is not None:
+            return "an autoregressive policy has one head, and heads_by several: leave one of them out"
+        if self.heads_by is not None and self.heads_by == self.critic_state:
+            return f"the policy does not see critic_state {self.critic_state!r}: set heads_by to another part"
         if not self.shared and self.head is not None:
             return "a head of your own outputs policy and value together and needs shared: true"
         return super().problem
@@ -259,6 +268,13 @@ class TeamNetworkSettings(CoreSettings, QNetworkSettings):
     dueling: bool = False
     shared: bool = True
     previous_actions: bool = True
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the combination of the fields; empty if nothing is."""
+        if self.heads_by is not None and not self.shared:
+            return "with shared: false each member has a network and a head of its own: leave heads_by out"
+        return super().problem
 
     @property
     def of_member(self) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.normalize_observations": False,
         "network.head": None,
         "network.head_options": {},
+        "network.heads_by": None,
         "network.dueling": True,
         "network.stream_size": 128,
     }

@@ -54,6 +54,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.core_options": {},
         "network.head": None,
         "network.head_options": {},
+        "network.heads_by": None,
         "network.shared": True,
         "network.autoregressive": False,
         "network.critic_state": None,

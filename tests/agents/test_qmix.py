@@ -282,12 +282,14 @@ def test_a_run_trains_a_team_with_masks_and_members_that_come_and_go(tmp_path):
         ({"period": 7}, {}, r"agent.period must be at most agent.trace_length \(6\), not 7"),
         ({"replay.size": 3, "replay.min_size": 2}, {}, "a replay of 3 items .* smaller than a batch of 4"),
         ({"network.torso": "nature"}, {}, "torso 'nature' is for images"),
+        ({"network.heads_by": "agent"}, {}, "agent.network.heads_by is 'agent', and the observation has the parts"),
         ({"network.normalize_observations": True}, {}, "qmix neither normalizes observations nor has torsos"),
         ({}, {"max_steps": 15}, "15 in 2 environments make 0 sequences of 8 .* agent.replay.min_size is 10"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
     small().check(layout_of(team_spec()))
+    with_values(small(), {"network.heads_by": "member"}).check(layout_of(team_spec()))
     with pytest.raises(CallboardError, match=message) as raised:
         with_values(small(), fields).check(layout_of(**{"spec": team_spec(), **layout}))
     assert "\n" not in str(raised.value)

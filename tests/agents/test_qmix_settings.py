@@ -50,6 +50,13 @@ def test_a_members_network_has_the_other_settings():
     assert settings.of_member.keys() == vars(settings).keys() - {"shared", "previous_actions"}
 
 
+def test_members_with_networks_of_their_own_have_no_heads_by():
+    settings = TeamNetworkSettings(
+        hidden_sizes=(3,), activation="relu", lstm_size=4, stream_size=0, shared=False, heads_by="member"
+    )
+    assert settings.problem.startswith("with shared: false each member has a network")
+
+
 @pytest.mark.parametrize(
     "name, value, allowed",
     [

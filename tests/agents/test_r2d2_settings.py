@@ -52,6 +52,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "network.core_options": {},
         "network.head": None,
         "network.head_options": {},
+        "network.heads_by": None,
         "network.dueling": True,
         "network.stream_size": 128,
         "network.core": "lstm",

@@ -28,7 +28,7 @@ def test_defaults_are_those_that_agents_share():
     image = {"filters": (), "image_features": None, "image_activation": None, "precision": "float32"}
     body = {"torso": "auto", "torsos": {}, **MLP, "layer_norm": False, **image}
     core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
-    head: dict[str, Any] = {"head": None, "head_options": {}}
+    head: dict[str, Any] = {"head": None, "head_options": {}, "heads_by": None}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body
     assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, "normalize_observations": False}
     assert dataclasses.asdict(POLICY_VALUE) == {

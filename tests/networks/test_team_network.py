@@ -15,8 +15,8 @@ from callboard.networks.team_network import TeamInputs, TeamNetwork
 T, B = 4, 3
 
 
-def network_of(core="gru", **options):
-    make = functools.partial(q_network, core=core, hidden_sizes=(5,), lstm_size=4, dueling=True)
+def network_of(core="gru", heads_by=None, **options):
+    make = functools.partial(q_network, core=core, hidden_sizes=(5,), lstm_size=4, dueling=True, heads_by=heads_by)
     return TeamNetwork(Team(team_spec()), make, **options)
 
 
@@ -66,3 +66,13 @@ def test_members_that_share_a_network_differ_by_their_index():
     observation = {**inputs.observation, "left": alike, "right": alike, "present": tf.ones((T, B, MEMBERS))}
     q, _ = network.unroll(inputs._replace(observation=observation), ())
     assert np.all(np.any(q[:, :, 0] != q[:, :, 2], axis=-1))
+
+
+def test_members_that_share_torso_and_core_may_have_a_head_each():
+    network, inputs = network_of(heads_by="member"), random_inputs()
+    heads = network.networks["shared"].head.heads
+    with tf.GradientTape() as tape:
+        q, _ = network.unroll(inputs, network.initial_state(B))
+        of_second = tf.reduce_sum(q[:, :, 1])
+    gradients = tape.gradient(of_second, [head.trainable_variables[0] for head in heads])
+    assert [np.any(gradient) for gradient in gradients] == [member == 1 for member in range(MEMBERS)]
