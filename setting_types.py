@@ -58,21 +58,21 @@ def converted(key: str, value: Any, hint: Any) -> Any:
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:
-    """Checks the fields of a dataclass, and of the dataclasses in it, that are annotated with a range.
+    """Checks the fields of a dataclass, and of the dataclasses in it, that are annotated with a range or with choices.
 
     Args:
       settings: an instance of a dataclass.
       prefix: what precedes the names of the fields in messages, such as `agent.`.
 
     Raises:
-      CallboardError: a field is out of its range, and the message names the first such field; or the fields do not go
-        together, as the `problem` of the dataclass says, if it has such a property.
+      CallboardError: a field is out of its range or none of the choices, and the message names the first such field; or
+        the fields do not go together, as the `problem` of the dataclass says, if it has such a property.
     """
     for name, hint in field_types(type(settings)).items():
         value = getattr(settings, name)
         if dataclasses.is_dataclass(value):
             check_ranges(value, f"{prefix}{name}.")
-        if _has_range(hint):
+        if _has_range(hint) or _has_choices(hint):
             converted(f"{prefix}{name}", value, hint)
     problem = getattr(settings, "problem", "")
     if problem:
@@ -172,6 +172,10 @@ def _has_range(hint: Any) -> bool:
     if typing.get_origin(hint) is Annotated:
         return any(isinstance(marker, Interval) for marker in typing.get_args(hint)[1:])
     return any(_has_range(part) for part in typing.get_args(hint))
+
+
+def _has_choices(hint: Any) -> bool:
+    return typing.get_origin(hint) is Literal or (is_union(hint) and any(map(_has_choices, typing.get_args(hint))))
 
 
 def _is_in(value: Any, marker: Any) -> bool:

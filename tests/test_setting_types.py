@@ -85,6 +85,7 @@ class Outer:
     inner: Inner = Inner()
     sizes: tuple[PositiveInt, ...] = ()
     name: str = ""
+    color: Literal["red", "blue"] | None = None
 
 
 def test_the_ranges_of_nested_dataclasses_are_checked():
@@ -93,3 +94,6 @@ def test_the_ranges_of_nested_dataclasses_are_checked():
         check_ranges(Outer(Inner(2.0)), "agent.")
     with pytest.raises(CallboardError, match="^sizes must be a list of whole numbers of at least 1"):
         check_ranges(Outer(sizes=(0,)))
+    check_ranges(Outer(color="blue"))
+    with pytest.raises(CallboardError, match="^color must be red, blue or null, not 'green'$"):
+        check_ranges(Outer(color="green"))

@@ -295,6 +295,11 @@ def test_what_cannot_work_is_refused_in_one_line(fields, layout, message):
     assert "\n" not in str(raised.value)
 
 
+def test_an_unknown_mixer_is_refused():
+    with pytest.raises(CallboardError, match="^agent.mixer must be qmix or vdn, not 'sum'$"):
+        Qmix(mixer="sum")
+
+
 def test_vdn_is_refused_by_its_own_name():
     with pytest.raises(CallboardError, match="^vdn needs a dictionary"):
         Vdn().check(layout_of(BOX))
