@@ -73,5 +73,5 @@ def test_values_begin_small_and_different():
 
 
 def test_continuous_actions_are_refused():
-    with pytest.raises(CallboardError, match=r"discrete action, not float32\(3,\)"):
+    with pytest.raises(CallboardError, match=r"discrete actions, not float32\(3,\)"):
         q_network(EnvironmentSpec(SPEC.observation, specs.BoundedArray((3,), np.float32, -1, 1)))
