@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from dm_env import specs
 from small_worlds import ACTIONS, SPEC, layout_of
 
 from callboard.agents.apex import Apex
-from callboard.agents.q_learning import SMALLEST_PRIORITY
+from callboard.agents.q_learning import SMALLEST_PRIORITY, QActions
 from callboard.agents.value_distributions import ValueDistribution
 from callboard.data import ItemInfo, Record, Sample
 from callboard.errors import CallboardError
@@ -45,6 +46,7 @@ class Networks:
     def __init__(self, implicit: bool) -> None:
         self.online = Numbers(1, implicit)
         self.target = Numbers(2, implicit)
+        self.actions = QActions(specs.DiscreteArray(ACTIONS))
 
     def masked(self, q: Any, observation: Any) -> Any:
         return q
