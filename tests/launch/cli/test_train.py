@@ -20,7 +20,7 @@ from callboard.launch.cli.command import main
             "apex compares the values of actions and needs one",
         ),
         (["train", "r2d2", "--env", "Pendulum-v1"], "needs one discrete action"),
-        (["train", "sac", "--env", "CartPole-v1"], "sac has a Gaussian policy and needs one action of floats"),
+        (["train", "td3", "--env", "CartPole-v1"], "td3 has a deterministic policy and needs one action of floats"),
         (
             ["train", "sac", "--env", "Pendulum-v1", "--agent.network.torso", "resnet8"],
             "set agent.network.torso to impala or nature",
