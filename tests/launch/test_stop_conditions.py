@@ -55,7 +55,11 @@ def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True
         ("replay/fill_N > 1", {}, "did you mean 'replay/fill_"),
         ("inference/actors_per_batch_0 > 1", {}, "unknown metric"),
         ("evaluator/return > 1", {"evaluator": False}, "needs the evaluator"),
-        ("learner/temperature > 1", {}, "never holds: learner/temperature is a metric of sac, not of impala"),
+        (
+            "learner/temperature > 1",
+            {},
+            "never holds: learner/temperature is a metric of sac, drq, dmpo, not of impala",
+        ),
     ],
 )
 def test_metrics_that_the_run_does_not_have_are_refused(stop_when, settings, message):
