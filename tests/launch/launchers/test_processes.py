@@ -6,6 +6,7 @@ import launchpad as lp
 import pytest
 
 from callboard.agents.impala import Impala
+from callboard.deadlines import wait_until
 from callboard.launch.experiment import Experiment, Run
 from callboard.launch.launchers import processes
 from callboard.launch.launchers.forkserver import ForkServer
@@ -38,10 +39,15 @@ def worker(run, events):
     return ProcessWorker(UserNode("own/0", lp.PyNode(print)), None, run.directory, events)
 
 
+def stop_once_another_has_begun(log):
+    assert wait_until(lambda: log.exists() and "begins, process" in log.read_text(), 60)
+    lp.stop()
+
+
 def test_a_node_ends_the_run_and_all_others_with_it(run):
     program = lp.Program("own")
     program.add_node(lp.PyNode(lp.wait_for_stop), "waits")
-    program.add_node(lp.PyNode(lp.stop), "own")
+    program.add_node(lp.PyNode(stop_once_another_has_begun, run.directory.log("waits/0")), "own")
     outcome = processes.run(program, run, Screen())
     assert (outcome.reason, outcome.exit_code) == ("own/0 has called launchpad.stop()", 0)
     logs = {path.name: path.read_text() for path in run.directory.path.glob("logs/*")}
