@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
 from ...nested_settings import Field, declared_fields
+from ..experiment import Experiment
 from ..option_parsing import option_name
 from ..settings import plain
 from .launcher import Launcher
@@ -42,8 +43,19 @@ def launcher_class(name: str) -> type[Launcher]:
 
 
 def launcher_options(launcher: type[Launcher]) -> dict[str, Field]:
-    """Returns a launcher's options by their names on the command line, such as `ray_wait`."""
-    return {launcher.option_prefix + name: field for name, field in declared_fields(launcher).items()}
+    """Returns a launcher's options by their names on the command line, such as `ray_wait`.
+
+    Raises:
+      CallboardError: one of them is a setting of every run.
+    """
+    options = {launcher.option_prefix + name: field for name, field in declared_fields(launcher).items()}
+    for field in dataclasses.fields(Experiment):
+        if field.name in options:
+            raise CallboardError(
+                f"launcher {launcher.__name__} has the option {option_name(field.name)}, which every run has: rename "
+                "the field, or set option_prefix in the class"
+            )
+    return options
 
 
 def make_launcher(name: str, options: Mapping[str, Any] | None = None) -> Launcher:

@@ -29,7 +29,7 @@ def own_launcher(tmp_path, monkeypatch):
 def test_a_launcher_of_the_users_own_trains(own_launcher, tmp_path, capsys):
     path = tmp_path / "run"
     settings = ["--actors", "1", "--envs-per-actor", "8", "--evaluator", "false", "--max-steps", "2000"]
-    options = ["--launcher", own_launcher, "--patience", "20", "--run-dir", str(path)]
+    options = ["--launcher", own_launcher, "--end-seconds", "20", "--run-dir", str(path)]
     assert train_command(["impala", "--env", "CartPole-v1", *options, *settings]) == 0
     assert "reached max_steps (2,00" in capsys.readouterr().out.splitlines()[-1]
     assert list((path / "checkpoints").glob("0*"))
@@ -39,9 +39,9 @@ def test_a_launcher_of_the_users_own_trains(own_launcher, tmp_path, capsys):
 def test_its_options_are_declared_by_its_fields(own_launcher, capsys):
     base = ["impala", "--env", "CartPole-v1", "--launcher", own_launcher]
     for options, message in (
-        (["--patience", "long"], "patience must be a number above 0, not 'long'"),
-        (["--patience", "-1"], "patience must be a number above 0, not -1"),
-        (["--patiense", "1"], "unknown option '--patiense'; did you mean '--patience'?"),
+        (["--end-seconds", "long"], "end_seconds must be a number above 0, not 'long'"),
+        (["--end-seconds", "-1"], "end_seconds must be a number above 0, not -1"),
+        (["--end-secs", "1"], "unknown option '--end-secs'; did you mean '--end-seconds'?"),
         (["--ray-wait", "5"], "--ray-wait is an option of --launcher ray"),
         (["--learners", "2"], "the plain_threads launcher has one process"),
     ):
@@ -49,7 +49,7 @@ def test_its_options_are_declared_by_its_fields(own_launcher, capsys):
             train_command([*base, *options])
     assert train_command(["--launcher", own_launcher, "--help"]) == 0
     text = capsys.readouterr().out
-    assert "--patience: a number above 0 (10.0)\n      seconds that nodes have to end." in text
+    assert "--end-seconds: a number above 0 (10.0)\n      seconds that nodes have to end." in text
     assert "--ray-cpus" in text and "--cluster: a path (needed)" in text
 
 

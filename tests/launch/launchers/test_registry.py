@@ -10,8 +10,8 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.cli.launcher_options import parse_launcher
-from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.launcher import Launcher
+from callboard.launch.launchers.local_launchers import ThreadsLauncher
 from callboard.launch.launchers.registry import (
     DEFAULT_LAUNCHER,
     LAUNCHERS,
@@ -20,7 +20,6 @@ from callboard.launch.launchers.registry import (
     launcher_options,
     make_launcher,
 )
-from callboard.setting_types import field_types
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,18 @@ def test_every_launcher_declares_its_name_and_documents_its_options(name):
     assert issubclass(launcher, Launcher) and launcher.__dataclass_params__.frozen
     for field in dataclasses.fields(launcher):
         assert f"      {field.name}: " in launcher.__doc__
-    assert not set(launcher_options(launcher)) & set(field_types(Experiment))
+    launcher_options(launcher)
+
+
+def test_an_option_that_every_run_has_is_refused():
+    @dataclasses.dataclass(frozen=True)
+    class Patient(ThreadsLauncher):
+        patience: float = 10.0
+
+    with pytest.raises(CallboardError, match="launcher Patient has the option --patience, which every run has: rename"):
+        launcher_options(Patient)
+    Patient.option_prefix = "my_"
+    assert "my_patience" in launcher_options(Patient)
 
 
 def test_options_are_given_by_their_names_on_the_command_line():
