@@ -11,6 +11,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
 PACKAGES = "agents|benchmarks|docs|environments|examples|launch|networks|replay|tests"
 PATH = re.compile(rf"`((?:{PACKAGES})/(?:[\w./-]*[./]\w*)?)`")
+METRIC = re.compile(r"`((?:actor|evaluator|learner)/[a-z_]+)`")
 IN_ROOT = {"index.md", "contributing.md", "changelog.md"}
 
 
@@ -34,6 +35,13 @@ def test_files_that_are_named_exist(page):
     if page.name != "CHANGELOG.md":
         missing = [path for path in PATH.findall(page.read_text()) if not (ROOT / path).exists()]
         assert not missing
+
+
+def test_metrics_that_are_named_exist():
+    known = set(METRIC.findall((ROOT / "docs" / "metrics.md").read_text()))
+    for page in PAGES:
+        if page.name != "CHANGELOG.md":
+            assert set(METRIC.findall(page.read_text())) <= known, page
 
 
 def test_modules_of_the_reference_exist():
