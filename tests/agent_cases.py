@@ -85,6 +85,10 @@ class AgentCase(NamedTuple):
     """Parts of a record that an LSTM computes, which differ in their last bits with central inference."""
     continuous: bool = False
     """Whether the recipe's actions are floats, which depend on the size of the policy's batch in their last bits."""
+    several_learners: bool = True
+    """Whether several learners can share a batch."""
+    limited_env: str | None = None
+    """An environment with the option `max_episode_steps`, where the recipe's has none."""
 
 
 AGENT_CASES = (
@@ -196,6 +200,7 @@ AGENT_CASES = (
         evaluate_every=60_000,
         reads_queue=True,
         updates_per_call=False,
+        several_learners=False,
     ),
     AgentCase(
         "ppo",
@@ -277,6 +282,7 @@ AGENT_CASES = (
             # A single agent is a team of one.  It has R2D2's sequences.
             "qmix": SmallUpdate({**_SMALL_TEAM, "mixing_size": 3, "hypernetwork_size": 0}, transitions=8, slow=True)
         },
+        limited_env="CartPole-v1",
     ),
     AgentCase(
         "vdn",
@@ -286,6 +292,7 @@ AGENT_CASES = (
         short=dict(burn_in=0, trace_length=8, period=5),
         changed_replay={"--agent.trace-length=6": "was made with another signature"},
         small_updates={"vdn": SmallUpdate(_SMALL_TEAM, transitions=8, slow=True)},
+        limited_env="CartPole-v1",
     ),
     AgentCase(
         "sac",

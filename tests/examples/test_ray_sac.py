@@ -14,6 +14,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "ray_sac.py"
+UNBOUNDED = """
+import gymnasium
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+
+class Unbounded(PendulumEnv):
+    def __init__(self):
+        super().__init__()
+        self.action_space = gymnasium.spaces.Box(-float("inf"), float("inf"), (1,))
+"""
 
 
 @pytest.fixture
@@ -103,9 +112,11 @@ def test_a_limit_that_is_reached_first_is_reported_by_the_exit_code_and_leaves_n
 
 
 @pytest.mark.slow
-def test_an_environment_that_sac_cannot_act_in_is_refused_in_one_line(start):
-    process = start("--env", "CartPole-v1")
+def test_an_environment_that_sac_cannot_act_in_is_refused_in_one_line(start, tmp_path, monkeypatch):
+    (tmp_path / "unbounded.py").write_text(UNBOUNDED)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
+    process = start("--env", "unbounded:Unbounded")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 2
     (line,) = [line for line in output.splitlines() if line.startswith("ray_sac:")]
-    assert "needs one action of floats" in line and "Traceback" not in output
+    assert "has bounds that are infinite" in line and "Traceback" not in output

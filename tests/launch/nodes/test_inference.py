@@ -42,14 +42,13 @@ class Tapped:
 def tap(agent, monkeypatch):
     """Keeps what the agent's writers receive: lists of records and states, one per writer, by actor."""
     kept = {}
-    kind = type(agent().make_replay(None)) if isinstance(agent, type) else type(agent.make_replay(None))
-    make_writer = kind.writer
+    make_writer = agent.make_writer
 
-    def tapped(self, replay, actor):
+    def tapped(self, replay, layout, actor, networks):
         kept.setdefault(actor, []).append([])
-        return Tapped(make_writer(self, replay, actor), kept[actor][-1])
+        return Tapped(make_writer(self, replay, layout, actor, networks), kept[actor][-1])
 
-    monkeypatch.setattr(kind, "writer", tapped)
+    monkeypatch.setattr(agent, "make_writer", tapped)
     return kept
 
 
@@ -73,6 +72,8 @@ def trajectories(case, mode, launcher, run_dir, monkeypatch, *options):
     if not case.reads_queue:
         settings += ["--agent.replay.samples-per-insert", 0.001, "--agent.replay.min-size", 50]
     settings += [f"--agent.{name}={value}" for name, value in case.short.items()]
+    if case.limited_env:
+        settings += ["--env", case.limited_env]
     settings += ["--run-dir", run_dir, "--inference", mode, *options]
     experiment = experiment_of(case.recipe, *settings)
     with monkeypatch.context() as patch:

@@ -16,6 +16,7 @@ from ray.cluster_utils import Cluster
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.agents.sac import Sac
+from callboard.agents.td3 import TD3
 from callboard.agents.weights import WeightClient, pack_weights
 from callboard.data import Version
 from callboard.errors import CallboardError
@@ -299,8 +300,8 @@ def test_the_error_of_a_server_is_raised_by_the_tasks(start):
 
 
 def test_an_invalid_experiment_is_refused_before_anything_starts(start, tmp_path):
-    with pytest.raises(CallboardError, match="sac has a Gaussian policy"):
-        start(SMALL_SAC, "CartPole-v1")
+    with pytest.raises(CallboardError, match="td3 has a deterministic policy"):
+        start(TD3(), "CartPole-v1")
     with pytest.raises(CallboardError, match="is a URL; take a path, or --launcher ray"):
         start_parts(Experiment(agent=SMALL_SAC, env="Pendulum-v1", run_dir="file:///tmp/x"))
     assert not list(tmp_path.iterdir())
