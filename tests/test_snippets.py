@@ -106,6 +106,8 @@ def stopped_before_the_start(monkeypatch):
 
     for name in STOPS:
         monkeypatch.setattr(f"callboard.launch.{name}", stop)
+    # What has a window is accepted where there is a display.
+    monkeypatch.setenv("DISPLAY", ":0")
     for name in ("local_launchers", "hosts.launcher"):
         monkeypatch.setattr(f"callboard.launch.launchers.{name}.start_forkserver", lambda: None)
 
