@@ -53,7 +53,7 @@ class ReplaySettings:
                 f"agent.replay.min_size must lie between {layout.shards} and agent.replay.size ({self.size}), "
                 f"not be {self.min_size}"
             )
-        if self.min_size >= layout.max_steps:
+        if self.min_size >= layout.max_timesteps:
             raise CallboardError(
                 f"learning would never begin: agent.replay.min_size is {self.min_size}, and the run ends after "
                 f"max_steps = {layout.max_steps} environment steps"

@@ -96,8 +96,8 @@ class A2C(A2CSettings, Agent):
         check_action("a2c", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
+        self.make_replay(layout).check()
 
     def for_agents(self, count: int) -> "A2C":
         return dataclasses.replace(self, batch_size=self.batch_size * count)

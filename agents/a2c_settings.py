@@ -54,7 +54,8 @@ class A2CSettings(AdvantageSettings):
     """Hyperparameters of A2C.
 
     Attributes:
-      batch_size: sequences in a learner step, over all replicas; a multiple of the number of all environments.
+      batch_size: sequences in a learner step, over all replicas; a multiple of the number of all environments.  With
+        several agents in an environment, as many of each agent that the policy plays for.
       max_policy_lag: maximum age, in learner steps, of the weights that acted when their data is learned from.  With 0
         actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
     """

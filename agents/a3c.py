@@ -127,10 +127,11 @@ class A3C(A3CSettings, Agent):
             )
         self.make_replay(layout).check()
         block = self.unroll_length * layout.envs_per_actor * layout.actors
-        if layout.max_steps < block:
+        if layout.max_timesteps < block:
             raise CallboardError(
-                f"learning would never begin: max_steps = {layout.max_steps} are fewer than the {block} of one block "
-                "of each actor (agent.unroll_length x envs_per_actor x actors)"
+                f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
+                f"{block // layout.agents_per_env} of one block of each actor (agent.unroll_length x envs_per_actor x "
+                "actors)"
             )
 
     def make_networks(self, layout: Layout) -> A3CNetworks:
@@ -157,7 +158,7 @@ class A3C(A3CSettings, Agent):
         return GradientWriter(queue.writer(replay, actor), queue, layout, loss, variables, self.frame_stack)
 
     def make_learner(self, networks: A3CNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A3CLearner:
-        steps = layout.max_steps // (self.unroll_length * layout.envs_per_actor)
+        steps = layout.max_timesteps // (self.unroll_length * layout.envs_per_actor)
         objective = make_objective("loss", networks.network.trainable_variables, self.optimizer, steps)
         return A3CLearner(networks, objective, strategy, self.entropy_cost)
 

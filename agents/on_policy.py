@@ -44,15 +44,22 @@ def check_action(name: str, action: Nest) -> None:
 def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:
     """Checks that every environment gives the same number of sequences to a batch, and that there is time for one.
 
+    Args:
+      layout: the layout.
+      unroll_length: transitions in a sequence.
+      batch_size: sequences in a batch, of all agents of the environments.
+
     Raises:
       CallboardError: the sizes do not fit.
     """
-    environments = layout.actors * layout.envs_per_actor
-    if batch_size % environments:
+    agents = layout.agents_per_env
+    if batch_size % (layout.actors * layout.envs_per_actor):
+        # Users count environments, and `Agent.for_agents` has multiplied their number by that of the agents.
+        environments = layout.envs_per_actor // agents
         raise CallboardError(
             f"every environment gives the same number of sequences to an iteration: make agent.batch_size a "
-            f"multiple of {environments} ({layout.actors} actors x {layout.envs_per_actor} environments), "
-            f"not {batch_size}"
+            f"multiple of {layout.actors * environments} ({layout.actors} actors x {environments} environments), "
+            f"not {batch_size // agents}"
         )
     if layout.actors % layout.learners:
         raise CallboardError(
@@ -61,7 +68,7 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:
     if layout.max_timesteps < unroll_length * batch_size:
         raise CallboardError(
             f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
-            f"{unroll_length * batch_size // layout.agents_per_env} of an iteration (agent.unroll_length x "
+            f"{unroll_length * batch_size // agents} of an iteration (agent.unroll_length x "
             "agent.batch_size)"
         )
 

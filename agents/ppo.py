@@ -43,8 +43,8 @@ class Ppo(PpoSettings, Agent):
             )
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        self.make_replay(layout).check()
         check_sizes(layout, self.unroll_length, self.batch_size)
+        self.make_replay(layout).check()
         core = self.network.core
         # Of a core of the user's own this is known once it is made.
         self._check_minibatches(layout, has_memory=core != "none" and ":" not in core)

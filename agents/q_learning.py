@@ -199,6 +199,7 @@ def check_sequences(agent: Any, layout: Layout) -> None:
     sequences = max(0, envs * ((layout.max_timesteps // envs - 1 - length) // agent.period + 1))
     if sequences < agent.replay.min_size:
         raise CallboardError(
-            f"learning would never begin: max_steps = {layout.max_steps} in {envs} environments make {sequences} "
-            f"sequences of {length} transitions, and agent.replay.min_size is {agent.replay.min_size}"
+            f"learning would never begin: max_steps = {layout.max_steps} in {envs // layout.agents_per_env} "
+            f"environments make {sequences} sequences of {length} transitions, and agent.replay.min_size is "
+            f"{agent.replay.min_size}"
         )

@@ -78,6 +78,17 @@ def test_sizes_that_fit_are_fine():
         ({"actors": 2, "envs_per_actor": 8}, 24, "a multiple of 16 .2 actors x 8 environments., not 24"),
         ({"actors": 3, "envs_per_actor": 2, "learners": 2}, 12, "3 actors cannot be shared evenly by 2 learners"),
         ({"envs_per_actor": 4, "max_steps": 39}, 8, "max_steps = 39 are fewer than the 40 of an iteration"),
+        # Three agents in each environment: 24 slots and 36 sequences, of which the user has written 8 and 12.
+        (
+            {"actors": 2, "envs_per_actor": 12, "agents_per_env": 3},
+            36,
+            "a multiple of 8 .2 actors x 4 environments., not 12",
+        ),
+        (
+            {"envs_per_actor": 12, "agents_per_env": 3, "max_steps": 39},
+            24,
+            "max_steps = 39 are fewer than the 40 of an iteration",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused_in_one_line(layout, batch_size, message):
