@@ -5,8 +5,8 @@ Run from the root of the repository:
     callboard train --recipe qmix-two-step --env examples.two_step_game:TwoStepGame \
         --agent-groups "{team: ['*']}" --agent-state environment
 
-With `--recipe vdn-two-step` it is VDN.  The recipes' own environment is the same game written as one team; this one
-shows how two agents become a team.
+With `--recipe vdn-two-step` it is VDN.  The recipes' own environment is the same game as one team; this example shows
+how its two agents become a team.
 """
 
 from collections.abc import Mapping
@@ -14,49 +14,38 @@ from collections.abc import Mapping
 import numpy as np
 from dm_env import specs
 
-from callboard.environments import AgentStep, MultiAgentEnvironment
+from callboard.environments import AgentStep, MultiAgentEnvironment, two_step_game
 from callboard.specs import EnvironmentSpec
-
-FIRST, SAFE, RISKY, END = range(4)
-_PAYOFFS = {SAFE: ((7.0, 7.0), (7.0, 7.0)), RISKY: ((0.0, 1.0), (1.0, 8.0))}
 
 
 class TwoStepGame(MultiAgentEnvironment):
-    """Two agents choose once which of two matrix games to play, and then play it together.
+    """The game with two agents, each of which observes the state and receives half of what the team earns.
 
-    In the first step, the action of `agent_0` decides: 0 leads to a game in which the team earns 7 for any actions, 1
-    to one in which it earns 0, 1 or 8, as the payoffs ((0, 1), (1, 8)) show.  The best sum of one function for each
-    agent, as VDN learns it, underestimates the 8 and chooses the 7.
-
-    All agents observe which state the game is in, and each receives half of what the team earns, so that a group of
-    them receives the whole.
+    A group of both receives the whole.
     """
 
-    agents = ("agent_0", "agent_1")
-    state_size = 4
+    agents = two_step_game.MEMBERS
+    state_size = 3
 
     def __init__(self) -> None:
-        spec = EnvironmentSpec(specs.DiscreteArray(4, name="state"), specs.DiscreteArray(2))
+        self._game = two_step_game.TwoStepGame()
+        spec = EnvironmentSpec(specs.BoundedArray((3,), np.float32, 0.0, 1.0), specs.DiscreteArray(2))
         self.specs = dict.fromkeys(self.agents, spec)
-        self._state = FIRST
+        self._state = np.zeros(3, np.float32)
 
     def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
-        self._state, self.is_over = FIRST, False
-        return self._steps(0.0)
+        self.is_over = False
+        observation, _ = self._game.reset(seed=seed)
+        return self._steps(observation, 0.0)
 
     def step(self, actions: Mapping[str, int]) -> dict[str, AgentStep]:
-        first, second = (int(actions[agent]) for agent in self.agents)
-        if self._state == FIRST:
-            self._state = RISKY if first else SAFE
-            return self._steps(0.0)
-        earned = _PAYOFFS[self._state][first][second]
-        self._state, self.is_over = END, True
-        return self._steps(earned)
+        observation, earned, self.is_over, _, _ = self._game.step(dict(actions))
+        return self._steps(observation, earned)
 
     def state(self) -> np.ndarray:
-        """Returns the state one-hot, float32 `[4]`."""
-        return np.eye(4, dtype=np.float32)[self._state]
+        """Returns the state one-hot, float32 `[3]`."""
+        return self._state
 
-    def _steps(self, earned: float) -> dict[str, AgentStep]:
-        observation = np.array(self._state, np.int32)
-        return {agent: AgentStep(observation, earned / 2, terminated=self.is_over) for agent in self.agents}
+    def _steps(self, observation: dict[str, np.ndarray], earned: float) -> dict[str, AgentStep]:
+        self._state = observation["state"]
+        return {agent: AgentStep(observation[agent], earned / 2, terminated=self.is_over) for agent in self.agents}

@@ -1,4 +1,4 @@
-"""The two-step game: its payoffs, as a game of two agents and of a group."""
+"""The two-step game with two agents, and with a group of them; `tests/environments` has its payoffs."""
 
 import itertools
 import pathlib
@@ -6,6 +6,8 @@ import pathlib
 import pytest
 
 from callboard.environments import make_multi_agent
+from callboard.environments.two_step_game import MEMBERS
+from callboard.environments.two_step_game import TwoStepGame as TeamGame
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GAME = "examples.two_step_game:TwoStepGame"
@@ -17,19 +19,21 @@ def from_the_root(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
 
 
-def test_payoffs():
-    environment = make_multi_agent(GAME, 0, groups={"team": ["*"]}, state="environment")
-    earned = {}
-    for first, second, third, fourth in itertools.product(range(2), repeat=4):
-        step = environment.reset()["team"]
-        assert step.observation["state"].tolist() == [1, 0, 0, 0]
-        step = environment.step({"team": {"agent_0": first, "agent_1": second}})["team"]
-        assert step.observation["agent_1"] == 1 + first and step.reward == 0 and not environment.is_over
-        step = environment.step({"team": {"agent_0": third, "agent_1": fourth}})["team"]
-        assert environment.is_over and step.terminated and step.observation["state"].tolist() == [0, 0, 0, 1]
-        earned[first, second, third, fourth] = step.reward
-    for actions, reward in earned.items():
-        assert reward == (7 if actions[0] == 0 else {0: 0, 1: 1, 2: 8}[sum(actions[2:])])
+def test_a_group_plays_the_game_of_a_team():
+    environment, team = make_multi_agent(GAME, 0, groups={"team": ["*"]}, state="environment"), TeamGame()
+    for actions in itertools.product(range(2), repeat=4):
+        steps, (observation, _) = [environment.reset()["team"]], team.reset()
+        seen, rewards = [observation], [0.0]
+        for pair in (actions[:2], actions[2:]):
+            action = dict(zip(MEMBERS, pair, strict=True))
+            steps.append(environment.step({"team": action})["team"])
+            observation, reward, is_over, _, _ = team.step(action)
+            seen.append(observation)
+            rewards.append(reward)
+            assert environment.is_over == steps[-1].terminated == is_over
+        assert [step.reward for step in steps] == rewards
+        for step, observation in zip(steps, seen, strict=True):
+            assert all((step.observation[part] == observation[part]).all() for part in (*MEMBERS, "state"))
 
 
 def test_agents_share_what_the_team_earns():
