@@ -33,7 +33,7 @@ from .experiment_checks import check_devices, check_inference, check_shares
 from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count
 from .policy_checks import check_all_policies, check_one_policy
-from .policy_plan import PolicyPlan, make_plan
+from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, made_policies, parse_policies
 from .run_directory.layout import RunDirectory
 from .stop_conditions import check_conditions
@@ -258,9 +258,14 @@ class Experiment:
         Raises:
           CallboardError: names the problem and a valid value, in one line.
         """
+        return self.checked(learners_here).whole
+
+    def checked(self, learners_here: int | None = None) -> Layouts:
+        """Does what `check` does, and returns all that nodes have to know of the environment."""
         self.check_numbers()
-        if is_multi_agent(self.env, self.env_options):
-            return check_all_policies(self, learners_here)
+        agents = self.agent_specs()
+        if agents:
+            return check_all_policies(self, agents, learners_here)
         check_one_policy(self)
         layout = self.layout()
         tasks = [stage.task for stage in self.curriculum]
@@ -269,7 +274,7 @@ class Experiment:
         check_hooks(self.env, options, False, [self.evaluation_task])
         self._check_conditions(agent_name(self.agent))
         self.check_agent(layout, learners_here)
-        return layout
+        return Layouts(layout)
 
     def check_agent(self, layout: Layout, learners_here: int | None) -> None:
         """Rejects an agent that cannot learn with this layout and these settings."""
@@ -280,23 +285,11 @@ class Experiment:
         check_own_optimizers(self.agent)
         check_schedules(self.agent, layout, self.max_learner_steps)
 
-    def plan(self, evaluation: bool = False) -> PolicyPlan | None:
-        """Returns the policies of a run whose environment has several agents; None if it has one.
-
-        Args:
-          evaluation: whether the mapping of evaluations is meant, not that of training.
-
-        Raises:
-          CallboardError: see `make_plan`.
-        """
+    def agent_specs(self) -> dict[str, EnvironmentSpec]:
+        """Returns the spec of each agent of an environment with several, by making one; empty if it has one agent."""
         if not is_multi_agent(self.env, self.env_options):
-            return None
-        return make_plan(self, agent_specs(self.env, self.env_options, self.agent_options), evaluation)
-
-    def policy_layouts(self) -> dict[str, Layout]:
-        """Returns the layout of every policy that learns, by name; empty if the environment has one agent."""
-        plan = self.plan()
-        return {} if plan is None else {name: self.policy_layout(plan, name) for name in plan.learning}
+            return {}
+        return agent_specs(self.env, self.env_options, self.agent_options)
 
     def policy_layout(self, plan: PolicyPlan, policy: str) -> Layout:
         """Returns the layout of a policy of a plan."""
@@ -438,6 +431,21 @@ class Run(NamedTuple):
     """The layouts of the policies that learn, by name, if the environment has several agents; else empty."""
     policy: str = ""
     """The policy that this part of the run trains, see `of_policy`; empty for the whole run."""
+    agents: Mapping[str, EnvironmentSpec] = {}
+    """The spec of each agent of the environment, if it has several; else empty."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, layouts: Layouts, directory: RunDirectory, controlled: bool = False) -> "Run":
+        """Returns the run of an experiment whose check has returned these layouts."""
+        return cls(experiment, layouts.whole, directory, controlled, layouts.policies, agents=layouts.agents)
+
+    def plan(self, evaluation: bool = False) -> PolicyPlan | None:
+        """Returns the policies of a run whose environment has several agents; None if it has one.
+
+        Args:
+          evaluation: whether the mapping of evaluations is meant, not that of training.
+        """
+        return make_plan(self.experiment, self.agents, evaluation) if self.agents else None
 
     def of_policy(self, name: str) -> "Run":
         """Returns the run as the nodes of one of its policies see it: with its agent, its layout and its directory."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..data import Layout
 from ..environments import environment_text
 from ..errors import CallboardError
-from ..specs import describe
-from .policy_plan import PolicyPlan
+from ..specs import EnvironmentSpec, describe
+from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
 
 if TYPE_CHECKING:
@@ -41,25 +41,30 @@ def check_one_policy(experiment: Experiment) -> None:
             )
 
 
-def check_all_policies(experiment: Experiment, learners_here: int | None) -> Layout:
+def check_all_policies(
+    experiment: Experiment, agents: Mapping[str, EnvironmentSpec], learners_here: int | None
+) -> Layouts:
     """Rejects an experiment with several agents that cannot work.
 
     Args:
       experiment: the experiment.
+      agents: spec of each agent of the environment.
       learners_here: see `Experiment.check`.
-
-    Returns:
-      The layout of the first policy that learns.
 
     Raises:
       CallboardError: names the problem, in one line.
     """
     check_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained)
-    plan, evaluated = experiment.plan(), experiment.plan(evaluation=True)
-    assert plan is not None and evaluated is not None
+    plan, evaluated = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
     for setting in ("env_wrappers", "env_processes"):
         if getattr(experiment, setting):
             raise CallboardError(f"{setting} is for environments with one agent; leave it out")
+    for setting in ("init_from", "freeze"):
+        if getattr(experiment, setting):
+            raise CallboardError(
+                f"{setting} is for environments with one agent; let a policy play with saved weights instead, as "
+                "`{weights: RUN@best}`"
+            )
     for name in plan.policies:
         if name not in {**plan.slots, **evaluated.slots}:
             raise CallboardError(
@@ -68,16 +73,16 @@ def check_all_policies(experiment: Experiment, learners_here: int | None) -> Lay
     _check_spaces(plan, evaluated)
     if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
         raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
-    layouts = {}
+    layouts: dict[str, Layout] = {}
     for name, agent in plan.learning.items():
         if name not in plan.slots:
             raise CallboardError(
                 f"the policy {name!r} is to learn, and no agent gets it in training; name it in mapping"
             )
         layouts[name] = layout = experiment.policy_layout(plan, name)
-        with _naming(name):
+        with _naming(name, layout.agents_per_env):
             experiment.for_policy(agent, layout).check_agent(layout, learners_here)
-    return next(iter(layouts.values()))
+    return Layouts(next(iter(layouts.values())), layouts, agents)
 
 
 def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:
@@ -99,9 +104,10 @@ def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:
 
 
 @contextlib.contextmanager
-def _naming(policy: str) -> Iterator[None]:
-    """Adds the name of a policy to errors about its agent."""
+def _naming(policy: str, agents: int = 1) -> Iterator[None]:
+    """Adds the name of a policy to errors about it, and for how many agents of an environment it plays."""
     try:
         yield
     except CallboardError as error:
-        raise CallboardError(f"the policy {policy!r}: {error}") from error
+        plays = f", which plays for {agents} agents of each environment" if agents > 1 else ""
+        raise CallboardError(f"the policy {policy!r}{plays}: {error}") from error

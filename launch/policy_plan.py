@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,21 @@ from ..data import Layout
 from ..environments.policy_slots import PolicyMapping, PolicySlots, parse_mapping, policy_slots
 from ..errors import unknown
 from ..specs import EnvironmentSpec
-from .policy_settings import SHARED, Policy, Snapshots, learning_policies
+from .policy_settings import SHARED, FrozenPolicy, Policy, Snapshots, learning_policies
 
 if TYPE_CHECKING:
     from .experiment import Experiment
+
+
+class Layouts(NamedTuple):
+    """What the nodes of a run have to know of its environment, found by making it once."""
+
+    whole: Layout
+    """The layout of the run, without its record and state; with several agents that of the first policy that learns."""
+    policies: Mapping[str, Layout] = {}
+    """The layout of each policy that learns, if the environment has several agents; else empty."""
+    agents: Mapping[str, EnvironmentSpec] = {}
+    """The spec of each agent of the environment, if it has several; else empty."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +45,12 @@ class PolicyPlan:
     learning: Mapping[str, Agent]
     slots: Mapping[str, PolicySlots]
     mapping: PolicyMapping
+
+    @property
+    def saved(self) -> dict[str, FrozenPolicy]:
+        """Those of other runs, by name, that play for some agent."""
+        playing = {name: self.policies[name] for name in self.slots}
+        return {name: policy for name, policy in playing.items() if isinstance(policy, FrozenPolicy)}
 
     def layout(self, policy: str, whole: Layout) -> Layout:
         """Returns the layout of a policy, given the run's.  Its batches have a slot per environment and agent."""

@@ -80,14 +80,12 @@ def prepared_run(
     experiment = with_absolute_source(launcher.fit(experiment))
     launcher.check(experiment)
     part = launcher.local_part(experiment)
-    layout = experiment.check(part.learners)
-    policies = experiment.policy_layouts()
-    check_frozen_policies(experiment)
+    layouts = experiment.checked(part.learners)
     if experiment.video_every is not None:
         # Takes long to import.
         from .video import check_video
 
-        check_video(experiment)
+        check_video(experiment, layouts.agents)
     if part.coordinator:
         check_prometheus(experiment.prometheus_host, experiment.prometheus_port)
     if launcher.in_this_process:
@@ -95,14 +93,11 @@ def prepared_run(
     if part.checkpoints and (experiment.init_from or experiment.freeze):
         if not launcher.in_this_process:
             hide_gpus()  # They belong to the learners.
-        if policies:
-            raise CallboardError(
-                "init_from and freeze are for runs of one policy; let a policy play with saved weights instead, as "
-                "`{weights: RUN@best}`"
-            )
-        check_warm_start(experiment, layout, new=not resume)
+        check_warm_start(experiment, layouts.whole, new=not resume)
+    if part.checkpoints:
+        check_frozen_policies(experiment, layouts.agents)
     with launcher.open_directory(experiment, resume) as directory:
-        run = Run(experiment, layout, directory, controlled, policies)
+        run = Run.of(experiment, layouts, directory, controlled)
         if part.checkpoints and directory.experiment.exists():
             if not launcher.in_this_process:
                 hide_gpus()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import launchpad as lp
 
 from .experiment import Experiment, Run
+from .frozen_weights import check_frozen_policies
 from .launchers.display import LineMonitor
 from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER
@@ -52,6 +53,7 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
     """
     check_can_be_resumed(experiment)
     experiment = with_absolute_source(experiment)
-    layout = experiment.check()
-    check_warm_start(experiment, layout, new=not resume)
-    return Run(experiment, layout, find_run_directory(experiment, resume))
+    layouts = experiment.checked()
+    check_warm_start(experiment, layouts.whole, new=not resume)
+    check_frozen_policies(experiment, layouts.agents)
+    return Run.of(experiment, layouts, find_run_directory(experiment, resume))

@@ -8,12 +8,12 @@ import numpy as np
 from ..agents.agent import Policy
 from ..data import Layout
 from ..errors import CallboardError
-from .experiment import Experiment
-from .frozen_weights import read_frozen
+from .experiment import Experiment, Run
+from .frozen_weights import frozen_agent, read_frozen
 from .nodes.evaluation_players import evaluation_mode
 from .nodes.frozen_policies import make_frozen_policies
 from .nodes.players import AllPlayers, OnePlayer, Players
-from .policy_plan import PolicyPlan
+from .policy_plan import PolicyPlan, make_plan
 from .policy_settings import FrozenPolicy, Snapshots
 from .run_directory.checkpoints import assign_weights, load_weights
 from .run_directory.layout import RunDirectory
@@ -31,13 +31,14 @@ def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoin
     Raises:
       CallboardError: there is no such checkpoint, or it is damaged.
     """
-    plan = experiment.plan(evaluation=True)
-    if plan is None:
+    agents = experiment.agent_specs()
+    if not agents:
         weights = policy_file(run_directory, checkpoint)
         layout = experiment.acting_layout()
         return OnePlayer(restored_policy(experiment, layout, weights), layout), weights
     if not run_directory.policies:
         raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
+    plan = make_plan(experiment, agents, evaluation=True)
     files = {
         name: policy_file(run_directory.of_policy(name), checkpoint) for name in plan.learning if name in plan.slots
     }
@@ -48,19 +49,16 @@ def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoin
     return _all_players(experiment, plan, run_directory, load), next(iter(files.values()))
 
 
-def current_players(
-    experiment: Experiment, run_directory: RunDirectory, weights: Mapping[str, Mapping[str, np.ndarray]]
-) -> Players:
+def current_players(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> Players:
     """Returns the players of a run with several policies.
 
     Args:
       experiment: experiment of the run, perhaps with other settings of evaluations.
-      run_directory: directory of the run.
+      run: the run.
       weights: weights of the policies that learn, by policy and by name.
     """
-    plan = experiment.plan(evaluation=True)
-    assert plan is not None
-    return _all_players(experiment, plan, run_directory, lambda name, policy: assign_weights(policy, weights[name]))
+    plan = make_plan(experiment, run.agents, evaluation=True)
+    return _all_players(experiment, plan, run.directory, lambda name, policy: assign_weights(policy, weights[name]))
 
 
 def _all_players(
@@ -81,7 +79,8 @@ def _all_players(
             policy = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent))
             load(name, policy)
             policies[name] = policy, layout
-    frozen = make_frozen_policies(experiment, plan, lambda agent: evaluation_mode(experiment, agent))
+    saved = {name: frozen_agent(policy) for name, policy in plan.saved.items()}
+    frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
     members: dict[str, list[str]] = {}
     for name, (policy, layout) in frozen.items():
         of_policy, _, number = name.partition("/")
@@ -90,15 +89,15 @@ def _all_players(
             for variable, value in zip(policy.variables, read_frozen(setting).values, strict=True):
                 variable.assign(value)
         elif isinstance(setting, Snapshots):
-            saved = list(run_directory.of_policy(setting.snapshots_of).snapshots_of(of_policy).values())
-            if not saved:
+            snapshots = list(run_directory.of_policy(setting.snapshots_of).snapshots_of(of_policy).values())
+            if not snapshots:
                 raise CallboardError(
                     f"the policy {of_policy!r} has no snapshots in {run_directory.path}: train for longer, or leave it "
                     "out of evaluation_mapping"
                 )
-            if int(number) >= len(saved):
+            if int(number) >= len(snapshots):
                 continue
-            load_weights(saved[int(number)], policy.variables)
+            load_weights(snapshots[int(number)], policy.variables)
             members.setdefault(of_policy, []).append(name)
         policies[name] = policy, layout
 

@@ -344,7 +344,7 @@ class Session:
         run = self._prepared.run
         if run.policies:
             weights = {part.policy: self.get_weights(part.policy) for part in run.parts}
-            return current_players(experiment, run.directory, weights)
+            return current_players(experiment, run, weights)
         return OnePlayer(*self._current_policy(run, experiment))
 
     def _current_policy(self, part: Run, experiment: Experiment) -> tuple[Policy, Layout]:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import imageio.v3 as imageio
@@ -15,9 +15,11 @@ from ..atomic_files import file_draft
 from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
 from ..errors import CallboardError
+from ..specs import EnvironmentSpec
 from .experiment import Experiment
 from .nodes.evaluation_watch import EvaluationWatch
 from .nodes.players import NoPlayers, Players
+from .policy_plan import make_plan
 
 _FRAMES_PER_SECOND = 30.0
 """Used if the environment specifies no frame rate."""
@@ -119,8 +121,12 @@ class _Abandoned(Exception):
     """Ends a recording of which nothing is kept."""
 
 
-def check_video(experiment: Experiment) -> None:
+def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:
     """Refuses an experiment that records videos of an environment without pictures; renders one.
+
+    Args:
+      experiment: the experiment.
+      agents: spec of each agent of the environment, if it has several.
 
     Raises:
       CallboardError: in one line.
@@ -128,7 +134,8 @@ def check_video(experiment: Experiment) -> None:
     if experiment.video_every is None:
         return
     try:
-        with contextlib.closing(make_drawing(experiment, NoPlayers())[0]) as environment:
+        players = NoPlayers(make_plan(experiment, agents, evaluation=True) if agents else None)
+        with contextlib.closing(make_drawing(experiment, players)[0]) as environment:
             environment.reset()
             environment.render()
     except CallboardError as error:

@@ -33,8 +33,12 @@ def absolute_source(init_from: str | None) -> str | None:
     return str(source)
 
 
-def check_source_exists(source: RunReference) -> None:
+def check_source_exists(source: RunReference, setting: str = "init_from") -> None:
     """Refuses a source that is a path without a run on this machine.
+
+    Args:
+      source: the source.
+      setting: where it is named, for messages.
 
     Raises:
       CallboardError: names the path.
@@ -42,7 +46,7 @@ def check_source_exists(source: RunReference) -> None:
     experiment = RunDirectory(pathlib.Path(source.run)).experiment
     if not is_url(source.run) and not os.path.lexists(experiment):
         raise CallboardError(
-            f"there is no run in {source.run} to take weights from (init_from): it has no {experiment.name} on "
+            f"there is no run in {source.run} to take weights from ({setting}): it has no {experiment.name} on "
             f"{socket.gethostname()}; with several machines, name one on storage that the first learner's machine "
             "shares, or a URL"
         )

@@ -23,6 +23,6 @@ def main(arguments: Sequence[str]) -> int:
 
     experiment = settings.experiment()
     # The learner's devices may be those of another machine.
-    run = Run(experiment, experiment.check(learners_here=0), RunDirectory(pathlib.Path("runs")))
+    run = Run.of(experiment, experiment.checked(learners_here=0), RunDirectory(pathlib.Path("runs")))
     print(describe_graph(make_program(run)))
     return 0

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...agents.agent import Agent, Mode, Policy
 from ..experiment import Experiment, Run
-from .frozen_policies import make_frozen_policies
+from .frozen_policies import fetch_frozen_agents, make_frozen_policies
 from .node import NodeContext, NodeHandle
 from .opponents import Opponents
 from .players import AllPlayers, OnePlayer, Players
@@ -21,26 +21,32 @@ class EvaluationPlayers(NamedTuple):
     """Gets the weights of the others; None if the environment has one agent."""
 
 
-def make_evaluation_players(run: Run, learners: Mapping[str, NodeHandle], context: NodeContext) -> EvaluationPlayers:
+def make_evaluation_players(
+    run: Run, learners: Mapping[str, NodeHandle], context: NodeContext
+) -> EvaluationPlayers | None:
     """Builds the policies that an evaluator plays with; their weights have to be fetched.
 
     Args:
       run: the run.
       learners: handles of the learners, by policy.
-      context: context of the evaluator.
+      context: context of the evaluator; the result is None if the run stops first.
     """
     experiment = run.experiment
-    plan = experiment.plan(evaluation=True)
+    plan = run.plan(evaluation=True)
     if plan is None:
         agent = experiment.agent
         policy = agent.make_policy(agent.make_networks(run.layout), experiment.evaluation_policy_mode())
         return EvaluationPlayers(OnePlayer(policy, run.layout), {"": policy}, None)
+    saved = fetch_frozen_agents(plan, learners.values(), context)
+    if saved is None:
+        return None
+    context.progress.works_slowly("building networks")
     learned = {}
     for name, agent in plan.learning.items():
         if name in plan.slots:
             layout = experiment.policy_layout(plan, name)
             learned[name] = agent.make_policy(agent.make_networks(layout), evaluation_mode(experiment, agent)), layout
-    frozen = make_frozen_policies(experiment, plan, lambda agent: evaluation_mode(experiment, agent))
+    frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
     variables = {name: policy.variables for name, (policy, _) in frozen.items()}
     opponents = Opponents(list(learners.values()), variables, context)
     players = AllPlayers(plan, {**learned, **frozen}, opponents.choose)

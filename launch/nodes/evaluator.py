@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
@@ -67,13 +68,17 @@ class EvaluatorNode(ReportingNode):
         self._joint: JointBatch | None = None
         self._directory = run.directory
         self._videos: EvaluationVideos | None = None
+        self._opened = contextlib.ExitStack()
 
     def setup(self) -> None:
         experiment = self._experiment
         self.begin_reports()
         progress = self.context.progress
         progress.works_slowly("building networks")
-        players, learned, self._opponents = make_evaluation_players(self._run, self._learners, self.context)
+        found = make_evaluation_players(self._run, self._learners, self.context)
+        if found is None:
+            return
+        players, learned, self._opponents = found
         self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
         self._best = self._policies.mean_return()
         progress.works_slowly("making environments")
@@ -83,6 +88,7 @@ class EvaluatorNode(ReportingNode):
         if metrics:
             environments = self._watched = WatchedEnvironment(environments, metrics)
         self._environment = MarkedEnvironment(environments, progress)
+        self._opened.callback(self._environment.close)
         if experiment.video_every is not None:
             # Takes long to import.
             from .evaluation_videos import EvaluationVideos
@@ -94,6 +100,7 @@ class EvaluatorNode(ReportingNode):
                 self.context.notify,
                 lambda environment: MarkedEnvironment(environment, progress),
             )
+            self._opened.callback(self._videos.close)
         steps = self.reporter.state.environment_steps
         self._next_steps = (steps // experiment.evaluate_every + 1) * experiment.evaluate_every
 
@@ -207,9 +214,7 @@ class EvaluatorNode(ReportingNode):
 
     def finish(self) -> None:
         self.reporter.close()
-        if self._videos is not None:
-            self._videos.close()
-        self._environment.close()
+        self._opened.close()
 
     def weights_step(self) -> int | None:
         return self._weights_step

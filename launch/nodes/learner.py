@@ -65,7 +65,7 @@ class LearnerNode(ReportingNode):
     the weights, writes checkpoints and reports; the others only take part in its steps.
     """
 
-    served = ("get_variables", "final_version", "get_frozen")
+    served = ("get_variables", "final_version", "get_frozen", "get_frozen_agents")
 
     def __init__(
         self,
@@ -141,6 +141,10 @@ class LearnerNode(ReportingNode):
     def get_frozen(self, known: Mapping[str, Sequence[int]]) -> dict[str, Numbered]:
         """Returns the weights of frozen policies that this learner serves, see `opponents.ServedPolicies`."""
         return self._served_policies.others_than(known)
+
+    def get_frozen_agents(self) -> dict[str, dict[str, Any]]:
+        """Returns the settings of the agents of saved policies that this learner serves, once they are loaded."""
+        return dict(self._served_policies.frozen_agents)
 
     def setup(self) -> None:
         progress = self.context.progress

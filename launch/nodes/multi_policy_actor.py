@@ -12,7 +12,7 @@ from ..node_names import metric_of
 from ..policy_plan import MemberMapping, members_of
 from .acting_setup import make_joint_environments
 from .environment_node import POLL_SECONDS, EnvironmentNode
-from .frozen_policies import make_frozen_policies
+from .frozen_policies import fetch_frozen_agents, make_frozen_policies
 from .joint_episodes import JointEpisode
 from .node import NodeContext, NodeHandle
 from .opponents import Opponents
@@ -38,7 +38,7 @@ class MultiPolicyActorNode(EnvironmentNode):
         inference: Mapping[str, NodeHandle],
     ):
         super().__init__(context, run, index, coordinator)
-        plan = run.experiment.plan()
+        plan = run.plan()
         assert plan is not None
         self._plan = plan
         self._learners = learners
@@ -64,7 +64,11 @@ class MultiPolicyActorNode(EnvironmentNode):
         if incarnation is None:
             return
         experiment, plan = self._experiment, self._plan
-        frozen = make_frozen_policies(experiment, plan, _training_mode)
+        saved = fetch_frozen_agents(plan, self._learners.values(), self.context)
+        if saved is None:
+            return
+        self.context.progress.works_slowly("building networks")
+        frozen = make_frozen_policies(experiment, plan, saved, _training_mode)
         envs = experiment.envs_per_actor
         self._frozen = acting_policies(plan, frozen, experiment.seed, self.first_slot, envs, incarnation)
         variables = {name: policy.variables for name, (policy, _) in frozen.items()}

@@ -6,6 +6,7 @@ policies.  Nodes that act fetch them.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +14,12 @@ import tensorflow as tf
 from ...agents.agent import Policy
 from ...agents.weights import Unpacking, pack_weights
 from ...errors import CallboardError
-from ..frozen_weights import read_frozen
-from ..policy_settings import FrozenPolicy, Snapshots
+from ..frozen_weights import frozen_agent, read_frozen
+from ..policy_settings import FrozenPolicy, Snapshots, policy_setting
 from ..run_directory.checkpoints import read_policy, save_policy
 from ..run_directory.file_errors import file_error
 from ..run_directory.layout import RunDirectory
+from ..settings import plain
 from .node import NodeContext, NodeHandle, Unreachable
 
 _FETCH_SECONDS = 1.0
@@ -47,6 +49,8 @@ class ServedPolicies:
         self._snapshots = snapshots
         self._frozen = frozen
         self._notify = notify
+        self.frozen_agents: dict[str, dict[str, Any]] = {}
+        """The agents of the saved policies that were loaded, by policy: settings as YAML has them."""
         self._kept: dict[str, Numbered] = {name: {} for name in (*snapshots, *frozen)}
         self._taken_at: dict[str, int] = {}
         """Environment steps of the newest snapshots."""
@@ -55,6 +59,7 @@ class ServedPolicies:
     def load(self) -> None:
         """Reads the saved policies, and the snapshots of earlier incarnations."""
         for name, policy in self._frozen.items():
+            self.frozen_agents[name] = plain(policy_setting(frozen_agent(policy)))
             self._kept[name][0] = pack_weights(read_frozen(policy).values)
         for name in self._snapshots:
             for number, path in self._directory.snapshots_of(name).items():

@@ -69,11 +69,18 @@ class AllPlayers:
         return environments, JointPolicy(environments, acting)
 
 
+@dataclasses.dataclass(frozen=True)
 class NoPlayers:
-    """Makes the environments of evaluations, to look at them before they are stepped."""
+    """Makes the environments of evaluations, to look at them before they are stepped.
+
+    Attributes:
+      plan: the policies and the mapping of evaluations; None if the environment has one agent.
+    """
+
+    plan: PolicyPlan | None
 
     def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, BatchPolicy]:
-        plan = experiment.plan(evaluation=True)
+        plan = self.plan
         if plan is None:
             return make_environments(experiment, "evaluator", 0, count), self._act
         members = members_of(plan.policies)

@@ -55,5 +55,5 @@ def test_the_weights_are_those_that_were_saved(saved, which):
 def test_what_cannot_play_is_refused_in_one_line(saved, tmp_path, weights, message):
     experiment = echo(tmp_path / "run", policies={"left": {}, "right": {"weights": weights.format(saved=saved)}})
     with pytest.raises(CallboardError, match=message) as error:
-        check_frozen_policies(experiment)
+        check_frozen_policies(experiment, experiment.agent_specs())
     assert "\n" not in str(error.value)

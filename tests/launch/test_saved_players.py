@@ -5,7 +5,7 @@ import pytest
 
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.experiment import Experiment, Run
 from callboard.launch.policy_settings import Snapshots
 from callboard.launch.run_directory.checkpoints import save_policy, weight_names
 from callboard.launch.run_directory.layout import RunDirectory
@@ -34,7 +34,7 @@ def directory(tmp_path):
 
 def policy_with(experiment, value):
     """A policy of `left` whose weights have all this value, and its layout."""
-    layout = experiment.policy_layouts()["left"]
+    layout = experiment.checked().policies["left"]
     policy = experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate")
     for variable in policy.variables:
         variable.assign(np.full(variable.shape, value))
@@ -60,11 +60,12 @@ def test_the_best_policies_play_against_the_snapshots_that_there_are(experiment,
 
 def test_a_run_without_snapshots_is_refused(experiment, directory):
     policy = policy_with(experiment, 2)
+    run = Run.of(experiment, experiment.checked(), directory)
     weights = dict(zip(weight_names(policy, policy.variables), [v.numpy() for v in policy.variables], strict=True))
     with pytest.raises(CallboardError, match="'past' has no snapshots in .*: train for longer, or leave it out"):
-        current_players(experiment, directory, {"left": weights})
+        current_players(experiment, run, {"left": weights})
     save_policy(directory.of_policy("left").snapshot("past", 0), policy_with(experiment, 1), environment_steps=0)
-    assert values_of(current_players(experiment, directory, {"left": weights})) == {"left": 2, "past/0": 1}
+    assert values_of(current_players(experiment, run, {"left": weights})) == {"left": 2, "past/0": 1}
 
 
 def test_a_part_of_a_run_is_refused(experiment, directory):

@@ -54,13 +54,13 @@ def test_an_environment_that_cannot_render_leaves_no_file(tmp_path):
 
 def test_videos_of_an_environment_without_pictures_are_refused_before_the_start(tmp_path):
     experiment, _ = write_run(tmp_path, options=["--env=CartPole-v1", *SMALL])
-    check_video(dataclasses.replace(experiment, video_every=5))
+    check_video(dataclasses.replace(experiment, video_every=5), {})
     gymnasium.register("Unseen-v0", Unseen)
     try:
         unseen = dataclasses.replace(experiment, env="Unseen-v0")
-        check_video(unseen)
+        check_video(unseen, {})
         with pytest.raises(CallboardError, match="video_every needs pictures, so leave it out: .*render") as caught:
-            check_video(dataclasses.replace(unseen, video_every=5))
+            check_video(dataclasses.replace(unseen, video_every=5), {})
         assert "\n" not in str(caught.value)
     finally:
         del gymnasium.registry["Unseen-v0"]

@@ -105,7 +105,9 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
       CallboardError: the experiment, its run directory or the file of weights is not valid.
     """
     experiment = with_absolute_source(experiment)
-    layout = experiment.check(learners_here=0)
+    layout, policies, _ = experiment.checked(learners_here=0)
+    if policies:
+        raise CallboardError("rollout tasks act with one policy in environments with one agent; take --launcher ray")
     check_warm_start(experiment, layout, new=not resume)
     if experiment.inference != "local":
         raise CallboardError("rollout tasks act by themselves; set inference to local, or take --launcher ray")

@@ -26,6 +26,14 @@ def test_a_graph_of_a_wrong_experiment_is_refused_in_one_line(options, message, 
     assert message in error and error.count("\n") == 1
 
 
+def test_each_policy_that_learns_has_nodes_of_its_own(capsys):
+    policies = ["--policies", "{left: {}, right: {name: apex}}"]
+    assert main(["graph", "impala", "--env", "echo_agents:Echo", *policies]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "learner/left x 1  ->  coordinator, replay/left" in lines
+    assert "actor x 2  ->  coordinator, learner/left, learner/right, replay/left, replay/right" in lines
+
+
 def test_central_inference_has_nodes_between_actors_and_replay(capsys):
     options = ["--actors", "4", "--inference", "central", "--inference-nodes", "2", "--evaluator", "false"]
     assert main(["graph", "impala", "--env", "CartPole-v1", *options]) == 0

@@ -64,9 +64,8 @@ def policies():
 @pytest.fixture
 def evaluated(tmp_path, learners, policies):
     experiment = Experiment(Ppo(), "echo_agents:Echo", policies={"left": {}, "right": {}})
-    layouts = experiment.policy_layouts()
-    run = Run(experiment, layouts["left"], RunDirectory(tmp_path), policies=layouts)
-    for name in layouts:
+    run = Run.of(experiment, experiment.checked(), RunDirectory(tmp_path))
+    for name in run.policies:
         run.directory.of_policy(name).create()
     context = NodeContext("evaluator/0", "e", threading.Event(), lambda kind, content: None, None)
     return EvaluatedPolicies(run, policies, learners, context)

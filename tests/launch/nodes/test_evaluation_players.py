@@ -15,10 +15,8 @@ from callboard.launch.run_directory.layout import RunDirectory
 
 
 def players_of(experiment, path):
-    layouts = experiment.policy_layouts()
-    layout = next(iter(layouts.values())) if layouts else experiment.layout()
     context = NodeContext("evaluator/0", "e", threading.Event(), lambda kind, content: None, None)
-    return make_evaluation_players(Run(experiment, layout, RunDirectory(path), policies=layouts), {}, context)
+    return make_evaluation_players(Run.of(experiment, experiment.checked(), RunDirectory(path)), {}, context)
 
 
 def test_the_policies_of_the_mapping_of_evaluations_play(tmp_path):

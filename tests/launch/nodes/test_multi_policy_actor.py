@@ -53,11 +53,10 @@ def make_actor(tmp_path):
         experiment = Experiment(
             Impala(), "echo_agents:Echo", policies=policies, envs_per_actor=ENVIRONMENTS, inference="central"
         )
-        layouts = experiment.policy_layouts()
-        run = Run(experiment, next(iter(layouts.values())), RunDirectory(tmp_path), policies=layouts)
+        run = Run.of(experiment, experiment.checked(), RunDirectory(tmp_path))
         run.directory.create()
         coordinator = Coordinator(_context("coordinator/0"), run)
-        nodes = {name: Inference() for name in layouts}
+        nodes = {name: Inference() for name in run.policies}
         for name in nodes:
             for label in ("inference", "replay"):
                 coordinator.report(f"{label}/{name}/0", name, 1, {}, {}, [], None)
@@ -73,7 +72,7 @@ def make_actor(tmp_path):
         actors.append(actor)
         actor.setup()
         actor.nodes = nodes
-        actor.codecs = {name: TimestepCodec(layout) for name, layout in layouts.items()}
+        actor.codecs = {name: TimestepCodec(layout) for name, layout in run.policies.items()}
         return actor
 
     yield make

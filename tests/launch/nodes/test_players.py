@@ -5,6 +5,7 @@ import numpy as np
 from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.players import AllPlayers, NoPlayers, acting_policies
+from callboard.launch.policy_plan import make_plan
 from callboard.launch.policy_settings import RandomPolicy, Snapshots
 
 
@@ -12,9 +13,13 @@ def echo(**policies):
     return Experiment(Ppo(), "echo_agents:Echo", env_options={"alike": True}, policies=policies)
 
 
+def plan_of(experiment):
+    return make_plan(experiment, experiment.agent_specs(), evaluation=True)
+
+
 def test_random_policies_act_in_all_environments():
     experiment = echo(left=RandomPolicy(), right=RandomPolicy())
-    players = AllPlayers(experiment.plan(evaluation=True), {}, lambda policy, rng: policy)
+    players = AllPlayers(plan_of(experiment), {}, lambda policy, rng: policy)
     environments, policy = players.make(experiment, 3)
     timestep = environments.reset()
     for _ in range(8):
@@ -26,16 +31,17 @@ def test_random_policies_act_in_all_environments():
 
 
 def test_a_policy_of_several_agents_has_a_slot_for_each():
-    plan = Experiment(
+    experiment = Experiment(
         Ppo(), "echo_agents:Echo", env_options={"alike": True}, policies={"all": RandomPolicy()}, mapping={"*": "all"}
-    ).plan()
+    )
+    plan = plan_of(experiment)
     (policy,) = acting_policies(plan, {}, seed=0, first_env=4, envs=3).values()
     assert policy(type("Seen", (), {"observation": np.zeros((6, 3))}))[0].shape == (6,)
 
 
 def test_environments_without_players_have_the_policies_of_all_members():
     experiment = echo(left=Ppo(), right=Snapshots("left", keep=2))
-    environments, _ = NoPlayers().make(experiment, 2)
+    environments, _ = NoPlayers(plan_of(experiment)).make(experiment, 2)
     timestep = environments.reset()
     assert set(timestep.observation) == {"left", "right/0", "right/1"}
     environments.close()

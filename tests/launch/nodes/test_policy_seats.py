@@ -51,9 +51,7 @@ def context():
 def part(tmp_path):
     """The part of the run that trains `left`."""
     experiment = Experiment(Impala(), "echo_agents:Echo", policies={"left": {}, "right": {}}, envs_per_actor=2)
-    layouts = experiment.policy_layouts()
-    run = Run(experiment, layouts["left"], RunDirectory(tmp_path), policies=layouts)
-    return run.of_policy("left")
+    return Run.of(experiment, experiment.checked(), RunDirectory(tmp_path)).of_policy("left")
 
 
 @pytest.fixture
