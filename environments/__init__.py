@@ -16,7 +16,7 @@ from .factory import (
 from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
 from .mixtures import WeightedEnvironment, environment_of_slots, read_mixture
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
-from .multi_agent_factory import agent_specs, is_multi_agent, make_multi_agent
+from .multi_agent_factory import agent_specs, check_agents_tasks, is_multi_agent, make_multi_agent
 from .names import names
 from .policy_batches import PolicyBatches, make_policy_batches
 from .policy_slots import PolicyMapping, PolicySlots, SceneEpisode, parse_mapping
@@ -40,6 +40,7 @@ __all__ = [
     "WeightedEnvironment",
     "agent_specs",
     "check",
+    "check_agents_tasks",
     "check_hooks",
     "environment_names",
     "environment_of_slots",

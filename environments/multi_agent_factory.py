@@ -3,7 +3,7 @@
 import contextlib
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -22,6 +22,7 @@ from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .pettingzoo_names import PREFIX, make_pettingzoo
 from .python_factory import Factory, check_factory, factory_call, factory_name, named_factory
+from .tasks import Task
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
 
@@ -180,6 +181,32 @@ def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
         f"environment {name!r} is of type {type(made).__name__}: the factory must give a PettingZoo ParallelEnv or "
         "AECEnv, a callboard MultiAgentEnvironment, or a dm_env.Environment with mappings by agent"
     )
+
+
+def check_agents_tasks(
+    env: Any, options: Mapping[str, Any] | None, agent_options: Mapping[str, Any], tasks: Sequence[Task]
+) -> None:
+    """Checks that an environment with several agents takes tasks, by making it, if there are any.
+
+    Args:
+      env: as in `make_multi_agent`.
+      options: as there.
+      agent_options: see `agent_specs`.
+      tasks: the tasks that it will be set to; None is its own.
+
+    Raises:
+      CallboardError: as in `make_multi_agent`, or it cannot be set to a task.
+    """
+    others = [task for task in tasks if task is not None]
+    if not others:
+        return
+    environment = make_multi_agent(env, 0, options, **agent_options)
+    try:
+        for task in others:
+            environment.set_task(task)
+            environment.reset(0)
+    finally:
+        environment.close()
 
 
 def agent_specs(

@@ -77,6 +77,7 @@ class PolicyBatches:
         self._columns = {policy: _Columns(slots, len(environments)) for policy, slots in self.slots.items()}
         self._scenes = [_Scene(index, self._agents, self.slots, int(seed)) for index, seed in enumerate(seeds)]
         self._ended: list[SceneEpisode] = []
+        self._task: Task = None
         self._keeps_infos = False
         self._closed = False
         self.executed = 0
@@ -161,6 +162,7 @@ class PolicyBatches:
         """
         for environment in self._environments:
             environment.set_task(task)
+        self._task = task
 
     @property
     def frames_per_second(self) -> float | None:
@@ -187,7 +189,7 @@ class PolicyBatches:
         self.executed_by = dict.fromkeys(self.slots, 0)
 
     def _begin(self, scene: "_Scene", environment: MultiAgentEnvironment) -> None:
-        seed = scene.begin(self._mapping)
+        seed = scene.begin(self._mapping, self._task)
         self._show(scene, environment, environment.reset(seed))
 
     def _show(self, scene: "_Scene", environment: MultiAgentEnvironment, steps: Mapping[str, AgentStep]) -> None:
@@ -215,7 +217,7 @@ class PolicyBatches:
                 (columns.begun if is_first else columns.followed)[slot] = step.info
         if is_over:
             policies = {agent: scene.places[agent][0] for agent in scene.returns}
-            self._ended.append(SceneEpisode(scene.index, scene.length, scene.returns, policies))
+            self._ended.append(SceneEpisode(scene.index, scene.length, scene.returns, policies, scene.task))
 
     def _timesteps(self) -> dict[str, Timestep]:
         if self._keeps_infos:
@@ -232,6 +234,7 @@ class _Scene:
       acting: the same for the agents that act in the next step.
       used: the policies of all agents.
       returns: sum of rewards of each agent that has appeared.
+      task: the task that had last been set when it began.
     """
 
     def __init__(self, index: int, agents: Sequence[str], slots: Mapping[str, PolicySlots], seed: int):
@@ -249,11 +252,12 @@ class _Scene:
         self.acting: dict[str, tuple[str, int]] = {}
         self.used: set[str] = set()
         self.returns: dict[str, float] = {}
+        self.task: Task = None
 
-    def begin(self, mapping: PolicyMapping) -> int | None:
+    def begin(self, mapping: PolicyMapping, task: Task) -> int | None:
         """Begins an episode: chooses policies.  Returns the seed of the environment's reset."""
         self._episode += 1
-        self.length, self.acting, self.returns = 0, {}, {}
+        self.length, self.acting, self.returns, self.task = 0, {}, {}, task
         policies = {agent: mapping(agent, self._episode, self._rng) for agent in self._agents}
         self.places = {agent: (policy, self._slots[policy][agent]) for agent, policy in policies.items()}
         self.used = set(policies.values())

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import CallboardError, suggestion, unknown
 from ..named_objects import import_object
 from ..specs import EnvironmentSpec, describe
+from .tasks import Task
 
 
 class PolicyMapping(Protocol):
@@ -42,6 +43,8 @@ class SceneEpisode(NamedTuple):
     """Sum of rewards of each agent that appeared."""
     policies: dict[str, str]
     """The policy of each agent that appeared."""
+    task: Task = None
+    """The task that had last been set when the episode began."""
 
 
 class PolicySlots(NamedTuple):

@@ -76,4 +76,7 @@ def depends_on_episodes(stages: Sequence[Stage]) -> bool:
 
 def is_of_episodes(metric: str) -> bool:
     """Returns whether a metric is a mean over training episodes."""
-    return metric.startswith("episode/") or metric in ("actor/episode_return", "actor/episode_length")
+    if metric.startswith(("evaluator/", "callbacks/")):
+        return False
+    # Those of single policies and agents end alike: `red/episode_return`, `red/score`.
+    return metric.startswith("episode/") or metric.endswith(("/episode_return", "/score", "actor/episode_length"))

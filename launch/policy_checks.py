@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ..agents.registry import agent_name
 from ..data import Layout
-from ..environments import environment_text
-from ..errors import CallboardError
+from ..environments import check_agents_tasks, environment_text, is_multi_agent
+from ..errors import CallboardError, unknown
 from ..specs import EnvironmentSpec, describe
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
+from .run_directory.metric_names import POLICY_METRICS
+from .stop_conditions import check_conditions, parse_conditions
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -25,14 +29,27 @@ _OF_SEVERAL_AGENTS = (
     "agent_index",
     "agent_state",
 )
+_OF_EACH_POLICY = ("learner/", "replay/", "inference/")
+"""Beginnings of the names of metrics that each policy has for itself."""
+_OF_ALL_LEARNERS = ("learner/duplicate_items", "learner/steps_per_second", "learner/waiting_for_data")
+"""Metrics that begin so, and are of the whole run."""
+_OF_POLICY = tuple(
+    metric.name.removeprefix("POLICY/") for metric in POLICY_METRICS if metric.name.startswith("POLICY/")
+)
 
 
 def check_one_policy(experiment: Experiment) -> None:
-    """Rejects settings that are for environments with several agents.
+    """Rejects settings that are for environments with several agents, and such environments in a list.
 
     Raises:
       CallboardError: names the first of them.
     """
+    for entry in experiment.env if isinstance(experiment.env, tuple) else ():
+        if is_multi_agent(entry.name, {**experiment.env_options, **entry.options}):
+            raise CallboardError(
+                f"environments in a list have one agent each, and {environment_text(entry.name)} has several; make it "
+                "the only one"
+            )
     for name in _OF_SEVERAL_AGENTS:
         if getattr(experiment, name):
             raise CallboardError(
@@ -71,6 +88,9 @@ def check_all_policies(
                 f"no agent of the environment gets the policy {name!r}; name it in mapping, or leave it out"
             )
     _check_spaces(plan, evaluated)
+    _check_conditions(experiment, plan)
+    tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
+    check_agents_tasks(experiment.env, experiment.env_options, experiment.agent_options, tasks)
     if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
         raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
     layouts: dict[str, Layout] = {}
@@ -83,6 +103,31 @@ def check_all_policies(
         with _naming(name, layout.agents_per_env):
             experiment.for_policy(agent, layout).check_agent(layout, learners_here)
     return Layouts(next(iter(layouts.values())), layouts, agents)
+
+
+def _check_conditions(experiment: Experiment, plan: PolicyPlan) -> None:
+    """Rejects conditions on metrics of single policies that can never hold."""
+    inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
+    nodes = (experiment.replay_shards, inference_nodes, experiment.evaluator)
+    stages = [stage.when for stage in experiment.curriculum if stage.when is not None]
+    for setting, texts in (("stop_when", experiment.stop_when), ("curriculum: when", stages)):
+        for condition in parse_conditions(texts, setting):
+            policy, _, metric = condition.metric.partition("/")
+            if condition.metric.startswith(_OF_EACH_POLICY) and condition.metric not in _OF_ALL_LEARNERS:
+                raise CallboardError(
+                    f"{setting} {str(condition)!r} never holds: with several agents, metrics of learners, replay and "
+                    f"inference nodes begin with the name of a policy, as {next(iter(plan.learning))}/"
+                    f"{condition.metric} does"
+                )
+            if policy not in plan.policies:
+                continue
+            agent = plan.learning.get(policy)
+            with _naming(policy):
+                if agent is not None and metric.startswith(_OF_EACH_POLICY):
+                    own = str(condition._replace(metric=metric))
+                    check_conditions([own], agent_name(agent), *nodes, setting=setting)
+                elif re.sub(r"_\d+$", "", metric) not in _OF_POLICY:
+                    raise unknown(f"metric in {setting}", metric, _OF_POLICY, "docs/metrics.md lists all metrics")
 
 
 def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:

@@ -19,7 +19,7 @@ import contextlib
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...environments import environment_names, environment_text
 from ...errors import CallboardError
@@ -99,12 +99,15 @@ class Launcher(abc.ABC):
         Raises:
           CallboardError: the message says what to change.
         """
-        for name in environment_names(experiment.env):
-            if not self.in_this_process and (callable(name) or name.startswith("__main__:")):
-                what = "has no name to import it by" if callable(name) else "is defined in the program that was started"
+        imported: list[tuple[str, Any]] = [("environment", name) for name in environment_names(experiment.env)]
+        imported += [(name, getattr(experiment, name)) for name in ("mapping", "evaluation_mapping")]
+        for what, name in imported:
+            if not self.in_this_process and (callable(name) or str(name).startswith("__main__:")):
+                why = "has no name to import it by" if callable(name) else "is defined in the program that was started"
+                shown = environment_text(name) if what == "environment" else str(name)
                 raise CallboardError(
-                    f"environment {environment_text(name)!r} {what}, and nodes in other processes cannot import it; "
-                    "define it in a module of its own, or use --launcher threads or inline"
+                    f"{what} {shown!r} {why}, and nodes in other processes cannot import it; define it in a module of "
+                    "its own, or use --launcher threads or inline"
                 )
         if self.in_this_process and experiment.learners > 1:
             raise CallboardError(

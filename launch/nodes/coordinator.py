@@ -150,9 +150,8 @@ class Coordinator(Node):
                 if sequence > self._last_sequence(name, incarnation_id):
                     self._sequences[name] = incarnation_id, sequence
                     self._take(values, episodes, evaluation)
-                    self._hooks.add(episode_values, evaluation)
-                    if self._joint_episodes is not None:
-                        self._joint_episodes.add(joint_episodes)
+                    of_policies = [] if self._joint_episodes is None else self._joint_episodes.add(joint_episodes)
+                    self._hooks.add([*episode_values, *of_policies], evaluation)
                     self._control.take_replies(name, [Reply(*reply) for reply in replies])
                     for kind, value in requests:
                         self._take_request(kind, value)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from ...agents.agent import Agent
 from ...atomic_files import write_file
 from ...environments.policy_slots import SceneEpisode
+from ...environments.tasks import Task
 from ..experiment import Run
 from ..policy_settings import Snapshots
-from .metric_windows import WINDOW
+from .metric_windows import WINDOW, EpisodeValues
 
 FIRST_RATING = 1000.0
 _RATING_STEP = 16.0
@@ -28,6 +29,8 @@ class JointEpisode(NamedTuple):
     """By agent, of those that took part."""
     players: dict[str, str]
     """Who chose each agent's actions: a policy, or a snapshot such as `past@3`."""
+    task: Task = None
+    """The task that had last been set when the episode began."""
 
 
 def joint_evaluation_metrics(episodes: Sequence[SceneEpisode], quota: int) -> dict[str, float]:
@@ -106,8 +109,7 @@ class JointEpisodeMetrics:
         origins = {name: one.snapshots_of for name, one in policies.items() if isinstance(one, Snapshots)}
         self._ratings = Ratings(origins)
         self._saved: dict[str, float] = {}
-        self._returns: dict[str, collections.deque[float]] = {}
-        self._scores: dict[str, collections.deque[float]] = {}
+        self._newest: dict[str, collections.deque[float]] = {}
         try:
             saved = json.loads(self._path.read_text(encoding="utf-8"))
             ratings = {str(player): float(rating) for player, rating in saved.items()}
@@ -116,20 +118,25 @@ class JointEpisodeMetrics:
         except (OSError, ValueError, AttributeError, TypeError):
             pass
 
-    def add(self, episodes: Iterable[Sequence[Any]]) -> None:
-        """Takes the episodes of a report, the fields of `JointEpisode`."""
+    def add(self, episodes: Iterable[Sequence[Any]]) -> list[EpisodeValues]:
+        """Takes the episodes of a report, the fields of `JointEpisode`; returns their metrics by task."""
+        values = []
         for episode in (JointEpisode(*fields) for fields in episodes):
+            of_episode: dict[str, list[float]] = {}
             for agent, value in episode.returns.items():
                 policy = episode.players[agent].partition("@")[0]
                 for name in (f"{policy}/episode_return", f"agent/{agent}/episode_return"):
-                    self._returns.setdefault(name, collections.deque(maxlen=WINDOW)).append(value)
+                    of_episode.setdefault(name, []).append(value)
             if self._has_opponents and len(episode.returns) == 2:
-                self._add_game(episode)
+                of_episode |= self._add_game(episode)
+            for name, numbers in of_episode.items():
+                self._newest.setdefault(name, collections.deque(maxlen=WINDOW)).extend(numbers)
+            values.append(EpisodeValues(episode.task, of_episode))
+        return values
 
     def row(self) -> dict[str, float]:
         """Returns the metrics for a row."""
-        row = {name: statistics.fmean(values) for name, values in sorted(self._returns.items())}
-        row |= {f"{policy}/score": statistics.fmean(scores) for policy, scores in sorted(self._scores.items())}
+        row = {name: statistics.fmean(values) for name, values in sorted(self._newest.items())}
         snapshots: dict[str, list[int]] = {}
         for player, rating in self._ratings.of.items():
             number = _snapshot_number(player)
@@ -166,14 +173,16 @@ class JointEpisodeMetrics:
             if number is not None and number <= newest[policy] - 2 * self._keep.get(policy, 1):
                 del self._ratings.of[player]
 
-    def _add_game(self, episode: JointEpisode) -> None:
+    def _add_game(self, episode: JointEpisode) -> dict[str, list[float]]:
+        """Rates the players of a game, and returns the scores of their policies."""
         (one, other), (mine, theirs) = episode.players.values(), episode.returns.values()
         score = 0.5 if mine == theirs else float(mine > theirs)
         self._ratings.add(one, other, score)
+        scores: dict[str, list[float]] = {}
         if one != other:
             for player, points in ((one, score), (other, 1.0 - score)):
-                policy = player.partition("@")[0]
-                self._scores.setdefault(policy, collections.deque(maxlen=WINDOW)).append(points)
+                scores.setdefault(f"{player.partition('@')[0]}/score", []).append(points)
+        return scores
 
 
 def _snapshot_number(player: str) -> int | None:

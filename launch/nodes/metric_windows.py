@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...environments.tasks import Task
-from .episode_watch import EPISODE_LENGTH, EPISODE_RETURN, PREFIX, WatchedEpisode
+from .episode_watch import PREFIX, WatchedEpisode
 
 WINDOW = 100
 """Episodes over which metrics are aggregated."""
-_IN_OTHER_METRICS = (EPISODE_RETURN, EPISODE_LENGTH)
 
 
 class EpisodeValues(NamedTuple):
@@ -63,7 +62,7 @@ class MetricWindows:
         """Returns mean, minimum and maximum of every metric over the newest episodes."""
         row: dict[str, float] = {}
         for name in sorted(self._windows):
-            if name not in _IN_OTHER_METRICS:
+            if name.startswith(PREFIX):  # The others are metrics of their own.
                 row.update(aggregated(name, self._windows[name]))
         return row
 

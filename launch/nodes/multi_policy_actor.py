@@ -142,7 +142,7 @@ class MultiPolicyActorNode(EnvironmentNode):
         self.add_episodes(episodes)
         for ended in joint.take_episodes():
             by_agent = {agent: players.get(policy, policy) for agent, policy in ended.policies.items()}
-            self._joint_episodes.append(JointEpisode(ended.length, ended.returns, by_agent))
+            self._joint_episodes.append(JointEpisode(ended.length, ended.returns, by_agent, ended.task))
 
     def seconds_waited(self) -> dict[str, float]:
         return {"replay to take data": sum(seat.seconds_waited for seat in self._seats.values())}

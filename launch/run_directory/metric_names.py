@@ -76,7 +76,7 @@ _REPLAY = (
     Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items"),
 )
 _INFERENCE = (Metric("inference/actors_per_batch_N", "mean actors that shared a forward pass of inference node N"),)
-_POLICIES = (
+POLICY_METRICS = (
     Metric("POLICY/learner_steps", "learner steps of the policy, over the whole run", "steps"),
     Metric("POLICY/agent_steps", "actions of its agents that were executed, over the whole run", "steps"),
     Metric("POLICY/episode_return", "mean return of its agents in the last 100 training episodes"),
@@ -99,7 +99,7 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
         "Episode metrics, callbacks and curriculum": _HOOKS,
         "Replay": _REPLAY,
         "Central inference": _INFERENCE,
-        "Several policies": _POLICIES,
+        "Several policies": POLICY_METRICS,
     }
 )
 """All metrics, by section of the reference page.  `NAME` stands for a name of the user's own, `POLICY` and `AGENT` for

@@ -6,7 +6,7 @@ import pytest
 from scripted_agents import Counting, ScriptedAgents
 from scripted_environments import DmScript
 
-from callboard.environments import is_multi_agent, make_multi_agent
+from callboard.environments import check_agents_tasks, is_multi_agent, make_multi_agent
 from callboard.environments.dm_env_agents import DmEnvAgents
 from callboard.environments.pettingzoo_adapter import PettingZooEnvironment
 from callboard.errors import CallboardError
@@ -66,6 +66,22 @@ def test_classes_are_not_called():
             raise AssertionError("called, although its class has one reward")
 
     assert not is_multi_agent(Single)
+
+
+def test_tasks_are_tried_with_an_environment():
+    made = []
+
+    def make():
+        # An episode of one timestep is over at its reset.
+        made.append(ScriptedAgents([{}], [{}]))
+        return made[-1]
+
+    options = {"groups": {}, "agent_index": False, "state": None}
+    check_agents_tasks(make, None, options, [None, 3, None, 5])
+    (environment,) = made
+    assert environment.tasks == [3, 5] and environment.closed == 1
+    check_agents_tasks(make, None, options, [None])
+    assert len(made) == 1
 
 
 def test_factories():

@@ -214,12 +214,23 @@ def test_episodes():
     second = [{"a": seen(1)}, {"a": seen(2, 4, "truncated")}]
     batches = batches_of(ScriptedAgents(first, second), ScriptedAgents(second, second))
     played(batches, 1)
-    assert [tuple(episode) for episode in batches.take_episodes()] == [(1, 1, {"a": 4.0}, {"a": "p"})]
+    assert [tuple(episode) for episode in batches.take_episodes()] == [(1, 1, {"a": 4.0}, {"a": "p"}, None)]
     assert batches.take_episodes() == []
     batches.step({"p": np.zeros(4, np.int32)})
     assert [tuple(episode) for episode in batches.take_episodes()] == [
-        (0, 2, {"a": 6.5, "b": -2.0}, {"a": "p", "b": "p"})
+        (0, 2, {"a": 6.5, "b": -2.0}, {"a": "p", "b": "p"}, None)
     ]
+
+
+def test_an_episode_has_the_task_with_which_it_began():
+    episode = [{"a": seen(1)}, {"a": seen(2, 4, "truncated")}]
+    batches = batches_of(ScriptedAgents(episode, episode))
+    batches.set_task("easy")
+    batches.reset()
+    batches.set_task("hard")
+    for _ in range(3):
+        batches.step({"p": np.zeros(2, np.int32)})
+    assert [episode.task for episode in batches.take_episodes()] == ["easy", "hard"]
 
 
 def test_infos():

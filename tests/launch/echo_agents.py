@@ -1,4 +1,4 @@
-"""An environment with two agents of different spaces, each of which is rewarded for repeating what it sees."""
+"""Environments with two agents of different spaces, each of which is rewarded for repeating what it sees."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,7 @@ from dm_env import specs
 
 from callboard.data import Nest
 from callboard.environments import AgentStep, MultiAgentEnvironment
+from callboard.environments.tasks import Task
 from callboard.specs import EnvironmentSpec
 
 _SIZES = {"left": 3, "right": 4}
@@ -59,3 +60,24 @@ class Echo(MultiAgentEnvironment):
     def _show(self, agent: str) -> np.ndarray:
         self._shown[agent] = int(self._rng.integers(self._sizes[agent]))
         return np.eye(self._sizes[agent], dtype=np.float32)[self._shown[agent]]
+
+
+class Taught(Echo):
+    """Echo with tasks, `{length: 4}`, and a picture that becomes brighter with every step.  Counts its instances."""
+
+    made = 0
+
+    def __init__(self, length: int = 8, alike: bool = False):
+        super().__init__(length, alike)
+        type(self).made += 1
+        self._own_length = self._next_length = length
+
+    def set_task(self, task: Task) -> None:
+        self._next_length = self._own_length if task is None else task["length"]
+
+    def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
+        self._length = self._next_length
+        return super().reset(seed)
+
+    def render(self) -> np.ndarray:
+        return np.full((64, 64, 3), 25 * self._steps, np.uint8)

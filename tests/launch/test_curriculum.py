@@ -35,7 +35,10 @@ def test_wrong_stages_are_refused(stages, says):
 def test_whether_episodes_have_to_be_watched():
     assert depends_on_episodes([Stage(), Stage(when="actor/episode_return > 3")])
     assert depends_on_episodes([Stage(), Stage(when="episode/success > 0.5")])
+    assert depends_on_episodes([Stage(), Stage(when="agent/left/episode_return > 3")])
+    assert depends_on_episodes([Stage(), Stage(when="red/score > 0.5")])
     assert not depends_on_episodes([Stage(), Stage(steps=9), Stage(when="evaluator/return > 3")])
+    assert not depends_on_episodes([Stage(), Stage(when="evaluator/red/score > 0.5"), Stage(when="red/rating > 1100")])
 
 
 RECIPE = """

@@ -2,11 +2,16 @@
 
 import json
 
+import imageio.v3 as imageio
+import numpy as np
 import pytest
+from own_callbacks import Recorder
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
+from callboard.launch.cli.command import main
+from callboard.launch.curriculum import Stage
 from callboard.launch.experiment import Experiment
 from callboard.launch.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.run import run
@@ -54,6 +59,43 @@ def test_a_policy_plays_against_snapshots_of_itself(tmp_path):
     assert {name for name in row if "rating" in name} >= {"main/rating", "other/rating"}
     kept = sorted(path.name for path in (tmp_path / "run" / "policies" / "main" / "snapshots").iterdir())
     assert len(kept) == 2
+
+
+@pytest.mark.slow
+def test_hooks_curriculum_and_videos_see_the_whole_scene(tmp_path, capsys):
+    recorder = Recorder(factor=3)
+    settings = {
+        "env": "echo_agents:Taught",
+        "policies": {"left": {}, "right": RandomPolicy()},
+        "callbacks": recorder,
+        "episode_metrics": ("steps", "right/steps"),
+        "curriculum": (Stage({"length": 4}), Stage({"length": 6}, when="left/episode_return >= 0", episodes=10)),
+        "evaluation_task": {"length": 5},
+        "max_steps": 2000,
+        "evaluate_every": 1000,
+    }
+    assert run(echo(tmp_path / "run", **settings), "inline").exit_code == 0
+    row = last_row(tmp_path / "run")
+    assert row["curriculum/stage"] == 2
+    assert row["episode/steps"] == row["episode/right/steps"] == row["actor/episode_length"] == 6
+    assert row["episode/twice"] == 18
+    of = {kind: [call for call in recorder.calls if call[0] == kind] for kind in ("start", "step", "end", "evaluation")}
+    assert {call[1] for call in of["start"]} == {0, 1, 2, 3}
+    assert of["start"][0][2] == {"length": 4} and of["start"][-1][2] == {"length": 6}
+    assert {call[2] for call in of["end"]} == {4, 6}
+    _, _, action, info, timestep = of["step"][0]
+    assert set(action) == set(timestep.observation) == {"left", "right"}
+    assert info["left/steps"] == info["right/steps"] == info["steps"] == 1
+    assert {call[3] for call in of["end"]} <= set(range(7)), "the rewards of the policy that learns"
+    assert [call[3] for call in of["evaluation"]] == [{"length": 5}] * 2
+
+    evaluate = ["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video", "--json"]
+    assert main(evaluate) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["mean_length"] == 5 and set(result["by_policy"]) >= {"left/return", "right/return"}
+    frames = imageio.imread(tmp_path / "run" / "videos" / "best.mp4", plugin="pyav")
+    assert frames.shape == (6, 64, 64, 3), "a picture of the scene at the start and after every step"
+    assert np.allclose(frames.mean(axis=(1, 2, 3)), 25 * np.arange(6), atol=6)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,18 @@
 """What is refused before a run with several policies starts."""
 
+import pathlib
+import pickle
+
 import pytest
+from echo_agents import Taught
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
+from callboard.launch.curriculum import Stage
+from callboard.launch.experiment import Experiment, Run
 from callboard.launch.policy_settings import RandomPolicy, Snapshots
+from callboard.launch.run_directory.layout import RunDirectory
 
 PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
 BOTH: dict[str, dict] = {"left": {}, "right": {}}
@@ -56,6 +62,30 @@ def check(env="echo_agents:Echo", **settings):
             "the policy 'right': ",
         ),
         ({"policies": {"left": {}, "right": {"name": "td3"}}}, "the policy 'right': "),
+        ({"policies": BOTH, "init_from": "runs/x"}, "init_from is for environments with one agent; let a policy play"),
+        ({"policies": BOTH, "evaluation_task": 3}, "Echo cannot be set to a task: override 'set_task'"),
+        ({"policies": BOTH, "curriculum": (Stage("easy"),)}, "Echo cannot be set to a task: override 'set_task'"),
+        (
+            {"policies": BOTH, "stop_when": "learner/loss < 1"},
+            "stop_when 'learner/loss < 1' never holds: .* name of a policy, as left/learner/loss does",
+        ),
+        (
+            {"policies": BOTH, "stop_when": "right/learner/los < 1"},
+            "the policy 'right': unknown metric in stop_when 'learner/los'; did you mean 'learner/loss'",
+        ),
+        (
+            {"policies": {"left": {}, "right": Apex()}, "stop_when": "right/learner/clip_fraction < 1"},
+            "the policy 'right': .* never holds: learner/clip_fraction is a metric of .*, not of apex",
+        ),
+        (
+            {"policies": BOTH, "curriculum": (Stage(), Stage(when="left/episode_retrun > 1"))},
+            "the policy 'left': unknown metric in curriculum: when 'episode_retrun'; did you mean 'episode_return'",
+        ),
+        (
+            {"env_options": {"alike": True}, "envs_per_actor": 3},
+            "the policy 'shared', which plays for 2 agents of each environment: .* agent.batch_size a multiple of 3 "
+            r"\(1 actors x 3 environments\), not 8",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(settings, message):
@@ -71,10 +101,24 @@ def test_what_cannot_work_is_refused_in_one_line(settings, message):
         {"policies": {"left": {}, "right": RandomPolicy()}},
         {"policies": SELF_PLAY, "mapping": {"left": "main", "right": "past"}, "env_options": {"alike": True}},
         {"env_options": {"alike": True}},
+        {"policies": BOTH, "stop_when": ("left/learner/loss < 1", "right/rating_3 > 9", "learner/duplicate_items > 1")},
+        {"policies": BOTH, "env": "echo_agents:Taught", "evaluation_task": {"length": 3}},
+        {"policies": BOTH, "env": "echo_agents:Taught", "curriculum": (Stage(), Stage(when="left/score > 0.5"))},
     ],
 )
 def test_what_can_work(settings):
     assert check(**settings).agents_per_env in (1, 2)
+
+
+def test_the_environment_is_made_once_to_read_its_agents():
+    experiment = Experiment(PPO, "echo_agents:Taught", policies=BOTH, actors=1, envs_per_actor=4)
+    before = Taught.made
+    run = Run.of(experiment, experiment.checked(), RunDirectory(pathlib.Path("run")))
+    assert Taught.made == before + 1
+    in_a_node = pickle.loads(pickle.dumps(run))
+    assert list(in_a_node.plan().slots) == ["left", "right"] and in_a_node.plan(evaluation=True) is not None
+    assert list(in_a_node.policies) == [part.policy for part in in_a_node.parts] == ["left", "right"]
+    assert Taught.made == before + 1, "nodes make none for that"
 
 
 @pytest.mark.parametrize(

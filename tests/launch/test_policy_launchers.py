@@ -1,5 +1,6 @@
-"""Runs with two policies under several launchers: nodes that are killed, Ctrl-C and resuming."""
+"""Runs with two policies under several launchers: nodes that are killed, Ctrl-C and resuming, hosts and Ray."""
 
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import signal
 import pytest
 import yaml
 
+from callboard.launch.cli.command import main
 from callboard.launch.run_directory.checkpoints import Checkpoints, step_of
 from callboard.launch.run_directory.layout import RunDirectory
 
@@ -133,3 +135,72 @@ def test_ctrl_c_and_resume(train_both):
         assert checkpoint_steps(resumed)[name] > step
     assert limit <= resumed.rows()[-1]["environment_steps"] < limit + 8
     assert resumed.leftovers() == []
+
+
+def test_two_policies_learn_on_ray(train_both):
+    run = train_both("--launcher", "ray", "--ray-address", "local", "--max-steps", 600)
+    assert run.wait(timeout=500) == 0, run.text()
+    assert both_learn(run) and 600 <= run.rows()[-1]["environment_steps"] < 608
+    assert set(checkpoint_steps(run)) == {"left", "right"}
+    assert run.leftovers() == []
+
+
+def test_a_run_at_a_url_and_resume(command_run, tmp_path, capsys):
+    stored = tmp_path / "bucket" / "run"
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(RECIPE))
+    launcher = ["--launcher", "ray", "--ray-address", "local", "--run-dir", f"file://{stored}"]
+    steps = {}
+    for settings in (["--recipe", recipe, "--max-steps", 600], ["--resume", "--max-steps", 1200]):
+        run = command_run(["train", *launcher, *settings], tmp_path, run_dir=stored, python_path=FOLDER)
+        try:
+            assert run.wait(timeout=500) == 0, run.text()
+        finally:
+            run.end()
+        assert run.leftovers() == [] and run.rows()[-1]["environment_steps"] >= settings[-1]
+        for name, step in steps.items():
+            assert f"learner/{name}/0: continues from learner step {step:,}" in run.text()
+        before, steps = steps, checkpoint_steps(run)
+        assert set(steps) == {"left", "right"} and all(steps[name] > step for name, step in before.items())
+    assert main(["evaluate", f"file://{stored}", "--episodes", "4", "--checkpoint", "latest", "--json"]) == 0
+    evaluation = json.loads(capsys.readouterr().out)
+    assert len(evaluation["returns"]) == 4 and {"left/return", "right/return"} <= set(evaluation["by_policy"])
+
+
+PLACEMENT = {"learner": ["a"], "replay": ["a"], "actor": {"a": 1, "b": 1}, "evaluator": ["b"]}
+
+
+def test_a_saved_policy_is_needed_on_the_host_of_the_learners_alone(train_both, hosts, tmp_path):
+    saved = train_both("--launcher", "inline", "--max-steps", 200, evaluator=False)
+    assert saved.wait(timeout=200) == 0, saved.text()
+    hosts = hosts("a", "b", share_directory=False)
+    hosts.write_cluster(**PLACEMENT)
+    # Hosts have working directories of their own.
+    (tmp_path / "a").mkdir()
+    saved.run_dir.rename(tmp_path / "a" / "saved")
+    recipe = tmp_path / "hosts.yaml"
+    policies = {**RECIPE["policies"], "old": {"weights": "saved/policies/right@latest"}}
+    mapping = {"left": "left", "right": {"right": 1, "old": 1}}
+    settings = {name: value for name, value in RECIPE.items() if name != "actors"}
+    recipe.write_text(yaml.safe_dump({**settings, "policies": policies, "mapping": mapping, "max_steps": 3000}))
+    for run in hosts.start_all(recipe=recipe, python_path=FOLDER):
+        assert run.wait(timeout=400) == 0, run.text()
+    assert hosts.leftovers() == []
+    run = hosts.runs["a"]
+    assert both_learn(run) and run.rows()[-1]["old/episode_return"] >= 0
+    (final,) = [row for row in run.rows() if "evaluator/final" in row]
+    assert {"evaluator/left/return", "evaluator/old/return"} <= set(final)
+
+
+def test_a_saved_policy_that_is_missing_is_refused_on_the_host_of_the_learners(hosts, tmp_path):
+    hosts = hosts("a", "b", share_directory=False)
+    hosts.write_cluster(**PLACEMENT)
+    recipe = tmp_path / "hosts.yaml"
+    policies = {"left": {}, "right": {"weights": "nowhere/policies/right"}}
+    settings = {name: value for name, value in RECIPE.items() if name != "actors"}
+    recipe.write_text(yaml.safe_dump({**settings, "policies": policies}))
+    run = hosts.start("a", recipe=recipe, python_path=FOLDER)
+    assert run.wait(timeout=100) == 2
+    (line,) = run.text().splitlines()
+    assert "there is no run in nowhere/policies/right to take weights from" in line and "learner's machine" in line
+    assert not run.run_dir.exists() and hosts.leftovers() == []

@@ -66,6 +66,20 @@ def test_returns_by_policy_and_by_agent(tmp_path):
     assert row["main/rating"] == 1008 and row["past/rating_0"] == 992 and row["past/rating_1"] == 1008
 
 
+def test_metrics_are_also_given_by_task(tmp_path):
+    episode = game(3.0, 1.0)._replace(task={"length": 2})
+    ((task, values),) = metrics_of(tmp_path).add([episode])
+    assert task == {"length": 2}
+    assert values == {
+        "main/episode_return": [3.0],
+        "agent/left/episode_return": [3.0],
+        "past/episode_return": [1.0],
+        "agent/right/episode_return": [1.0],
+        "main/score": [1.0],
+        "past/score": [0.0],
+    }
+
+
 def test_only_the_newest_snapshots_are_shown(tmp_path):
     metrics = metrics_of(tmp_path)
     metrics.add([game(1.0, 0.0, f"past@{number}") for number in range(12)])
