@@ -15,6 +15,7 @@ from ..setting_types import converted
 from ..specs import EnvironmentSpec
 from .agent_groups import GroupedAgents, Groups
 from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
+from .agent_padding import PaddedAgents
 from .batched import BatchedEnvironment
 from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
 from .factory import check_observation, is_python_factory
@@ -65,6 +66,7 @@ def make_multi_agent(
     groups: Groups | None = None,
     agent_index: bool = False,
     state: State | None = None,
+    padding: bool = False,
 ) -> MultiAgentEnvironment:
     """Makes one environment with several agents.
 
@@ -82,10 +84,11 @@ def make_multi_agent(
       agent_index: whether observations get a leaf `agent_index`; see `AgentIndices`.
       state: what the leaf `state` of observations contains, for centralized critics: all agents' `observations`,
         `observations_and_actions`, or the state of the `environment` itself; None for no such leaf.
+      padding: whether agents get the same spaces; see `PaddedAgents`.
 
     Raises:
       CallboardError: the name or an option is unknown, a package is not installed, a space is not supported, the
-        environment has only one agent, or `groups`, `agent_index` or `state` do not fit it.
+        environment has only one agent, or `groups`, `agent_index`, `state` or `padding` do not fit it.
     """
     groups = {
         group: converted(f"agent_groups.{group}", patterns, str | tuple[str, ...])
@@ -109,6 +112,8 @@ def make_multi_agent(
             environment = ObservedState(environment, with_actions=state == "observations_and_actions")
         if groups:
             environment = GroupedAgents(environment, groups)
+        if padding:
+            environment = PaddedAgents(environment)
         if agent_index:
             environment = AgentIndices(environment)
         if state is not None:
@@ -217,7 +222,7 @@ def agent_specs(
     Args:
       env: as in `make_multi_agent`.
       options: as there.
-      agent_options: its arguments `groups`, `agent_index` and `state`.
+      agent_options: its arguments `groups`, `agent_index`, `state` and `padding`.
 
     Raises:
       CallboardError: as there.

@@ -329,11 +329,13 @@ def make_policy_batches(
     groups: Groups | None = None,
     agent_index: bool = False,
     state: State | None = None,
+    padding: bool = False,
 ) -> PolicyBatches:
     """Makes `count` environments with several agents, presented per policy.
 
     Args:
-      env: as in `make_multi_agent`, which also explains `options`, `actor`, `groups`, `agent_index` and `state`.
+      env: as in `make_multi_agent`, which also explains `options`, `actor`, `groups`, `agent_index`, `state` and
+        `padding`.
       count: the number of environments.
       seeds: one seed per environment.
       options: options of the environment.
@@ -344,6 +346,7 @@ def make_policy_batches(
       groups: groups of agents that become one agent each.
       agent_index: whether observations contain the agent's index.
       state: what the leaf `state` of observations contains, if there is one.
+      padding: whether agents get the same spaces.
 
     Raises:
       CallboardError: as in `make_multi_agent` and `PolicyBatches`.
@@ -353,7 +356,7 @@ def make_policy_batches(
     with contextlib.ExitStack() as opened:
         environments = []
         for slot, seed in zip(slots, seeds, strict=True):
-            made = make_multi_agent(env, int(seed), options, slot, actor, groups, agent_index, state)
+            made = make_multi_agent(env, int(seed), options, slot, actor, groups, agent_index, state, padding)
             opened.callback(made.close)
             environments.append(made)
         batches = PolicyBatches(environments, mapping, policies, seeds)

@@ -170,7 +170,8 @@ def policy_slots(
                 first, other = texts[0], texts[own.index(agent)]
                 how = f"{first}, and {other}" if first != other else "the bounds, dtypes or names of parts differ"
                 raise CallboardError(
-                    f"policy {policy!r} cannot play for both {own[0]!r} and {agent!r}, whose spaces differ: {how}"
+                    f"policy {policy!r} cannot play for both {own[0]!r} and {agent!r}, whose spaces differ: {how}; "
+                    "name a policy for each, or set agent_padding"
                 )
         found[policy] = PolicySlots(own, specs[own[0]])
     return found

@@ -79,6 +79,8 @@ class Experiment:
       agent_groups: agents of the environment that act as one, as names or patterns by the name of the group; see
         docs/guides/multi_agent.md.
       agent_index: whether observations contain which agent of the environment they are of, for shared policies.
+      agent_padding: whether agents with different spaces get the same, so that they can share a policy: observations
+        are padded with zeros, and discrete actions with ones that a mask forbids.
       agent_state: a `state` that observations also contain, for centralized critics: `observations` of all agents,
         `observations_and_actions`, or the `environment`'s own.  None for none.
       seed: seed of all randomness (environments, exploration, initial weights).  A restarted actor and a resumed run
@@ -159,6 +161,7 @@ class Experiment:
     train: str | tuple[str, ...] = ()
     agent_groups: dict[str, Any] = dataclasses.field(default_factory=dict)
     agent_index: bool = False
+    agent_padding: bool = False
     agent_state: Literal["observations", "observations_and_actions", "environment"] | None = None
     seed: Seed = 1
     actors: NodeCount = 2
@@ -304,7 +307,12 @@ class Experiment:
     @property
     def agent_options(self) -> dict[str, Any]:
         """How an environment with several agents is presented, see `environments.make_multi_agent`."""
-        return {"groups": self.agent_groups, "agent_index": self.agent_index, "state": self.agent_state}
+        return {
+            "groups": self.agent_groups,
+            "agent_index": self.agent_index,
+            "state": self.agent_state,
+            "padding": self.agent_padding,
+        }
 
     def for_policy(self, agent: Agent, layout: Layout) -> "Experiment":
         """Returns the experiment as the nodes of one of several policies see it.

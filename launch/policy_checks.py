@@ -27,6 +27,7 @@ _OF_SEVERAL_AGENTS = (
     "train",
     "agent_groups",
     "agent_index",
+    "agent_padding",
     "agent_state",
 )
 _OF_EACH_POLICY = ("learner/", "replay/", "inference/")

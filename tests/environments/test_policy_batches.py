@@ -433,6 +433,6 @@ def test_agents_of_one_policy_need_equal_specs():
     with pytest.raises(
         CallboardError,
         match=r"^policy 'p' cannot play for both 'a' and 'b', whose spaces differ: float32\(1,\) with 100 discrete "
-        r"actions, and float32\(2,\) with 100 discrete actions$",
+        r"actions, and float32\(2,\) with 100 discrete actions; name a policy for each, or set agent_padding$",
     ):
         batches_of(environment)

@@ -101,6 +101,8 @@ def test_what_cannot_work_is_refused_in_one_line(settings, message):
         {"policies": {"left": {}, "right": RandomPolicy()}},
         {"policies": SELF_PLAY, "mapping": {"left": "main", "right": "past"}, "env_options": {"alike": True}},
         {"env_options": {"alike": True}},
+        # A head for each of two agents whose spaces differ.
+        {"policies": {"one": {"network": {"heads_by": "agent_index"}}}, "agent_padding": True, "agent_index": True},
         {"policies": BOTH, "stop_when": ("left/learner/loss < 1", "right/rating_3 > 9", "learner/duplicate_items > 1")},
         {"policies": BOTH, "env": "echo_agents:Taught", "evaluation_task": {"length": 3}},
         {"policies": BOTH, "env": "echo_agents:Taught", "curriculum": (Stage(), Stage(when="left/score > 0.5"))},
@@ -108,6 +110,11 @@ def test_what_cannot_work_is_refused_in_one_line(settings, message):
 )
 def test_what_can_work(settings):
     assert check(**settings).agents_per_env in (1, 2)
+
+
+def test_an_environment_with_several_agents_is_refused_in_a_list():
+    with pytest.raises(CallboardError, match="environments in a list have one agent each, and echo_agents:Echo has"):
+        check(["CartPole-v1", "echo_agents:Echo"])
 
 
 def test_the_environment_is_made_once_to_read_its_agents():
@@ -130,6 +137,7 @@ def test_the_environment_is_made_once_to_read_its_agents():
         ("train", "left"),
         ("agent_groups", {"team": ["left"]}),
         ("agent_index", True),
+        ("agent_padding", True),
         ("agent_state", "observations"),
     ],
 )
