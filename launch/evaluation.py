@@ -12,6 +12,7 @@ from ..environments import BatchedEnvironment
 from ..environments.episode_metrics import parse_episode_metrics
 from ..environments.joint_batch import JointBatch
 from ..errors import CallboardError
+from ..setting_types import check_ranges
 from .experiment import Experiment
 from .live_view import check_display, live_view
 from .nodes.episode_watch import WatchedEnvironment
@@ -80,11 +81,10 @@ def with_evaluation_settings(
         agent: Any = experiment.agent
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(agent, evaluation_epsilon=epsilon))
     if seed is not None:
-        if not 0 <= seed < 2**31:
-            raise CallboardError(f"seed must lie between 0 and {2**31 - 1}, not {seed}")
         experiment = dataclasses.replace(experiment, seed=seed)
     if mode is not None:
         experiment = dataclasses.replace(experiment, evaluation_mode=mode)
+    check_ranges(experiment)
     experiment.evaluation_policy_mode()
     return experiment
 

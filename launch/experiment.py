@@ -392,10 +392,7 @@ class Experiment:
         Raises:
           CallboardError: the agent has no such mode.
         """
-        modes: dict[str, Mode] = {"greedy": "evaluate", "sampled": "sample"}
-        mode = modes.get(self.evaluation_mode)
-        if mode is None:
-            raise CallboardError(f"evaluation_mode must be greedy or sampled, not {self.evaluation_mode!r}")
+        mode: Mode = "sample" if self.evaluation_mode == "sampled" else "evaluate"
         if mode not in self.agent.modes():
             name = type(self.agent).__name__
             raise CallboardError(

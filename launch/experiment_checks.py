@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 def check_inference(experiment: Experiment) -> None:
     """Rejects numbers of inference nodes that do not fit the kind of inference."""
-    if experiment.inference not in ("local", "central"):
-        raise CallboardError(f"inference must be local or central, not {experiment.inference!r}")
     if experiment.inference == "local" and experiment.inference_nodes > 1:
         raise CallboardError(
             f"{experiment.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "

@@ -36,7 +36,8 @@ def test_settings_that_are_left_out_stay_as_they_are():
         (Apex(), {"epsilon": 1.5}, "epsilon must lie between 0 and 1, not 1.5"),
         (Apex(), {"epsilon": float("nan")}, "epsilon must lie between 0 and 1, not nan"),
         (Apex(), {"mode": "sampled"}, "Apex has no distribution to sample actions from"),
-        (Impala(), {"seed": -1}, "seed must lie between 0 and 2147483647, not -1"),
+        (Impala(), {"mode": "best"}, "evaluation_mode must be greedy or sampled, not 'best'"),
+        (Impala(), {"seed": -1}, "seed must be a whole number from 0 to 2,147,483,647, not -1"),
         (Impala(), {"seed": 2**31}, "not 2147483648"),
     ],
 )
