@@ -8,11 +8,9 @@ from .. import specs
 from ..data import Layout, Nest, Timestep
 from ..errors import CallboardError
 from ..networks import stateless_random as noise
-from ..networks.action_bounds import ActionBounds
 from ..networks.deterministic_actor_critic import DeterministicActorCritic
-from ..networks.factory import check_network
 from ..networks.network_settings import NetworkSettings
-from ..replay import check_stack
+from .actor_critic_checks import check_finite_bounds, check_networks
 from .agent import Mode
 from .network_inputs import ActingNetwork
 
@@ -80,17 +78,5 @@ def check_bounded(name: str, layout: Layout, network: NetworkSettings, frame_sta
             f"{name} has a deterministic policy and needs one action of floats with bounds, but the environment's "
             f"action is {specs.describe(action)}"
         )
-    if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
-        raise CallboardError(
-            f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
-            f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
-        )
-    ActionBounds(action)
-    torso = network.batch_normalized_torso
-    if torso:
-        raise CallboardError(
-            f"{name} does not train the statistics of batch normalization: set agent.network.torso to impala or "
-            f"nature, not {torso}"
-        )
-    check_network(layout.spec, network)
-    check_stack(layout.spec, frame_stack)
+    check_finite_bounds(name, action)
+    check_networks(name, layout, network, frame_stack)

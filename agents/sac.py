@@ -9,26 +9,23 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import Layout, Nest, Sample
-from ..errors import CallboardError
 from ..networks import stateless_random as noise
-from ..networks.action_bounds import ActionBounds
 from ..networks.action_policy import is_single_box
 from ..networks.actor_critic import ActorCritic, actor_critic_networks
 from ..networks.composed_actor_critic import ComposedActorCritic, composed_actor_critic_networks
 from ..networks.discrete_actor_critic import discrete_actor_critic_networks
-from ..networks.factory import check_network
 from ..networks.legal_actions import legal_actions
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
-from ..replay import TransitionReplay, check_stack, stacked_spec
+from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
+from .actor_critic_checks import check_finite_bounds, check_networks
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
@@ -72,14 +69,7 @@ class Sac(SacSettings, Agent):
         action = layout.spec.action
         if not isinstance(action, dm_specs.DiscreteArray):
             _check_action(agent_name(self), action)
-        torso = self.network.batch_normalized_torso
-        if torso:
-            raise CallboardError(
-                f"{agent_name(self)} does not train the statistics of batch normalization: set agent.network.torso to "
-                f"impala or nature, not {torso}"
-            )
-        check_network(layout.spec, self.network)
-        check_stack(layout.spec, self.frame_stack)
+        check_networks(agent_name(self), layout, self.network, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
@@ -258,11 +248,5 @@ def _check_action(name: str, action: Nest) -> None:
     """Raises `CallboardError` unless all parts of an action are discrete or arrays of floats with finite bounds."""
     check_action(name, action)
     for leaf in tree.flatten(action):
-        if isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray):
-            continue
-        if not (np.isfinite(leaf.minimum).all() and np.isfinite(leaf.maximum).all()):
-            raise CallboardError(
-                f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
-                f"action, {specs.describe(leaf)}, has bounds that are infinite: wrap the environment to rescale it"
-            )
-        ActionBounds(leaf)
+        if not isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray):
+            check_finite_bounds(name, leaf)

@@ -1,6 +1,5 @@
 """Deterministic policies: how they explore, and which actions they are refused for."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -87,8 +86,3 @@ def test_actions_without_finite_bounds_are_refused_in_one_line(action, message):
     with pytest.raises(CallboardError, match=message) as caught:
         check_bounded("td3", layout_of(spec_of(action)), NETWORK)
     assert "\n" not in str(caught.value)
-
-
-def test_torsos_with_batch_normalization_are_refused():
-    with pytest.raises(CallboardError, match="set agent.network.torso to impala or nature, not resnet8"):
-        check_bounded("td3", layout_of(spec_of(BOX)), dataclasses.replace(NETWORK, torso="resnet8"))

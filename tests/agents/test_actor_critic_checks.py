@@ -1,0 +1,42 @@
+"""What agents with separate critics refuse."""
+
+import numpy as np
+import pytest
+from dm_env import specs as dm_specs
+from small_worlds import layout_of
+
+from callboard.agents.actor_critic_checks import check_finite_bounds, check_networks
+from callboard.errors import CallboardError
+from callboard.networks.network_settings import ActorCriticSettings
+from callboard.specs import EnvironmentSpec
+
+LAYOUT = layout_of(EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((2,), np.float32, -1, 1)))
+
+
+def network(torso: str = "auto") -> ActorCriticSettings:
+    return ActorCriticSettings(hidden_sizes=(), activation="relu", torso=torso)
+
+
+@pytest.mark.parametrize("low, high", [(-1.0, [1.0, np.inf]), (-np.inf, 1.0)])
+def test_infinite_bounds_are_refused_in_one_line(low, high):
+    with pytest.raises(CallboardError, match=r"^td3 scales .* float32\(2,\), has bounds that are infinite") as caught:
+        check_finite_bounds("td3", dm_specs.BoundedArray((2,), np.float32, low, high))
+    assert "\n" not in str(caught.value)
+
+
+def test_finite_bounds_and_networks_that_fit_pass():
+    check_finite_bounds("td3", LAYOUT.spec.action)
+    check_networks("td3", LAYOUT, network(), 1)
+
+
+@pytest.mark.parametrize(
+    "torso, frame_stack, message",
+    [
+        ("resnet8", 1, "^td3 does not train .* set agent.network.torso to impala or nature, not resnet8$"),
+        ("impala", 1, "torso 'impala' is for images"),
+        ("auto", 4, "frame_stack"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(torso, frame_stack, message):
+    with pytest.raises(CallboardError, match=message):
+        check_networks("td3", LAYOUT, network(torso), frame_stack)
