@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..data import Layout, Nest, Sample, Timestep, Update
-from ..networks.factory import check_network
-from ..networks.policy_networks import policy_network
+from ..networks.factory import check_network, policy_value_network
 from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -104,7 +103,7 @@ class A2C(A2CSettings, Agent):
 
     def make_networks(self, layout: Layout) -> PpoNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
-        network = policy_network(spec, self.network, self.initial_log_std, self.std_from_observation)
+        network = policy_value_network(spec, **vars(self.network), **self.deviation)
         return PpoNetworks(network, spec, normalize_rewards=False)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:

@@ -1,7 +1,7 @@
 """Settings of Gaussian policies."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Interval
 
@@ -18,3 +18,8 @@ class GaussianPolicySettings:
 
     initial_log_std: Annotated[float, Interval(ge=-10, le=2)] = 0.0
     std_from_observation: bool = False
+
+    @property
+    def deviation(self) -> dict[str, Any]:
+        """Both settings, as arguments of `networks.factory.policy_value_network`."""
+        return {"initial_log_std": self.initial_log_std, "std_from_features": self.std_from_observation}

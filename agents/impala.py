@@ -11,9 +11,8 @@ import tree
 from ..data import Layout, Nest, Sample, Timestep
 from ..networks.action_policy import DiscretePolicy, action_policy
 from ..networks.distributions import Categorical
-from ..networks.factory import check_network
+from ..networks.factory import check_network, policy_value_network
 from ..networks.network import Network
-from ..networks.policy_networks import policy_network
 from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -94,7 +93,7 @@ class Impala(ImpalaSettings, Agent):
 
     def make_networks(self, layout: Layout) -> Network:
         spec = stacked_spec(layout.spec, self.frame_stack)
-        return policy_network(spec, self.network, self.initial_log_std, self.std_from_observation)
+        return policy_value_network(spec, **vars(self.network), **self.deviation)
 
     def make_policy(self, networks: Network, mode: Mode) -> ImpalaPolicy:
         return ImpalaPolicy(networks, mode, self.frame_stack)

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from ..data import Layout, Sample
 from ..errors import CallboardError
-from ..networks.factory import check_network
-from ..networks.policy_networks import policy_network
+from ..networks.factory import check_network, policy_value_network
 from ..networks.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
@@ -65,7 +64,7 @@ class Ppo(PpoSettings, Agent):
     def make_networks(self, layout: Layout) -> PpoNetworks:
         """Creates the networks; a subclass may put any `Network` with any core into its `PpoNetworks`."""
         spec = stacked_spec(layout.spec, self.frame_stack)
-        network = policy_network(spec, self.network, self.initial_log_std, self.std_from_observation)
+        network = policy_value_network(spec, **vars(self.network), **self.deviation)
         return PpoNetworks(network, spec, self.normalize_rewards)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> PpoPolicy:

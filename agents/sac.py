@@ -6,7 +6,6 @@ parts, see `sac_composed`.
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -16,10 +15,9 @@ from dm_env import specs as dm_specs
 from .. import specs
 from ..data import Layout, Nest, Sample
 from ..networks import stateless_random as noise
-from ..networks.action_policy import is_single_box
-from ..networks.actor_critic import ActorCritic, actor_critic_networks
-from ..networks.composed_actor_critic import ComposedActorCritic, composed_actor_critic_networks
-from ..networks.discrete_actor_critic import discrete_actor_critic_networks
+from ..networks.actor_critic import ActorCritic
+from ..networks.actor_critic_factory import actor_critic_networks
+from ..networks.composed_actor_critic import ComposedActorCritic
 from ..networks.legal_actions import legal_actions
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
@@ -73,13 +71,8 @@ class Sac(SacSettings, Agent):
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
-        build: Callable[..., ActorCritic] = composed_actor_critic_networks
-        if isinstance(layout.spec.action, dm_specs.DiscreteArray):
-            build = discrete_actor_critic_networks
-        elif is_single_box(layout.spec):
-            build = actor_critic_networks
         spec = stacked_spec(layout.spec, self.frame_stack)
-        return SacNetworks(build(spec, **vars(self.network), temperature=self.temperature), spec)
+        return SacNetworks(actor_critic_networks(spec, **vars(self.network), temperature=self.temperature), spec)
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
         kind: type[SacPolicy] = SacPolicy

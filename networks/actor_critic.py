@@ -1,8 +1,7 @@
 """Networks for SAC: a squashed Gaussian policy, twin critics and target critics."""
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -10,16 +9,11 @@ import tree
 
 from .. import specs
 from ..data import Nest
-from ..errors import CallboardError
 from .action_bounds import ActionBounds
-from .heads import MLPHead, SquashedGaussianHead
+from .heads import MLPHead
 from .network import Network
 from .normalization import RunningNormalizer
-from .precision import Precision
-from .recurrent import FeedForwardCore
 from .target_update import copy_weights
-from .torso_factory import Torso, make_torso
-from .torsos import NormalizingTorso
 
 
 class TwinQ(NamedTuple):
@@ -29,7 +23,39 @@ class TwinQ(NamedTuple):
     q2: Any
 
 
-class TwinCritic(tf.Module):
+class TwinHeads(tf.Module):
+    """A torso and two MLPs on its features, the parts of a pair of critics, which share nothing else.
+
+    Args:
+      torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+      outputs: number of outputs of each MLP.
+      hidden_sizes: hidden layer sizes of each MLP.
+      activation: activation of the hidden layers.
+      layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+      name: name of the module.
+    """
+
+    def __init__(
+        self,
+        torso: tf.keras.layers.Layer,
+        outputs: int,
+        hidden_sizes: Sequence[int],
+        activation: Any,
+        layer_norm: bool,
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        self._torso = torso
+        self._critics = [MLPHead(outputs, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that the learner trains, without those of torso layers that the user has frozen."""
+        heads = [variable for critic in self._critics for variable in critic.trainable_variables]
+        return (*self._torso.trainable_variables, *heads)
+
+
+class TwinCritic(TwinHeads):
     """Two action-value critics that share nothing but the torso (Fujimoto et al. 2018, section 4.2)."""
 
     def __init__(
@@ -47,15 +73,13 @@ class TwinCritic(tf.Module):
         Args:
           spec: the environment's spec.
           action_size: D, the number of components of a unit action.
-          torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+          torso: see `TwinHeads`, as for the arguments after the next.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the action.
-          activation: activation of the hidden layers.
-          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          activation: as above.
+          layer_norm: as above.
           name: name of the module.
         """
-        super().__init__(name)
-        self._torso = torso
-        self._critics = [MLPHead(1, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
+        super().__init__(torso, 1, hidden_sizes, activation, layer_norm, name)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> TwinQ:
@@ -63,12 +87,6 @@ class TwinCritic(tf.Module):
         features = self._torso(observation)
         inputs = tf.concat([features, tf.cast(action, features.dtype)], axis=-1)
         return TwinQ(*(tf.squeeze(critic(inputs), axis=-1) for critic in self._critics))
-
-    @property
-    def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the learner trains, without those of torso layers that the user has frozen."""
-        heads = [variable for critic in self._critics for variable in critic.trainable_variables]
-        return (*self._torso.trainable_variables, *heads)
 
 
 class ActorCritic(tf.Module):
@@ -108,74 +126,3 @@ class ActorCritic(tf.Module):
     def alpha(self) -> tf.Tensor:
         """The entropy temperature, a scalar."""
         return tf.exp(self.log_alpha)
-
-
-def make_encoder(
-    spec: specs.EnvironmentSpec, normalizer: RunningNormalizer | None, torso: Torso, activation: Any, *image: Any
-) -> tf.keras.layers.Layer:
-    """Makes the torso of a policy or a critic, which passes vectors through unless they are normalized.
-
-    Args:
-      spec: the environment's spec.
-      normalizer: normalizes observations before the torso; None leaves them unchanged.
-      torso: see `torso_factory.make_torso`.
-      activation: see `torso_factory.make_torso`.
-      *image: its arguments after the activation.
-    """
-    if normalizer is None:
-        return make_torso(spec, torso, (), activation, *image)
-    normalized = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
-    return NormalizingTorso(normalizer, make_torso(normalized, torso, (), activation, *image))
-
-
-def actor_critic_networks(
-    spec: specs.EnvironmentSpec,
-    torso: Torso = "auto",
-    hidden_sizes: Sequence[int] = (256, 256),
-    activation: Any = "relu",
-    temperature: float = 1.0,
-    layer_norm: bool = False,
-    filters: Sequence[Sequence[int]] = (),
-    image_features: int | None = None,
-    precision: Precision = "float32",
-    image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
-    normalize_observations: bool = False,
-) -> ActorCritic:
-    """Builds the networks of SAC, including all variables.
-
-    Args:
-      spec: the environment's spec.
-      torso: see `factory.make_torso`; policy, critics and target critics each get a separate one.  `auto` and `mlp`
-        pass vectors through unchanged.
-      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
-        the features and the action.
-      activation: activation of the hidden layers.
-      temperature: initial value of alpha.
-      layer_norm: see `dense.hidden_layers`.
-      filters: see `factory.make_torso`, as for `image_features`.
-      image_features: units of the layer after the convolutions.
-      precision: see `factory.make_torso`.
-      image_activation: see `factory.make_torso`, as for `torsos`.
-      torsos: torsos of parts of the observation.
-      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
-
-    Raises:
-      CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
-    """
-    if isinstance(torso, tf.keras.layers.Layer):
-        raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
-    bounds = ActionBounds(spec.action)
-
-    image = (filters, image_features, layer_norm, precision, image_activation, torsos)
-    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
-
-    def encoder() -> tf.keras.layers.Layer:
-        return make_encoder(spec, normalizer, torso, activation, *image)
-
-    head = SquashedGaussianHead(bounds.size, hidden_sizes, activation, layer_norm=layer_norm)
-    policy = Network(spec, encoder(), FeedForwardCore(), head)
-    critic, target_critic = (
-        TwinCritic(spec, bounds.size, encoder(), hidden_sizes, activation, layer_norm) for _ in range(2)
-    )
-    return ActorCritic(policy, critic, target_critic, bounds, temperature, normalizer)

@@ -1,7 +1,6 @@
-"""Networks for SAC over composed actions: discrete choices, and numbers with finite bounds."""
+"""Parts of SAC's networks for composed actions: discrete choices, and numbers with finite bounds."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -9,18 +8,14 @@ import tree
 
 from .. import specs
 from ..data import Nest
-from ..errors import CallboardError
 from .action_parts import ActionParts
-from .actor_critic import ActorCritic, TwinQ, make_encoder
+from .actor_critic import ActorCritic, TwinHeads, TwinQ
 from .discrete_actor_critic import CategoricalHead
 from .distributions import Categorical
-from .heads import MLPHead, SquashedGaussianHead
+from .heads import SquashedGaussianHead
 from .legal_actions import mask_illegal
 from .network import Network
 from .normalization import RunningNormalizer
-from .precision import Precision
-from .recurrent import FeedForwardCore
-from .torso_factory import Torso
 
 
 class SoftParts(NamedTuple):
@@ -61,7 +56,7 @@ class SoftPartsHead(tf.Module):
         return SoftParts(choices, () if self._numbers is None else self._numbers(features))
 
 
-class AdditiveTwinCritic(tf.Module):
+class AdditiveTwinCritic(TwinHeads):
     """Two critics of composed actions, Q(x, u, c) = V(x, u) + Σ_k A_k(x, u, c_k), for numbers u and choices c.
 
     For one choice this is any function, as in Delalleau et al. 2019, "Discrete and continuous action representation for
@@ -84,17 +79,14 @@ class AdditiveTwinCritic(tf.Module):
         Args:
           spec: the environment's spec.
           parts: the parts of its actions.
-          torso: maps an observation nest `[N, ...]` to features `[N, F]`.
+          torso: see `actor_critic.TwinHeads`, as for the arguments after the next.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the numbers.
-          activation: activation of the hidden layers.
-          layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
+          activation: as above.
+          layer_norm: as above.
           name: name of the module.
         """
-        super().__init__(name)
-        self._torso = torso
+        super().__init__(torso, 1 + int(parts.sizes.sum()), hidden_sizes, activation, layer_norm, name)
         self._parts = parts
-        outputs = 1 + int(parts.sizes.sum())
-        self._critics = [MLPHead(outputs, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
         count = len(parts.sizes)
         weight = tf.zeros((1, count, int(parts.sizes.max()))) if count else ()
         numbers = tf.zeros((1, parts.numbers)) if parts.numbers else ()
@@ -115,12 +107,6 @@ class AdditiveTwinCritic(tf.Module):
         if not isinstance(numbers, tuple):
             features = tf.concat([features, tf.cast(numbers, features.dtype)], axis=-1)
         return TwinQ(*(self._value(critic(features), weight) for critic in self._critics))
-
-    @property
-    def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the learner trains, without those of torso layers that the user has frozen."""
-        heads = [variable for critic in self._critics for variable in critic.trainable_variables]
-        return (*self._torso.trainable_variables, *heads)
 
     def _value(self, outputs: tf.Tensor, weight: Any) -> tf.Tensor:
         value = outputs[:, 0]
@@ -153,54 +139,3 @@ class ComposedActorCritic(ActorCritic):
     ):
         super().__init__(policy, critic, target_critic, None, temperature, normalizer)
         self.parts = parts
-
-
-def composed_actor_critic_networks(
-    spec: specs.EnvironmentSpec,
-    torso: Torso = "auto",
-    hidden_sizes: Sequence[int] = (256, 256),
-    activation: Any = "relu",
-    temperature: float = 1.0,
-    layer_norm: bool = False,
-    filters: Sequence[Sequence[int]] = (),
-    image_features: int | None = None,
-    precision: Precision = "float32",
-    image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
-    normalize_observations: bool = False,
-) -> ComposedActorCritic:
-    """Builds the networks of SAC for a composed action, including all variables.
-
-    Args:
-      spec: the environment's spec.
-      torso: see `actor_critic.actor_critic_networks`, as for all other arguments.
-      hidden_sizes: hidden layer sizes of each kind of parts of the policy, and of each critic.
-      activation: activation of the hidden layers.
-      temperature: initial value of alpha.
-      layer_norm: see `dense.hidden_layers`.
-      filters: see `factory.make_torso`, as for `image_features`.
-      image_features: units of the layer after the convolutions.
-      precision: see `factory.make_torso`.
-      image_activation: see `factory.make_torso`, as for `torsos`.
-      torsos: torsos of parts of the observation.
-      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
-
-    Raises:
-      CallboardError: if a part of the action is neither discrete nor of floats with finite bounds, or a name is
-        unknown.
-    """
-    if isinstance(torso, tf.keras.layers.Layer):
-        raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
-    parts = ActionParts(spec.action, unbounded=False)
-
-    image = (filters, image_features, layer_norm, precision, image_activation, torsos)
-    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
-
-    def encoder() -> tf.keras.layers.Layer:
-        return make_encoder(spec, normalizer, torso, activation, *image)
-
-    policy = Network(spec, encoder(), FeedForwardCore(), SoftPartsHead(parts, hidden_sizes, activation, layer_norm))
-    critic, target_critic = (
-        AdditiveTwinCritic(spec, parts, encoder(), hidden_sizes, activation, layer_norm) for _ in range(2)
-    )
-    return ComposedActorCritic(parts, policy, critic, target_critic, temperature, normalizer)

@@ -1,7 +1,6 @@
 """Networks for deterministic policies (TD3, D4PG): a policy and a critic, and a target of each."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,13 +8,12 @@ import tree
 
 from .. import specs
 from ..data import Nest
-from ..errors import CallboardError
 from .action_bounds import ActionBounds
-from .actor_critic import TwinCritic, make_encoder
+from .actor_critic import TwinCritic
+from .encoders import Encoders
 from .heads import MLPHead
 from .network import Network
 from .normalization import RunningNormalizer
-from .precision import Precision
 from .recurrent import FeedForwardCore
 from .target_update import copy_weights
 from .torso_factory import Torso
@@ -132,53 +130,38 @@ def deterministic_actor_critic(
     hidden_sizes: Sequence[int] = (256, 256),
     activation: Any = "relu",
     layer_norm: bool = False,
-    filters: Sequence[Sequence[int]] = (),
-    image_features: int | None = None,
-    precision: Precision = "float32",
-    image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
     normalize_observations: bool = False,
     make_critic: Callable[..., tf.Module] = TwinCritic,
     make_head: Callable[..., tf.Module] = UnitActionHead,
+    **of_torso: Any,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3, D4PG or DMPO, including all variables.
 
     Args:
       spec: the environment's spec.
-      torso: see `factory.make_torso`; each network gets a separate one.  `auto` and `mlp` pass vectors through
+      torso: see `torso_factory.make_torso`; each network gets a separate one.  `auto` and `mlp` pass vectors through
         unchanged.
       hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
         the features and the action.
       activation: activation of the hidden layers.
       layer_norm: see `dense.hidden_layers`.
-      filters: see `factory.make_torso`, as for `image_features`.
-      image_features: units of the layer after the convolutions.
-      precision: see `factory.make_torso`.
-      image_activation: see `factory.make_torso`, as for `torsos`.
-      torsos: torsos of parts of the observation.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
       make_head: takes the number of action components, hidden sizes, activation and `layer_norm`; its outputs are those
         of the policy.
+      **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
       CallboardError: if the action is not a single float array with finite bounds, or a name is unknown.
     """
-    if isinstance(torso, tf.keras.layers.Layer):
-        raise CallboardError("The policy and the critics need a torso each: give a factory of torsos, not one layer.")
-    bounds = ActionBounds(spec.action)
-
-    image = (filters, image_features, layer_norm, precision, image_activation, torsos)
-    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
-
-    def encoder() -> tf.keras.layers.Layer:
-        return make_encoder(spec, normalizer, torso, activation, *image)
+    encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
+    bounds, layers = ActionBounds(spec.action), (hidden_sizes, activation, layer_norm)
 
     def policy() -> Network:
-        head = make_head(bounds.size, hidden_sizes, activation, layer_norm)
-        return Network(spec, encoder(), FeedForwardCore(), head)
+        head = make_head(bounds.size, *layers)
+        return Network(spec, encoders.make(), FeedForwardCore(), head)
 
     def critic() -> tf.Module:
-        return make_critic(spec, bounds.size, encoder(), hidden_sizes, activation, layer_norm)
+        return make_critic(spec, bounds.size, encoders.make(), *layers)
 
-    return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, normalizer)
+    return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, encoders.normalizer)

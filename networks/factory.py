@@ -1,7 +1,7 @@
 """Default networks, built from the names of torsos and cores."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from .network import Network
 from .network_settings import NetworkSettings, PolicyValueNetworkSettings, PopArtSettings
 from .normalization import RunningNormalizer, WithoutPart
 from .popart import PolicyWithPopArt, PopArtValueHead, check_popart, make_popart_head
-from .precision import Precision
 from .selected_heads import check_heads, make_heads
 from .separate import SeparateNetworks, check_critic_state
 from .stochastic_layers import NoisyLayers
@@ -35,110 +34,26 @@ def policy_value_network(
     hidden_sizes: Sequence[int] = (64, 64),
     activation: Any = "tanh",
     lstm_size: int = 256,
-    previous_inputs: bool = False,
-    normalize_observations: bool = False,
-    head_sizes: Sequence[int] = (),
-    shared: bool = True,
-    layer_norm: bool = False,
-    filters: Sequence[Sequence[int]] = (),
-    image_features: int | None = None,
-    precision: Precision = "float32",
-    image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
     core_options: Mapping[str, Any] = MappingProxyType({}),
-    head: str | None = None,
-    head_options: Mapping[str, Any] = MappingProxyType({}),
-    critic_state: str | None = None,
-    popart: PopArtSettings = PopArtSettings(),  # noqa: B008
-    heads_by: str | None = None,
-) -> Network:
-    """Builds a network for discrete actions that outputs `heads.PolicyValue`, including all variables.
-
-    Args:
-      spec: the environment's spec.
-      torso: see `make_torso`.
-      core: see `make_core`.
-      hidden_sizes: layer sizes of the MLP for vector observations.
-      activation: activation of that MLP and of the head.
-      lstm_size: see `make_core`.
-      previous_inputs: whether the core also takes the previous action and reward.
-      normalize_observations: whether the network has a `normalization.RunningNormalizer`.
-      head_sizes: sizes of separate hidden layers for policy and value, after the core.
-      shared: whether policy and value share torso and core.
-      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
-      filters: see `make_torso`.
-      image_features: see `make_torso`, as for `image_activation` and `torsos`.
-      image_activation: activation of the torsos for images.
-      torsos: torsos of parts of the observation.
-      precision: see `make_torso`.
-      core_options: see `make_core`.
-      head: `package.module:factory` of another head, which takes the spec and `head_options`.
-      head_options: options of that head.
-      critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
-      popart: see `PopArtSettings`.
-      heads_by: key of a part of the observation that selects the head, see `selected_heads`; None for one head.
-
-    Raises:
-      CallboardError: if a name is unknown, or the action is not a single discrete choice.
-    """
-    if not isinstance(spec.action, dm_specs.DiscreteArray):
-        raise CallboardError(f"a categorical policy needs one discrete action, not {specs.describe(spec.action)}")
-    num_actions = spec.action.num_values
-    of_torso = {
-        "torso": torso,
-        "hidden_sizes": hidden_sizes,
-        "activation": activation,
-        "filters": filters,
-        "image_features": image_features,
-        "layer_norm": layer_norm,
-        "precision": precision,
-        "image_activation": image_activation,
-    }
-    parts = _Parts(spec, of_torso, torsos, (core, lstm_size, core_options))
-    return _policy_and_value(
-        parts,
-        lambda with_value: PolicyValueHead(num_actions, head_sizes, activation, layer_norm, with_value),
-        shared,
-        popart,
-        (head_sizes, activation, layer_norm),
-        None if head is None else functools.partial(make_own_head, head, spec, head_options),
-        normalize_observations,
-        previous_inputs,
-        critic_state,
-        heads_by,
-    )
-
-
-def gaussian_value_network(
-    spec: specs.EnvironmentSpec,
-    torso: Torso = "auto",
-    core: str = "none",
-    hidden_sizes: Sequence[int] = (64, 64),
-    activation: Any = "tanh",
-    lstm_size: int = 256,
+    layer_norm: bool = False,
     previous_inputs: bool = False,
     normalize_observations: bool = False,
     head_sizes: Sequence[int] = (),
     initial_log_std: float = 0.0,
     std_from_features: bool = False,
+    autoregressive: bool = False,
     shared: bool = True,
-    layer_norm: bool = False,
-    filters: Sequence[Sequence[int]] = (),
-    image_features: int | None = None,
-    precision: Precision = "float32",
-    image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
-    core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
     critic_state: str | None = None,
     popart: PopArtSettings = PopArtSettings(),  # noqa: B008
-    autoregressive: bool = False,
     heads_by: str | None = None,
+    **of_torso: Any,
 ) -> Network:
-    """Builds a network for continuous actions that outputs `heads.GaussianValue`, including all variables.
+    """Builds a network for policy and value, including all variables; `action_policy.action_policy` acts with it.
 
-    For actions of several parts it outputs `composed_heads.ComposedValue` or `composed_heads.AutoregressiveValue`.
+    It outputs `heads.PolicyValue` for one discrete action, `heads.GaussianValue` for one array of numbers, and
+    `composed_heads.ComposedValue` or `composed_heads.AutoregressiveValue` for actions of several parts.
 
     Args:
       spec: the environment's spec.
@@ -147,43 +62,33 @@ def gaussian_value_network(
       hidden_sizes: layer sizes of the MLP for vector observations.
       activation: activation of all MLPs.
       lstm_size: see `make_core`.
+      core_options: see `make_core`.
+      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
       previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
       head_sizes: sizes of separate hidden layers for policy and value, after the core.
-      initial_log_std: initial logarithm of the policy's standard deviation.
-      std_from_features: whether the standard deviation depends on the observation.
+      initial_log_std: initial logarithm of the standard deviation of a Gaussian policy.
+      std_from_features: whether that standard deviation depends on the observation.
+      autoregressive: whether each part of an action of several parts sees the parts before it.
       shared: whether policy and value share torso and core.
-      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
-      filters: see `make_torso`.
-      image_features: see `make_torso`, as for `image_activation` and `torsos`.
-      image_activation: activation of the torsos for images.
-      torsos: torsos of parts of the observation.
-      precision: see `make_torso`.
-      core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
       critic_state: key of a part of the observation that only the value sees, with `shared` false; None for none.
       popart: see `PopArtSettings`.
-      autoregressive: whether each part of an action of several parts sees the parts before it.
       heads_by: key of a part of the observation that selects the head, see `selected_heads`; None for one head.
+      **of_torso: further arguments of `make_torso`.
 
     Raises:
       CallboardError: if a name is unknown, or a part of the action is neither discrete nor floats with bounds.
     """
     action = ActionParts(spec.action)
-    of_torso = {
-        "torso": torso,
-        "hidden_sizes": hidden_sizes,
-        "activation": activation,
-        "filters": filters,
-        "image_features": image_features,
-        "layer_norm": layer_norm,
-        "precision": precision,
-        "image_activation": image_activation,
-    }
-    parts = _Parts(spec, of_torso, torsos, (core, lstm_size, core_options))
+    of_torso |= {"torso": torso, "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
+    parts = _Parts(spec, of_torso, (core, lstm_size, core_options))
+    value_layers = (head_sizes, activation, layer_norm)
 
     def make_head(with_value: bool) -> Any:
+        if isinstance(spec.action, dm_specs.DiscreteArray):
+            return PolicyValueHead(spec.action.num_values, *value_layers, with_value)
         std: dict[str, Any] = {"initial_log_std": initial_log_std, "std_from_features": std_from_features}
         std |= {"layer_norm": layer_norm, "with_value": with_value}
         if is_single_box(spec):
@@ -191,18 +96,25 @@ def gaussian_value_network(
         kind = AutoregressiveValueHead if autoregressive else ComposedValueHead
         return kind(action, head_sizes, activation, **std)
 
-    return _policy_and_value(
-        parts,
-        make_head,
-        shared,
-        popart,
-        (head_sizes, activation, layer_norm),
-        None if head is None else functools.partial(make_own_head, head, spec, head_options),
-        normalize_observations,
-        previous_inputs,
-        critic_state,
-        heads_by,
-    )
+    def make_value_head() -> ValueHead | PopArtValueHead:
+        return make_popart_head(spec, popart, *value_layers) if popart.enabled else ValueHead(*value_layers)
+
+    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
+    heads = functools.partial(make_heads, spec.observation, heads_by)
+    if shared:
+        if popart.enabled:
+            both = PolicyWithPopArt(make_head(False), make_value_head())
+        elif head is not None:
+            both = heads(functools.partial(make_own_head, head, spec, head_options))
+        else:
+            both = heads(functools.partial(make_head, True))
+        return Network(spec, **parts.make(normalizer), head=both, previous_inputs=previous_inputs)
+    if isinstance(torso, tf.keras.layers.Layer):
+        raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")
+    policy_head, value_head = heads(functools.partial(make_head, False)), heads(make_value_head)
+    policy = Network(spec, **parts.make(normalizer, critic_state), head=policy_head, previous_inputs=previous_inputs)
+    value = Network(spec, **parts.make(normalizer), head=value_head, previous_inputs=previous_inputs)
+    return SeparateNetworks(policy, value)
 
 
 def q_network(
@@ -212,23 +124,19 @@ def q_network(
     hidden_sizes: Sequence[int] = (128, 128),
     activation: Any = "relu",
     lstm_size: int = 256,
-    dueling: bool = True,
-    stream_size: int = 0,
+    core_options: Mapping[str, Any] = MappingProxyType({}),
+    layer_norm: bool = False,
     previous_inputs: bool = False,
     normalize_observations: bool = False,
+    dueling: bool = True,
+    stream_size: int = 0,
     atoms: int | None = None,
-    layer_norm: bool = False,
-    filters: Sequence[Sequence[int]] = (),
-    image_features: int | None = None,
-    precision: Precision = "float32",
-    image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
-    core_options: Mapping[str, Any] = MappingProxyType({}),
     head: str | None = None,
     head_options: Mapping[str, Any] = MappingProxyType({}),
     heads_by: str | None = None,
     fractions: int | None = None,
     noisy_sigma: float | None = None,
+    **of_torso: Any,
 ) -> Network:
     """Builds a network for discrete actions that outputs action values `[..., A]`, including all variables.
 
@@ -241,18 +149,13 @@ def q_network(
       hidden_sizes: layer sizes of the MLP for vector observations.
       activation: activation of that MLP and of the head.
       lstm_size: see `make_core`.
-      dueling: whether to use `heads.DuelingQHead` instead of `heads.QHead`.
-      stream_size: units of the hidden layer in each stream of the head; 0 for none.
+      core_options: see `make_core`.
+      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
       previous_inputs: whether the core also takes the previous action and reward.
       normalize_observations: whether the network has a `normalization.RunningNormalizer`.
+      dueling: whether to use `heads.DuelingQHead` instead of `heads.QHead`.
+      stream_size: units of the hidden layer in each stream of the head; 0 for none.
       atoms: numbers M of a distribution for each action, so that outputs are `[..., A, M]`; None for values alone.
-      layer_norm: whether hidden layers are normalized, as in `dense.hidden_layers`.
-      filters: see `make_torso`.
-      image_features: see `make_torso`, as for `image_activation` and `torsos`.
-      image_activation: activation of the torsos for images.
-      torsos: torsos of parts of the observation.
-      precision: see `make_torso`.
-      core_options: see `make_core`.
       head: `package.module:factory` of another head, which takes the spec and `head_options`.
       head_options: options of that head.
       heads_by: key of a part of the observation that selects the head, see `selected_heads`; None for one head.
@@ -260,6 +163,7 @@ def q_network(
         values, or for what `atoms` says.
       noisy_sigma: initial scale of the noise of noisy layers in the head (`stochastic_layers.NoisyDense`); None for
         layers without noise.
+      **of_torso: further arguments of `make_torso`.
 
     Raises:
       CallboardError: if a name is unknown, or the action is not discrete; or it has several parts, and values are
@@ -271,18 +175,9 @@ def q_network(
         raise CallboardError(f"Q-learning needs discrete actions, not {specs.describe(spec.action)}")
     if composed and (atoms is not None or fractions is not None):
         raise CallboardError(f"distributions of values are for one choice, not {specs.describe(spec.action)}")
-    of_torso = {
-        "torso": torso,
-        "hidden_sizes": hidden_sizes,
-        "activation": activation,
-        "filters": filters,
-        "image_features": image_features,
-        "layer_norm": layer_norm,
-        "precision": precision,
-        "image_activation": image_activation,
-    }
-    parts = _Parts(spec, of_torso, torsos, (core, lstm_size, core_options))
-    body = parts.body(RunningNormalizer(spec.observation) if normalize_observations else None)
+    of_torso |= {"torso": torso, "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
+    parts = _Parts(spec, of_torso, (core, lstm_size, core_options))
+    before_head = parts.make(RunningNormalizer(spec.observation) if normalize_observations else None)
     make_noisy = None if noisy_sigma is None else NoisyLayers(noisy_sigma)
 
     def make_head() -> Any:
@@ -299,7 +194,7 @@ def q_network(
         return made if fractions is None else ImplicitQuantileHead(fractions, made)
 
     heads = make_heads(spec.observation, heads_by, make_head)
-    return Network(spec, **body, head=heads, previous_inputs=previous_inputs)
+    return Network(spec, **before_head, head=heads, previous_inputs=previous_inputs)
 
 
 def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> None:
@@ -322,54 +217,23 @@ class _Parts(NamedTuple):
 
     spec: specs.EnvironmentSpec
     torso: Mapping[str, Any]
-    """Arguments of `make_torso` without the spec and `torsos`."""
-    torsos: Mapping[str, Torso]
+    """Arguments of `make_torso`."""
     core: tuple[Any, ...]
     """Arguments of `make_core`."""
 
-    def body(self, normalizer: RunningNormalizer | None = None, unseen: str | None = None) -> dict[str, Any]:
-        """Makes the parts of a network before its head, which do not see a part `unseen`, as arguments of `Network`."""
-        spec, seen = self.spec, normalizer if unseen is None else WithoutPart(self.spec.observation, unseen, normalizer)
+    def make(self, normalizer: RunningNormalizer | None, unseen: str | None = None) -> dict[str, Any]:
+        """Makes the parts of a network before its head, as arguments of `Network`.
+
+        Args:
+          normalizer: normalizes observations; None leaves them unchanged.
+          unseen: key of a part of the observation that they do not see; None for none.
+        """
+        spec, of_torso = self.spec, dict(self.torso)
+        seen = normalizer if unseen is None else WithoutPart(spec.observation, unseen, normalizer)
         if normalizer is not None:
             spec = spec._replace(observation=RunningNormalizer.normalized_spec(spec.observation))
-        torsos = self.torsos
         if unseen is not None:
             spec = specs.without_part(spec, unseen)
-            torsos = {name: torso for name, torso in torsos.items() if name.split("/")[0] != unseen}
-        torso = make_torso(spec, **self.torso, torsos=torsos)
-        return {"normalizer": seen, "torso": torso, "core": make_core(*self.core)}
-
-
-def _policy_and_value(
-    parts: _Parts,
-    make_head: Callable[[bool], Any],
-    shared: bool,
-    popart: PopArtSettings,
-    value_layers: tuple[Sequence[int], Any, bool],
-    own_head: Callable[[], Any] | None,
-    normalize_observations: bool,
-    previous_inputs: bool = False,
-    critic_state: str | None = None,
-    heads_by: str | None = None,
-) -> Network:
-    """Builds one network for policy and value if they are shared, else two; `value_layers` as those of `ValueHead`."""
-    normalizer = RunningNormalizer(parts.spec.observation) if normalize_observations else None
-    heads = functools.partial(make_heads, parts.spec.observation, heads_by)
-
-    def make_value_head() -> ValueHead | PopArtValueHead:
-        return make_popart_head(parts.spec, popart, *value_layers) if popart.enabled else ValueHead(*value_layers)
-
-    if shared:
-        if popart.enabled:
-            head = PolicyWithPopArt(make_head(False), make_value_head())
-        else:
-            head = heads(own_head or functools.partial(make_head, True))
-        return Network(parts.spec, **parts.body(normalizer), head=head, previous_inputs=previous_inputs)
-    if isinstance(parts.torso["torso"], tf.keras.layers.Layer):
-        raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")
-    policy_head, value_head = heads(functools.partial(make_head, False)), heads(make_value_head)
-    policy = Network(
-        parts.spec, **parts.body(normalizer, critic_state), head=policy_head, previous_inputs=previous_inputs
-    )
-    value = Network(parts.spec, **parts.body(normalizer), head=value_head, previous_inputs=previous_inputs)
-    return SeparateNetworks(policy, value)
+            torsos = of_torso.get("torsos", {})
+            of_torso["torsos"] = {name: torso for name, torso in torsos.items() if name.split("/")[0] != unseen}
+        return {"normalizer": seen, "torso": make_torso(spec, **of_torso), "core": make_core(*self.core)}

@@ -13,16 +13,16 @@ from dm_env import specs as dm_specs
 from .. import specs
 from ..data import Nest
 from .action_bounds import ActionBounds
-from .actor_critic import ActorCritic, TwinCritic, make_encoder
+from .actor_critic import ActorCritic, TwinCritic
 from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .encoders import Encoders
 from .flatten import scale
 from .heads import SquashedGaussianHead
 from .network import Network
-from .normalization import RunningNormalizer
 from .precision import Precision, with_precision
 from .recurrent import FeedForwardCore
 from .torso_factory import Torso
-from .torsos import MLPTorso, NormalizingTorso, ObservationTorso
+from .torsos import MLPTorso, ObservationTorso
 
 FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 """The paper's convolutions: channels, kernel size and stride."""
@@ -98,14 +98,14 @@ def shared_encoder_networks(
     torso: str = "auto",
     hidden_sizes: Sequence[int] = (1024, 1024),
     activation: Any = "relu",
-    temperature: float = 0.1,
     layer_norm: bool = False,
+    temperature: float = 0.1,
+    normalize_observations: bool = False,
     filters: Sequence[Sequence[int]] = (),
     image_features: int | None = None,
     precision: Precision = "float32",
     image_activation: Any = None,
     torsos: Mapping[str, Torso] = MappingProxyType({}),
-    normalize_observations: bool = False,
 ) -> ActorCritic:
     """Builds the networks of DrQ, including all variables, for actions as those of SAC.
 
@@ -114,30 +114,29 @@ def shared_encoder_networks(
       torso: `auto` and `conv` for an encoder of convolutions; any other, see `torso_factory.make_torso`.
       hidden_sizes: hidden layer sizes of the policy and of each critic.
       activation: activation of the hidden layers.
-      temperature: initial value of alpha.
       layer_norm: see `dense.hidden_layers`.
+      temperature: initial value of alpha.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       filters: convolutions of the encoder; empty for the paper's, `FILTERS`.
       image_features: features that policy and critics each make of the encoder's outputs; None for 50.
       precision: what the encoder computes in, see `torso_factory.make_torso`, as for the next two.
       image_activation: activation of the convolutions; None for ReLU.
       torsos: torsos of parts of the observation, in place of the paper's convolutions.
-      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
     """
     features = _FEATURES if image_features is None else image_features
+    of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
+    of_torso |= {"image_activation": image_activation, "torsos": torsos}
+    encoders = Encoders(spec, torso, activation, normalize_observations, **of_torso)
 
-    normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
-    observation = spec.observation if normalizer is None else RunningNormalizer.normalized_spec(spec.observation)
+    def paper_encoder(seen: specs.EnvironmentSpec) -> tf.keras.layers.Layer:
+        made = ObservationTorso(
+            seen.observation, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu"), _vectors
+        )
+        return made if precision == "float32" else with_precision(made, precision)
 
     def encoder() -> tf.keras.layers.Layer:
-        if torso not in ("auto", "conv") or torsos:
-            image = (filters, None, layer_norm, precision, image_activation, torsos)
-            return make_encoder(spec, normalizer, torso, activation, *image)
-        made = ObservationTorso(
-            observation, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu"), _vectors
-        )
-        if precision != "float32":
-            made = with_precision(made, precision)
-        return made if normalizer is None else NormalizingTorso(normalizer, made)
+        has_own_torsos = torso not in ("auto", "conv") or torsos
+        return encoders.make() if has_own_torsos else encoders.normalized(paper_encoder)
 
     critic_encoder, heads = encoder(), (hidden_sizes, activation)
     discrete = isinstance(spec.action, dm_specs.DiscreteArray)
@@ -154,7 +153,7 @@ def shared_encoder_networks(
         for one in (critic_encoder, encoder())
     )
     policy = Network(spec, EncoderTrunk(critic_encoder, features, trains_encoder=False), FeedForwardCore(), head)
-    return ActorCritic(policy, critic, target_critic, bounds, temperature, normalizer)
+    return ActorCritic(policy, critic, target_critic, bounds, temperature, encoders.normalizer)
 
 
 def _vectors(observation: Any) -> tf.keras.layers.Layer:

@@ -6,8 +6,7 @@ import tensorflow as tf
 import tree
 from dm_env import specs
 
-from callboard.errors import CallboardError
-from callboard.networks.actor_critic import actor_critic_networks
+from callboard.networks.actor_critic_factory import actor_critic_networks
 from callboard.networks.distributions import SquashedGaussian
 from callboard.networks.network import Inputs
 from callboard.networks.stateless_random import standard_normal
@@ -119,11 +118,3 @@ def test_checkpoints_hold_everything(tmp_path):
     tf.train.Checkpoint(networks=restored).read(path).assert_consumed()
     for one, other in zip(saved.variables, restored.variables, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_what_is_refused():
-    with pytest.raises(CallboardError, match="not 3 discrete actions"):
-        actor_critic_networks(EnvironmentSpec(VECTOR, specs.DiscreteArray(3)))
-    with pytest.raises(CallboardError, match="a factory"):
-        make(torso=tf.keras.layers.Dense(3))
-    assert make(torso=lambda spec: tf.keras.layers.Dense(3)).critic(np.ones((1, 4)), np.ones((1, 6))).q1.shape == (1,)

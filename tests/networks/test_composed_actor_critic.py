@@ -6,9 +6,9 @@ import tensorflow as tf
 from composed_actions import ACTIONS, random_mask, spec_of
 from dm_env import specs as dm_specs
 
-from callboard.errors import CallboardError
 from callboard.networks.action_parts import ActionParts, one_hot_choices
-from callboard.networks.composed_actor_critic import SoftPartsHead, composed_actor_critic_networks
+from callboard.networks.actor_critic_factory import actor_critic_networks
+from callboard.networks.composed_actor_critic import SoftPartsHead
 from callboard.networks.network import Inputs
 
 BOUNDED = {"arm": ACTIONS["nest"]["arm"], "move": dm_specs.BoundedArray((2,), np.float32, -1.0, 3.0)}
@@ -28,7 +28,7 @@ def test_masked_values_have_no_probability():
 
 @pytest.mark.parametrize("action", [BOUNDED, ACTIONS["multi-discrete"], (BOUNDED["move"],)])
 def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
-    networks, parts = composed_actor_critic_networks(spec_of(action), hidden_sizes=(4,)), ActionParts(action)
+    networks, parts = actor_critic_networks(spec_of(action), hidden_sizes=(4,)), ActionParts(action)
     rng, seen = np.random.default_rng(0), FEATURES
     numbers = rng.uniform(-1, 1, (5, parts.numbers)).astype(np.float32) if parts.numbers else ()
     policy, _ = networks.policy.step(Inputs(seen), (), tf.ones(5, tf.bool))
@@ -48,8 +48,8 @@ def test_the_value_of_probabilities_is_the_mean_over_all_choices(action):
 
 
 def test_all_networks_share_one_normalizer_of_observations():
-    networks = composed_actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,), normalize_observations=True)
-    plain = composed_actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,))
+    networks = actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,), normalize_observations=True)
+    plain = actor_critic_networks(spec_of(BOUNDED), hidden_sizes=(4,))
     assert plain.normalizer is None and networks.normalizer is not None
     for mine, other in ((networks.policy, plain.policy), (networks.critic, plain.critic)):
         for variable, value in zip(mine.trainable_variables, other.trainable_variables, strict=True):
@@ -65,10 +65,3 @@ def test_all_networks_share_one_normalizer_of_observations():
     policy, _ = networks.policy.step(Inputs(seen), (), begins)
     same, _ = plain.policy.step(Inputs(normalized), (), begins)
     np.testing.assert_allclose(policy.numbers.mean, same.numbers.mean, rtol=1e-5)
-
-
-def test_numbers_need_finite_bounds():
-    with pytest.raises(CallboardError, match="finite bounds"):
-        composed_actor_critic_networks(spec_of(ACTIONS["nest"]))
-    with pytest.raises(CallboardError, match="a torso each"):
-        composed_actor_critic_networks(spec_of(BOUNDED), torso=tf.keras.layers.Flatten())

@@ -58,8 +58,6 @@ def test_a_critic_of_distributions_depends_on_observation_and_action_and_begins_
     assert len(networks.critic.trainable_variables) == len(networks.critic.variables) == 4
 
 
-def test_what_is_refused():
+def test_discrete_actions_are_refused():
     with pytest.raises(CallboardError, match="not 3 discrete actions"):
         deterministic_actor_critic(SPEC._replace(action=specs.DiscreteArray(3)))
-    with pytest.raises(CallboardError, match="a factory"):
-        deterministic_actor_critic(SPEC, torso=tf.keras.layers.Dense(3))

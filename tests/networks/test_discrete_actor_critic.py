@@ -5,11 +5,9 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from callboard.errors import CallboardError
-from callboard.networks.discrete_actor_critic import discrete_actor_critic_networks
+from callboard.networks.actor_critic_factory import actor_critic_networks
 from callboard.networks.distributions import Categorical
 from callboard.networks.network import Inputs
-from callboard.networks.torsos import MLPTorso
 from callboard.specs import EnvironmentSpec
 
 VECTOR = EnvironmentSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
@@ -18,7 +16,7 @@ IMAGE = VECTOR._replace(observation=specs.BoundedArray((20, 20, 3), np.uint8, 0,
 
 @pytest.mark.parametrize("spec", [VECTOR, IMAGE], ids=["vector", "image"])
 def test_policy_and_critics_give_all_actions(spec):
-    networks = discrete_actor_critic_networks(spec, hidden_sizes=(16,), temperature=0.5)
+    networks = actor_critic_networks(spec, hidden_sizes=(16,), temperature=0.5)
     before = len(networks.variables)
     rng = np.random.default_rng(0)
     observation = (2 * rng.random((5, *spec.observation.shape))).astype(spec.observation.dtype)
@@ -32,11 +30,3 @@ def test_policy_and_critics_give_all_actions(spec):
     assert networks.bounds is None and float(networks.alpha) == pytest.approx(0.5)
     trained = {id(one) for one in (*networks.policy.trainable_variables, *networks.critic.trainable_variables)}
     assert len(networks.variables) == before == len(trained) + len(networks.target_critic.variables) + 1
-
-
-def test_other_actions_and_a_torso_that_they_would_share_are_refused():
-    box = VECTOR._replace(action=specs.BoundedArray((2,), np.float32, -1, 1))
-    with pytest.raises(CallboardError, match="needs one discrete action"):
-        discrete_actor_critic_networks(box)
-    with pytest.raises(CallboardError, match="a torso each"):
-        discrete_actor_critic_networks(VECTOR, torso=MLPTorso(VECTOR.observation))

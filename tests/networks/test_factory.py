@@ -2,15 +2,21 @@
 
 import sys
 
+import composed_actions
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
+from composed_actions import ACTIONS
 from dm_env import specs
 
 from callboard.errors import CallboardError
+from callboard.networks.action_policy import action_policy
+from callboard.networks.composed_heads import AutoregressiveValue, ComposedValue
 from callboard.networks.factory import policy_value_network
+from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
+from callboard.networks.network_settings import PopArtSettings
 from callboard.specs import EnvironmentSpec, zeros
 
 VECTOR = specs.BoundedArray((4,), np.float32, -1, 1)
@@ -130,8 +136,8 @@ def test_wrong_torsos(monkeypatch, torso, message):
 def test_wrong_core_and_wrong_action():
     with pytest.raises(CallboardError, match="unknown core 'lstn'; did you mean 'lstm'"):
         policy_value_network(spec_of(VECTOR), core="lstn")
-    with pytest.raises(CallboardError, match=r"discrete action, not float32\(4,\)"):
-        policy_value_network(EnvironmentSpec(VECTOR, VECTOR))
+    with pytest.raises(CallboardError, match=r"floats with bounds, not int32\(4,\)"):
+        policy_value_network(EnvironmentSpec(VECTOR, specs.BoundedArray((4,), np.int32, 0, 3)))
 
 
 def test_checkpoints(tmp_path):
@@ -142,3 +148,46 @@ def test_checkpoints(tmp_path):
     tf.train.Checkpoint(network=restored).read(path).assert_consumed()
     for one, other in zip(saved.variables, restored.variables, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def small_network(action, **changed):
+    sizes = {"hidden_sizes": (4,), "lstm_size": 4, "head_sizes": (4,)}
+    return policy_value_network(composed_actions.spec_of(action), initial_log_std=-0.5, **{**sizes, **changed})
+
+
+@pytest.mark.parametrize(
+    "action, changed, outputs",
+    [
+        (specs.DiscreteArray(3), {"autoregressive": True}, PolicyValue),
+        (composed_actions.BOX, {}, GaussianValue),
+        (ACTIONS["nest"], {}, ComposedValue),
+        (ACTIONS["multi-discrete"], {"shared": False, "core": "lstm"}, ComposedValue),
+        (ACTIONS["nest"], {"autoregressive": True}, AutoregressiveValue),
+        (ACTIONS["nest"], {"autoregressive": True, "shared": False, "core": "gru"}, AutoregressiveValue),
+        (ACTIONS["nest"], {"autoregressive": True, "popart": PopArtSettings(enabled=True)}, AutoregressiveValue),
+    ],
+)
+def test_the_outputs_are_those_for_the_kind_of_action(action, changed, outputs):
+    network = small_network(action, **changed)
+    observation, first = tf.random.stateless_normal((5, 2, 3), seed=(1, 2)), tf.zeros((5, 2), tf.bool)
+    before = len(network.variables)
+    unrolled, _ = network.unroll(Inputs(observation), network.initial_state(2), first, training=True)
+    assert isinstance(unrolled, outputs) and unrolled.value.shape == (5, 2)
+    policy = action_policy(network.spec, network)
+    chosen = policy.mode(unrolled, observation)
+    log_prob, entropy = policy.evaluate(unrolled, observation, chosen)
+    assert log_prob.shape == entropy.shape == (5, 2) and np.isfinite(log_prob).all()
+    # Everything was built by the constructor.
+    assert len(network.variables) == before
+    if hasattr(unrolled, "log_std"):
+        np.testing.assert_array_equal(unrolled.log_std, np.full_like(unrolled.log_std, -0.5))
+
+
+def test_a_head_of_the_user_outputs_what_the_default_one_does():
+    network = small_network(ACTIONS["multi-discrete"], head=f"{__name__}:own_head", head_options={"logit": 2.0})
+    outputs, _ = network.step(Inputs(tf.zeros((2, 3))), (), tf.ones(2, tf.bool))
+    np.testing.assert_array_equal(outputs.logits, np.full((2, 9), 2.0))
+
+
+def own_head(spec, logit):
+    return lambda features: ComposedValue(tf.fill((2, 9), logit), (), (), tf.zeros(2))

@@ -6,7 +6,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.networks.distributions import DiagonalGaussian
-from callboard.networks.factory import gaussian_value_network, policy_value_network
+from callboard.networks.factory import policy_value_network
 from callboard.networks.heads import (
     DistributionalQHead,
     DuelingQHead,
@@ -150,7 +150,7 @@ def test_a_deviation_that_has_reached_its_bound_comes_back(sign, bound):
 
 @pytest.mark.parametrize("from_features", [False, True])
 def test_every_weight_of_the_head_learns(from_features):
-    network = gaussian_value_network(
+    network = policy_value_network(
         EnvironmentSpec(specs.Array((4,), np.float32), specs.BoundedArray((3,), np.float32, -1, 1)),
         core="lstm",
         lstm_size=5,

@@ -8,8 +8,9 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.nested_settings import declared_fields, from_values
-from callboard.networks.actor_critic import actor_critic_networks
-from callboard.networks.factory import gaussian_value_network, policy_value_network, q_network
+from callboard.networks.actor_critic_factory import actor_critic_networks
+from callboard.networks.deterministic_actor_critic import deterministic_actor_critic
+from callboard.networks.factory import policy_value_network, q_network
 from callboard.networks.network_settings import (
     ActorCriticSettings,
     NetworkSettings,
@@ -17,6 +18,8 @@ from callboard.networks.network_settings import (
     QNetworkSettings,
     RecurrentQNetworkSettings,
 )
+from callboard.networks.shared_encoder import shared_encoder_networks
+from callboard.networks.torso_factory import make_torso
 from callboard.setting_types import check_ranges, converted
 
 MLP: dict[str, Any] = {"hidden_sizes": (64,), "activation": "relu"}
@@ -55,17 +58,16 @@ def test_sizes_and_the_activation_are_the_agents_choice():
     "settings, build",
     [
         (PolicyValueNetworkSettings, policy_value_network),
-        (PolicyValueNetworkSettings, gaussian_value_network),
         (QNetworkSettings, q_network),
         (RecurrentQNetworkSettings, q_network),
         (ActorCriticSettings, actor_critic_networks),
+        (ActorCriticSettings, deterministic_actor_critic),
+        (ActorCriticSettings, shared_encoder_networks),
     ],
 )
 def test_the_function_that_builds_a_network_takes_every_setting(settings, build):
-    names = {field.name for field in dataclasses.fields(settings)}
-    # One choice has nothing to be chosen before it.
-    names -= {"autoregressive"} if build is policy_value_network else set()
-    assert names <= inspect.signature(build).parameters.keys()
+    parameters = {*inspect.signature(build).parameters, *inspect.signature(make_torso).parameters}
+    assert {field.name for field in dataclasses.fields(settings)} <= parameters
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tree
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.factory import check_network, gaussian_value_network, policy_value_network, q_network
+from callboard.networks.factory import check_network, policy_value_network, q_network
 from callboard.networks.network import Inputs
 from callboard.networks.network_settings import PolicyValueNetworkSettings, PopArtSettings, QNetworkSettings
 from callboard.networks.selected_heads import SelectedHeads
@@ -30,10 +30,10 @@ def networks():
     values = functools.partial(policy_value_network, SPEC, head_sizes=(4,), **sizes)
     yield values(core="gru", lstm_size=5)
     yield values(shared=False)
-    yield gaussian_value_network(BOX, **sizes)
+    yield policy_value_network(BOX, **sizes)
     yield q_network(SPEC, stream_size=4, **sizes)
     yield q_network(SPEC, atoms=3, **sizes)
-    yield gaussian_value_network(COMPOSED, **sizes)
+    yield policy_value_network(COMPOSED, **sizes)
     yield q_network(CHOICES, **sizes)
     yield q_network(SPEC, fractions=3, **sizes)
 

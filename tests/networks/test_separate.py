@@ -6,7 +6,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.errors import CallboardError
-from callboard.networks.factory import check_network, gaussian_value_network, make_torso, policy_value_network
+from callboard.networks.factory import check_network, make_torso, policy_value_network
 from callboard.networks.network import Inputs
 from callboard.networks.network_settings import PolicyValueNetworkSettings
 from callboard.specs import EnvironmentSpec
@@ -20,7 +20,7 @@ def networks():
     sizes = {"hidden_sizes": (8,), "head_sizes": (4,), "lstm_size": 6, "shared": False}
     yield policy_value_network(SPEC, **sizes)
     yield policy_value_network(SPEC, core="gru", normalize_observations=True, **sizes)
-    yield gaussian_value_network(BOX, core="lstm", **sizes)
+    yield policy_value_network(BOX, core="lstm", **sizes)
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -66,11 +66,11 @@ def observed(own, state):
     return Inputs({"own": tf.constant(own, tf.float32), "state": tf.constant(state, tf.float32)})
 
 
-@pytest.mark.parametrize("build", [policy_value_network, gaussian_value_network])
+@pytest.mark.parametrize("action", [SPEC.action, BOX.action], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_only_the_value_sees_the_critics_state(build, normalize):
-    spec = STATE if build is policy_value_network else STATE._replace(action=BOX.action)
-    network = build(spec, core="gru", lstm_size=6, shared=False, critic_state="state", normalize_observations=normalize)
+def test_only_the_value_sees_the_critics_state(action, normalize):
+    sizes = {"core": "gru", "lstm_size": 6, "shared": False, "critic_state": "state"}
+    network = policy_value_network(STATE._replace(action=action), normalize_observations=normalize, **sizes)
     rng = np.random.default_rng(0)
     own, state, other = rng.normal(size=(T, B, 4)), rng.normal(size=(T, B, 2)), rng.normal(size=(T, B, 2))
     first = tf.zeros((T, B), tf.bool)

@@ -1,0 +1,75 @@
+"""Networks for SAC, by the kind of the environment's action."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from dm_env import specs as dm_specs
+
+from .. import specs
+from .action_bounds import ActionBounds
+from .action_parts import ActionParts
+from .action_policy import is_single_box
+from .actor_critic import ActorCritic, TwinCritic
+from .composed_actor_critic import AdditiveTwinCritic, ComposedActorCritic, SoftPartsHead
+from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .encoders import Encoders
+from .heads import SquashedGaussianHead
+from .network import Network
+from .recurrent import FeedForwardCore
+from .torso_factory import Torso
+
+
+def actor_critic_networks(
+    spec: specs.EnvironmentSpec,
+    torso: Torso = "auto",
+    hidden_sizes: Sequence[int] = (256, 256),
+    activation: Any = "relu",
+    layer_norm: bool = False,
+    temperature: float = 1.0,
+    normalize_observations: bool = False,
+    **of_torso: Any,
+) -> ActorCritic:
+    """Builds the networks of SAC, including all variables.
+
+    The policy outputs a `distributions.SquashedGaussian` for one array of numbers, a `distributions.Categorical` for
+    one discrete action, and `composed_actor_critic.SoftParts` for actions of several parts.
+
+    Args:
+      spec: the environment's spec.
+      torso: see `torso_factory.make_torso`; policy, critics and target critics each get a separate one.  `auto` and
+        `mlp` pass vectors through unchanged.
+      hidden_sizes: hidden layer sizes of the policy, which takes the torso's features, and of each critic, which takes
+        the features and the numbers of the action.
+      activation: activation of the hidden layers.
+      layer_norm: see `dense.hidden_layers`.
+      temperature: initial value of alpha.
+      normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
+      **of_torso: further arguments of `torso_factory.make_torso`.
+
+    Raises:
+      CallboardError: if a part of the action is neither discrete nor of floats with finite bounds, or a name is
+        unknown.
+    """
+    encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
+    layers: Any = (hidden_sizes, activation, layer_norm)
+    parts = bounds = None
+    head: tf.Module
+    make_critic: Any
+    if isinstance(spec.action, dm_specs.DiscreteArray):
+        head = CategoricalHead(spec.action.num_values, *layers)
+        make_critic = functools.partial(DiscreteTwinCritic, spec, spec.action.num_values)
+    elif is_single_box(spec):
+        bounds = ActionBounds(spec.action)
+        head = SquashedGaussianHead(bounds.size, hidden_sizes, activation, layer_norm=layer_norm)
+        make_critic = functools.partial(TwinCritic, spec, bounds.size)
+    else:
+        parts = ActionParts(spec.action, unbounded=False)
+        head = SoftPartsHead(parts, *layers)
+        make_critic = functools.partial(AdditiveTwinCritic, spec, parts)
+    policy = Network(spec, encoders.make(), FeedForwardCore(), head)
+    critic, target_critic = (make_critic(encoders.make(), *layers) for _ in range(2))
+    if parts is not None:
+        return ComposedActorCritic(parts, policy, critic, target_critic, temperature, encoders.normalizer)
+    return ActorCritic(policy, critic, target_critic, bounds, temperature, encoders.normalizer)
