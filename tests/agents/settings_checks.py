@@ -9,6 +9,35 @@ from callboard.errors import CallboardError
 from callboard.nested_settings import declared_fields, from_values, with_values
 from callboard.setting_types import check_ranges, converted
 
+NETWORK: dict[str, Any] = {
+    "network.torso": "auto",
+    "network.layer_norm": False,
+    "network.filters": (),
+    "network.image_features": None,
+    "network.image_activation": None,
+    "network.torsos": {},
+    "network.precision": "float32",
+}
+"""Defaults of every agent's network but DMPO's."""
+HEAD: dict[str, Any] = {"network.head": None, "network.head_options": {}, "network.heads_by": None}
+"""Defaults of networks with one head."""
+POLICY_VALUE_NETWORK: dict[str, Any] = {
+    **NETWORK,
+    **HEAD,
+    "network.activation": "tanh",
+    "network.core": "none",
+    "network.core_options": {},
+    "network.shared": True,
+    "network.autoregressive": False,
+    "network.previous_inputs": False,
+    "network.critic_state": None,
+    "network.normalize_observations": True,
+    "network.popart.enabled": False,
+    "network.popart.rate": 3e-4,
+    "network.popart.task": None,
+}
+"""Defaults of networks for policy and value."""
+
 
 def values_of(settings: Any) -> dict[str, Any]:
     """The values of a dataclass by names such as `optimizer.learning_rate`; the defaults if it is a class."""

@@ -1,7 +1,7 @@
 """IMPALA's hyperparameters: all defaults, and their ranges."""
 
 import pytest
-from settings_checks import assert_refused, through_yaml, values_of
+from settings_checks import POLICY_VALUE_NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.impala_settings import ImpalaSettings
 from callboard.nested_settings import from_values
@@ -33,31 +33,11 @@ def test_the_defaults_are_those_of_the_documentation():
         "optimizer.rmsprop_decay": 0.99,
         "optimizer.max_gradient_norm": 40.0,
         "optimizer.options": {},
-        "network.torso": "auto",
+        **POLICY_VALUE_NETWORK,
         "network.hidden_sizes": (256, 256),
-        "network.activation": "tanh",
-        "network.layer_norm": False,
-        "network.filters": (),
-        "network.image_features": None,
-        "network.image_activation": None,
-        "network.torsos": {},
-        "network.precision": "float32",
-        "network.popart.enabled": False,
-        "network.popart.rate": 3e-4,
-        "network.popart.task": None,
-        "network.previous_inputs": False,
         "frame_stack": 1,
-        "network.core_options": {},
-        "network.head": None,
-        "network.head_options": {},
-        "network.heads_by": None,
-        "network.shared": True,
-        "network.autoregressive": False,
-        "network.critic_state": None,
-        "network.core": "none",
         "network.lstm_size": 256,
         "network.head_sizes": (),
-        "network.normalize_observations": True,
     }
 
 

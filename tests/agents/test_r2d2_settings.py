@@ -1,7 +1,7 @@
 """R2D2's hyperparameters: all defaults, and the ranges that `test_r2d2.py` does not try."""
 
 import pytest
-from settings_checks import assert_refused, through_yaml, values_of
+from settings_checks import HEAD, NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.r2d2_settings import R2D2Settings
 from callboard.nested_settings import from_values
@@ -39,20 +39,12 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.error_buffer": None,
         "replay.priority_exponent": 0.9,
         "replay.importance_exponent": 0.6,
-        "network.torso": "auto",
+        **NETWORK,
         "network.hidden_sizes": (128, 128),
         "network.activation": "relu",
-        "network.layer_norm": False,
-        "network.filters": (),
-        "network.image_features": None,
-        "network.image_activation": None,
-        "network.torsos": {},
-        "network.precision": "float32",
         "network.normalize_observations": False,
         "network.core_options": {},
-        "network.head": None,
-        "network.head_options": {},
-        "network.heads_by": None,
+        **HEAD,
         "network.dueling": True,
         "network.stream_size": 128,
         "network.core": "lstm",
