@@ -31,6 +31,7 @@ from ..policy_settings import FrozenPolicy, Snapshots
 from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
 from ..warm_start import initialize
 from ..warm_start_settings import as_patterns
+from .checkpoint_schedule import CheckpointSchedule
 from .devices import device_names, make_strategy, share_first_learners_state
 from .learner_input import distributed_batches
 from .network_file import write_network_table
@@ -97,9 +98,12 @@ class LearnerNode(ReportingNode):
         self._max_steps = run.experiment.max_learner_steps or math.inf
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
-        self._next_checkpoint = 0.0
-        self._saved_steps = 0
-        self._unwritten = False
+        self._schedule = CheckpointSchedule(
+            run.experiment.checkpoint_every,
+            _RETRY_SECONDS,
+            context.notify,
+            every_steps=run.experiment.checkpoint_every_steps,
+        )
         self._learns_until = math.inf
         self._final_version: Version | None = None
         self._last_update: Update | None = None
@@ -188,7 +192,7 @@ class LearnerNode(ReportingNode):
         self._served_policies.load()
         self._served_policies.take_due(0, policy)
         layout = trace_layout(agent, self._layout, networks)
-        self._plan_next_checkpoint()
+        self._schedule.restart(self._steps)
         self.begin_reports()
         if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
             return
@@ -219,9 +223,9 @@ class LearnerNode(ReportingNode):
     def step(self) -> None:
         if self._final_version is not None or (self._rank > 0 and self.has_made_all_steps):
             self.context.progress.works("idle")
-            if time.monotonic() >= self._next_checkpoint and self._rank == 0:
+            if self._schedule.is_due(self._steps) and self._rank == 0:
                 self._try_to_save()
-                self._next_checkpoint = math.inf
+                self._schedule.stop()
             self.context.stop.wait(_HOLD_SECONDS)
             return
         if self.paused and not self.has_made_all_steps:
@@ -237,7 +241,7 @@ class LearnerNode(ReportingNode):
         """Publishes the final weights, for which the evaluator waits."""
         if self._final_version is not None or self._rank > 0:
             return
-        if self.has_made_all_steps and (self._saved_steps != self._steps or self._unwritten):
+        if self.has_made_all_steps and not self._schedule.has_written(self._steps):
             # Before the coordinator hears of it, and ends the run: a learner that restarts then has nothing left to do.
             self._try_to_save()
         with self._finite():
@@ -289,7 +293,7 @@ class LearnerNode(ReportingNode):
             with self._finite():
                 self.take_metrics(update.metrics)
         self._last_update = update
-        if self._rank == 0 and self._checkpoint_is_due(now):
+        if self._rank == 0 and self._schedule.is_due(self._steps):
             self._try_to_save()
         return True
 
@@ -345,29 +349,7 @@ class LearnerNode(ReportingNode):
 
     def _try_to_save(self) -> None:
         """Writes a checkpoint; if that fails, training continues and the write is retried later."""
-        self._plan_next_checkpoint()
-        try:
-            self.save_checkpoint()
-            if self._unwritten:
-                self.context.notify("checkpoints are written again")
-            self._unwritten = False
-        except NotWritten as error:
-            every = min(self._experiment.checkpoint_every, _RETRY_SECONDS)
-            self._next_checkpoint = time.monotonic() + every
-            if not self._unwritten:
-                self.context.notify(
-                    f"no checkpoint could be written: {error}; training continues, retrying every {every:.0f} s"
-                )
-            self._unwritten = True
-
-    def _plan_next_checkpoint(self) -> None:
-        by_steps = self._experiment.checkpoint_every_steps is not None
-        self._next_checkpoint = math.inf if by_steps else time.monotonic() + self._experiment.checkpoint_every
-        self._saved_steps = self._steps
-
-    def _checkpoint_is_due(self, now: float) -> bool:
-        every = self._experiment.checkpoint_every_steps
-        return now >= self._next_checkpoint or (every is not None and self._steps // every > self._saved_steps // every)
+        self._schedule.write(self.save_checkpoint, NotWritten, self._steps)
 
     def _has_learned_all(self) -> bool:
         """Returns whether the learner has learned from all data up to the run's limit, or is out of time for it."""

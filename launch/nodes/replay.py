@@ -1,6 +1,5 @@
 """The replay node: one shard of replay, a Reverb server."""
 
-import time
 from typing import Any
 
 import reverb
@@ -11,6 +10,7 @@ from ...errors import CallboardError
 from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
 from ..experiment import Run
 from ..run_directory.file_errors import file_error
+from .checkpoint_schedule import CheckpointSchedule
 from .node import NodeContext, NodeHandle
 from .reporting import Report, ReportingNode
 from .written_bytes import marked_while_files_grow
@@ -34,20 +34,21 @@ class ReplayNode(ReportingNode):
         coordinator: NodeHandle,
     ):
         super().__init__(context, coordinator)
-        self._experiment = run.experiment
+        self._agent = run.experiment.agent
         self._layout = run.layout
         self._directory = run.directory.replay(shard)
         self._shard = shard
         # Data that must be learned from while it is fresh is of no use after a restart.
-        self._keeps = run.experiment.checkpoint_replay and run.experiment.agent.make_replay(run.layout).pace is None
+        self._keeps = run.experiment.checkpoint_replay and self._agent.make_replay(run.layout).pace is None
         self._server: reverb.Server | None = None
         self.tables_at_start: dict[str, Any] = {}
         """The result of `tables` before any other node connected."""
-        self._next_checkpoint = 0.0
-        self._unwritten = False
+        self._schedule = CheckpointSchedule(
+            run.experiment.replay_checkpoint_every, _RETRY_SECONDS, context.notify, "replay"
+        )
 
     def setup(self) -> None:
-        experiment, agent = self._experiment, self._experiment.agent
+        agent = self._agent
         layout = trace_layout(agent, self._layout, agent.make_networks(self._layout))
         tables = agent.make_replay(layout).tables()
         self._server = start_server(tables, self.context.port, self._directory, self._keeps, self.context.notify)
@@ -58,7 +59,7 @@ class ReplayNode(ReportingNode):
         items = sum(info.current_size for info in self.tables_at_start.values())
         if items:
             self.context.notify(f"continues with {items:,} items")
-        self._next_checkpoint = time.monotonic() + experiment.replay_checkpoint_every
+        self._schedule.restart()
         self.context.send("port", self._server.port)
         self.begin_reports()
 
@@ -66,8 +67,8 @@ class ReplayNode(ReportingNode):
         if not self.context.cooperative:
             self.context.stop.wait(0.5)
             self._check_server()
-        if self._keeps and time.monotonic() >= self._next_checkpoint:
-            self._try_to_save()
+        if self._keeps and self._schedule.is_due():
+            self._schedule.write(self._save, ReplayNotSaved)
 
     def finish(self) -> None:
         self.reporter.close()
@@ -119,21 +120,3 @@ class ReplayNode(ReportingNode):
     def _save(self) -> None:
         with marked_while_files_grow(self.context.progress, self._directory, "writing its checkpoint"):
             self._saver.save(_SAVE_SECONDS)
-
-    def _try_to_save(self) -> None:
-        """Writes a checkpoint; if that fails, the run continues and the write is retried later."""
-        every = self._experiment.replay_checkpoint_every
-        try:
-            self._save()
-            if self._unwritten:
-                self.context.notify("checkpoints of replay are written again")
-            self._unwritten = False
-        except ReplayNotSaved as error:
-            every = min(every, _RETRY_SECONDS)
-            if not self._unwritten:
-                self.context.notify(
-                    f"no checkpoint of replay could be written: {file_error(error)}; the run continues, retrying every "
-                    f"{every:.0f} s"
-                )
-            self._unwritten = True
-        self._next_checkpoint = time.monotonic() + every
