@@ -6,8 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..nested_settings import declared_fields
+from ..errors import CallboardError, unknown
+from ..nested_settings import declared_fields, with_values
 from .agent import Agent
+from .registry import agent_name
 from .schedules import Schedule, schedules_of
 
 
@@ -65,6 +67,31 @@ class LiveSettings:
     def _value(self, schedule: Schedule, environment_steps: int, learner_steps: int) -> float:
         steps = environment_steps if schedule.by == "environment_steps" else learner_steps
         return schedule.at(steps, self._lengths[schedule.by])
+
+
+def live_changes(agent: Agent, settings: Mapping[str, float]) -> dict[str, float]:
+    """Returns changes of settings that are `live`, by their full names, checked.
+
+    Args:
+      agent: the agent.
+      settings: new values by name; `learning_rate` stands for all learning rates.
+
+    Raises:
+      CallboardError: there is no such setting, it cannot change, or a value is out of range.
+    """
+    live = type(agent).live
+    changes: dict[str, float] = {}
+    for name, value in settings.items():
+        named = [one for one in live if one == name or (name == "learning_rate" and one.endswith(f".{name}"))]
+        if not named and name in declared_fields(agent):
+            raise CallboardError(
+                f"{name} cannot change while {agent_name(agent)} learns; what can is {', '.join(live) or 'nothing'}"
+            )
+        if not named:
+            raise unknown("setting", name, live)
+        changes |= {one: float(value) for one in named}
+    with_values(agent, changes)  # Checks the ranges.
+    return changes
 
 
 def with_value(settings: Any, path: Sequence[str], value: Any) -> Any:

@@ -1,8 +1,15 @@
-"""The result of a part of a run, as a session yields it."""
+"""The results of a part of a run and of an evaluation, as a session returns them."""
+
+from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..agents.acting import Episode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +37,25 @@ class Result:
     over: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class EvaluationResult:
+    """The result of `Session.evaluate`.
+
+    Attributes:
+      mean: mean return.
+      std: standard deviation of the returns.
+      returns: of every episode.
+      lengths: environment steps of every episode.
+      metrics: metrics from infos, and with several agents returns by policy and by agent, such as `red/return`.
+    """
+
+    mean: float
+    std: float
+    returns: list[float]
+    lengths: list[int]
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
 def result_of(status: Mapping[str, Any]) -> Result:
     """Returns the result that a status of the coordinator contains."""
     metrics = {name: value for name, value in status.items() if "/" in name}
@@ -42,4 +68,16 @@ def result_of(status: Mapping[str, Any]) -> Result:
         score=metrics.get("evaluator/return"),
         metrics=metrics,
         over=status["stopping"],
+    )
+
+
+def evaluation_result(episodes: Sequence[Episode], metrics: Mapping[str, float]) -> EvaluationResult:
+    """Returns the result of an evaluation with these episodes and metrics, `evaluator/...`."""
+    returns = [episode.episode_return for episode in episodes]
+    return EvaluationResult(
+        mean=float(np.mean(returns)),
+        std=float(np.std(returns)),
+        returns=returns,
+        lengths=[episode.length for episode in episodes],
+        metrics={name.removeprefix("evaluator/"): value for name, value in metrics.items()},
     )

@@ -14,12 +14,11 @@ import launchpad as lp
 import numpy as np
 
 from ..agents.agent import Policy
-from ..agents.registry import agent_name
+from ..agents.live_settings import live_changes
 from ..callbacks import plain_task
 from ..data import Layout
 from ..deadlines import wait_until
 from ..errors import CallboardError, unknown
-from ..nested_settings import declared_fields, with_values
 from .acting_policy import ActingPolicy
 from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .evaluation import play_episodes, with_evaluation_settings
@@ -31,7 +30,7 @@ from .launchers.run_outcome import Monitor, Outcome
 from .node_names import metric_of
 from .nodes.players import OnePlayer, Players
 from .prepared_run import prepared_run
-from .result import Result, result_of
+from .result import EvaluationResult, Result, evaluation_result, result_of
 from .run_directory.checkpoints import Checkpoints, assign_weights, read_policy
 from .saved_players import current_players
 from .stop_signals import Stopped, stop_signals
@@ -218,7 +217,7 @@ class Session:
 
     def evaluate(
         self, episodes: int | None = None, mode: Literal["greedy", "sampled"] | None = None
-    ) -> "EvaluationResult":
+    ) -> EvaluationResult:
         """Plays whole episodes with the current weights, in environments of this process.
 
         Args:
@@ -230,14 +229,7 @@ class Session:
         if count < 1:
             raise CallboardError(f"episodes must be at least 1, not {count}")
         played = play_episodes(experiment, self._players(experiment), count, lambda text: None)
-        returns = [episode.episode_return for episode in played.episodes]
-        return EvaluationResult(
-            float(np.mean(returns)),
-            float(np.std(returns)),
-            returns,
-            [episode.length for episode in played.episodes],
-            {name.removeprefix("evaluator/"): value for name, value in played.metrics.items()},
-        )
+        return evaluation_result(played.episodes, played.metrics)
 
     def policy(self, mode: Literal["greedy", "sampled"] | None = None, policy: str | None = None) -> ActingPolicy:
         """Returns the current policy as a function of observations; its weights do not change any more.
@@ -308,7 +300,11 @@ class Session:
           **settings: settings of the agent that are in its `live`, such as `entropy_cost`.  `learning_rate` changes all
             learning rates; `**{"optimizer.learning_rate": 1e-4}` names one.
         """
-        changes = self._live_settings(self._part(policy), settings) if settings else {}
+        changes = {}
+        if settings:
+            part = self._part(policy)
+            live = live_changes(part.experiment.agent, settings)
+            changes = {metric_of(part.policy, name): value for name, value in live.items()}
         if changes and self._experiment.learners > 1:
             raise CallboardError(
                 f"settings of {self._experiment.learners} learners cannot be changed while they learn; set learners to "
@@ -372,23 +368,6 @@ class Session:
             raise unknown("policy", policy, run.policies)
         return run.of_policy(policy)
 
-    def _live_settings(self, part: Run, settings: Mapping[str, float]) -> dict[str, float]:
-        """Returns the changes by full names, checked."""
-        agent = part.experiment.agent
-        live = type(agent).live
-        changes: dict[str, float] = {}
-        for name, value in settings.items():
-            named = [one for one in live if one == name or (name == "learning_rate" and one.endswith(f".{name}"))]
-            if not named and name in declared_fields(agent):
-                raise CallboardError(
-                    f"{name} cannot change while {agent_name(agent)} learns; what can is {', '.join(live) or 'nothing'}"
-                )
-            if not named:
-                raise unknown("setting", name, live)
-            changes |= {one: float(value) for one in named}
-        with_values(agent, changes)  # Checks the ranges.
-        return {metric_of(part.policy, name): value for name, value in changes.items()}
-
     def _learner(self, part: Run, method: str, *arguments: Any) -> Any:
         """Executes a command in the learner and returns its result."""
         learner = part.name_of("learner", 0)
@@ -420,22 +399,3 @@ class Session:
         if number == signal.SIGTERM and run is not None and run.exists and run.is_ending:
             return  # Launchpad sends it to its own process at the end of a run.
         raise Stopped(number)
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluationResult:
-    """The result of `Session.evaluate`.
-
-    Attributes:
-      mean: mean return.
-      std: standard deviation of the returns.
-      returns: of every episode.
-      lengths: environment steps of every episode.
-      metrics: metrics from infos, and with several agents returns by policy and by agent, such as `red/return`.
-    """
-
-    mean: float
-    std: float
-    returns: list[float]
-    lengths: list[int]
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)

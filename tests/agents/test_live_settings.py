@@ -1,11 +1,14 @@
 """Settings that change while an agent learns."""
 
+import pytest
 import tensorflow as tf
 
 from callboard.agents.impala import Impala
-from callboard.agents.live_settings import LiveSettings
+from callboard.agents.live_settings import LiveSettings, live_changes
 from callboard.agents.optimizers import make_optimizer
+from callboard.agents.sac import Sac
 from callboard.agents.schedules import Schedule
+from callboard.errors import CallboardError
 from callboard.nested_settings import with_values
 
 
@@ -63,3 +66,22 @@ def test_schedules_are_followed_until_a_change_replaces_them():
     assert values()[:2] == (2.0, 0.25) and live.metrics == {"scheduled_learning_rate": 0.25}
     live.follow(200, 100)
     assert values()[1] == 0.25
+
+
+def test_one_name_changes_all_learning_rates():
+    rates = {f"{name}_optimizer.learning_rate": 1e-4 for name in ("actor", "critic", "temperature")}
+    assert live_changes(Sac(), {"learning_rate": 1e-4}) == rates
+    assert live_changes(Sac(), {"critic_optimizer.learning_rate": 1}) == {"critic_optimizer.learning_rate": 1.0}
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"entropy_costs": 0.1}, "unknown setting 'entropy_costs'; did you mean 'entropy_cost'"),
+        ({"discount": 0.9}, "discount cannot change while impala learns; what can is .*entropy_cost"),
+        ({"entropy_cost": -1.0}, "entropy_cost must be a number of at least 0"),
+    ],
+)
+def test_changes_that_cannot_be_made_are_refused(settings, message):
+    with pytest.raises(CallboardError, match=message):
+        live_changes(Impala(), settings)
