@@ -12,7 +12,7 @@ from ..agents.agent import Mode
 from ..agents.optimizer_settings import check_own_optimizers
 from ..agents.registry import agent_name
 from ..agents.schedules import check_schedules
-from ..callbacks import Callbacks, check_callbacks, overridden, plain_task
+from ..callbacks import Callbacks, check_callbacks, overridden
 from ..data import Layout
 from ..environments import (
     WeightedEnvironment,
@@ -28,15 +28,22 @@ from ..errors import CallboardError
 from ..nested_settings import values_of
 from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
-from .curriculum import Stage, check_stages, depends_on_episodes
-from .experiment_checks import check_devices, check_inference, check_shares
+from .curriculum import Stage, depends_on_episodes
+from .experiment_checks import (
+    check_callbacks_and_tasks,
+    check_devices,
+    check_evaluations,
+    check_learner_steps,
+    check_node_counts,
+    check_run_conditions,
+    check_shares,
+)
 from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count
 from .policy_checks import check_all_policies, check_one_policy
 from .policy_plan import Layouts, PolicyPlan, make_plan
-from .policy_settings import SHARED, made_policies, parse_policies
+from .policy_settings import made_policies, parse_policies
 from .run_directory.layout import RunDirectory
-from .stop_conditions import check_conditions
 from .warm_start_settings import check_parts
 
 # Higher numbers fit no machine, and mistyped ones are rejected at once.
@@ -227,23 +234,11 @@ class Experiment:
           CallboardError: names the problem and a valid value, in one line.
         """
         check_ranges(self)
-        if self.replay_shards > self.actors:
-            raise CallboardError(
-                f"each of {self.replay_shards} replay shards needs an actor that writes to it: "
-                f"set replay_shards to at most {self.actors}"
-            )
-        check_inference(self)
+        check_node_counts(self)
         check_shares(self)
-        if self.evaluation_episodes % self.evaluation_envs:
-            raise CallboardError(
-                f"evaluation_episodes ({self.evaluation_episodes}) must be a multiple of evaluation_envs "
-                f"({self.evaluation_envs}): every environment plays the same number of episodes"
-            )
-        for name in ("stop_return", "patience", "video_every"):
-            if getattr(self, name) is not None and not self.evaluator:
-                raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
-        self._check_hooks()
-        self._check_conditions(None)
+        check_evaluations(self)
+        check_callbacks_and_tasks(self)
+        check_run_conditions(self, None)
         check_parts(self.init_from, self.init_parts, self.freeze)
         check_loggers(self.loggers)
         if self.prometheus_port is not None:
@@ -275,7 +270,7 @@ class Experiment:
         options = self.options_of_env
         check_hooks(self.env, options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
         check_hooks(self.env, options, False, [self.evaluation_task])
-        self._check_conditions(agent_name(self.agent))
+        check_run_conditions(self, agent_name(self.agent))
         self.check_agent(layout, learners_here)
         return Layouts(layout)
 
@@ -283,7 +278,7 @@ class Experiment:
         """Rejects an agent that cannot learn with this layout and these settings."""
         check_devices(self, self.learners if learners_here is None else learners_here)
         self.evaluation_policy_mode()
-        self._check_learner_steps()
+        check_learner_steps(self)
         self.agent.check(layout)
         check_own_optimizers(self.agent)
         check_schedules(self.agent, layout, self.max_learner_steps)
@@ -331,33 +326,6 @@ class Experiment:
             train=(),
         )
 
-    def _check_hooks(self) -> None:
-        parse_episode_metrics(self.episode_metrics)
-        check_callbacks(self.callbacks)
-        check_stages(self.curriculum)
-        try:
-            plain_task(self.evaluation_task)
-        except CallboardError as error:
-            raise CallboardError(f"evaluation_task: {error}") from error
-
-    def _check_conditions(self, agent: str | None) -> None:
-        nodes = (self.replay_shards, self.inference_nodes if self.inference == "central" else 0)
-        check_conditions(self.stop_when, agent, *nodes, self.evaluator, self._own_metrics())
-        conditions = [stage.when for stage in self.curriculum if stage.when is not None]
-        check_conditions(conditions, agent, *nodes, self.evaluator, self._own_metrics(), "curriculum: when")
-
-    def _own_metrics(self) -> list[str]:
-        """Returns the names of metrics that this run has besides the registered ones, see `check_conditions`."""
-        names = [f"episode/{metric.name}" for metric in parse_episode_metrics(self.episode_metrics)]
-        names += [f"evaluator/{name}" for name in names]
-        names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
-        for policy in self.policies or (SHARED,):
-            names += [f"{policy}/*", f"evaluator/{policy}/*"]
-        names += ["agent/*", "evaluator/agent/*"]
-        if self.callbacks:
-            names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
-        return names
-
     @property
     def options_of_env(self) -> dict[str, Any]:
         """The options that the environment is made with: `env_options`, the wrappers and whether it has processes."""
@@ -376,15 +344,6 @@ class Experiment:
             or depends_on_episodes(self.curriculum)
             or any(overridden(kind, *methods) for kind in check_callbacks(self.callbacks))
         )
-
-    def _check_learner_steps(self) -> None:
-        limit, at_a_time = self.max_learner_steps, getattr(self.agent, "updates_per_call", 1)
-        if limit is not None and limit % at_a_time:
-            fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
-            raise CallboardError(
-                f"max_learner_steps ({limit}) must be a multiple of agent.updates_per_call ({at_a_time}), the learner "
-                f"steps made at a time: set it to {' or '.join(steps for steps in fitting if steps != '0')}"
-            )
 
     def evaluation_policy_mode(self) -> Mode:
         """Returns the mode of the policy in evaluations.

@@ -1,19 +1,29 @@
-"""Checks of an experiment's numbers of nodes, environments and devices against each other."""
+"""Checks of an experiment's settings against each other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..callbacks import check_callbacks, plain_task
 from ..environments import environment_of_slots, environment_text
+from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
+from .curriculum import check_stages
 from .nodes.devices import device_count, device_names
+from .policy_settings import SHARED
+from .stop_conditions import check_conditions
 
 if TYPE_CHECKING:
     from .experiment import Experiment
 
 
-def check_inference(experiment: Experiment) -> None:
-    """Rejects numbers of inference nodes that do not fit the kind of inference."""
+def check_node_counts(experiment: Experiment) -> None:
+    """Rejects numbers of replay shards and inference nodes that do not fit the actors."""
+    if experiment.replay_shards > experiment.actors:
+        raise CallboardError(
+            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: "
+            f"set replay_shards to at most {experiment.actors}"
+        )
     if experiment.inference == "local" and experiment.inference_nodes > 1:
         raise CallboardError(
             f"{experiment.inference_nodes} inference nodes are for central inference: leave inference_nodes out, or "
@@ -57,3 +67,60 @@ def check_devices(experiment: Experiment, learners_here: int) -> None:
             f"{learners_here} learners on one machine would share its GPUs: set learners to 1, and learner_devices "
             "to a number of GPUs or all"
         )
+
+
+def check_evaluations(experiment: Experiment) -> None:
+    """Rejects numbers of evaluations that do not fit each other, and settings that need an evaluator."""
+    episodes, environments = experiment.evaluation_episodes, experiment.evaluation_envs
+    if episodes % environments:
+        raise CallboardError(
+            f"evaluation_episodes ({episodes}) must be a multiple of evaluation_envs ({environments}): every "
+            "environment plays the same number of episodes"
+        )
+    for name in ("stop_return", "patience", "video_every"):
+        if getattr(experiment, name) is not None and not experiment.evaluator:
+            raise CallboardError(f"{name} needs the evaluator: leave evaluator at true")
+
+
+def check_callbacks_and_tasks(experiment: Experiment) -> None:
+    """Rejects metrics of episodes, callbacks, stages of a curriculum and tasks of evaluations that cannot work."""
+    parse_episode_metrics(experiment.episode_metrics)
+    check_callbacks(experiment.callbacks)
+    check_stages(experiment.curriculum)
+    try:
+        plain_task(experiment.evaluation_task)
+    except CallboardError as error:
+        raise CallboardError(f"evaluation_task: {error}") from error
+
+
+def check_run_conditions(experiment: Experiment, agent: str | None) -> None:
+    """Rejects conditions on metrics that the run does not have; `agent` is the agent's name, None if it is unknown."""
+    nodes = (experiment.replay_shards, experiment.inference_nodes if experiment.inference == "central" else 0)
+    known = (agent, *nodes, experiment.evaluator, _own_metrics(experiment))
+    check_conditions(experiment.stop_when, *known)
+    conditions = [stage.when for stage in experiment.curriculum if stage.when is not None]
+    check_conditions(conditions, *known, "curriculum: when")
+
+
+def check_learner_steps(experiment: Experiment) -> None:
+    """Rejects a limit of learner steps that the agent cannot reach exactly."""
+    limit, at_a_time = experiment.max_learner_steps, getattr(experiment.agent, "updates_per_call", 1)
+    if limit is not None and limit % at_a_time:
+        fitting = [str(steps) for steps in (limit // at_a_time * at_a_time, (limit // at_a_time + 1) * at_a_time)]
+        raise CallboardError(
+            f"max_learner_steps ({limit}) must be a multiple of agent.updates_per_call ({at_a_time}), the learner "
+            f"steps made at a time: set it to {' or '.join(steps for steps in fitting if steps != '0')}"
+        )
+
+
+def _own_metrics(experiment: Experiment) -> list[str]:
+    """Returns the names of metrics that a run has besides the registered ones, see `check_conditions`."""
+    names = [f"episode/{metric.name}" for metric in parse_episode_metrics(experiment.episode_metrics)]
+    names += [f"evaluator/{name}" for name in names]
+    names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
+    for policy in experiment.policies or (SHARED,):
+        names += [f"{policy}/*", f"evaluator/{policy}/*"]
+    names += ["agent/*", "evaluator/agent/*"]
+    if experiment.callbacks:
+        names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
+    return names
