@@ -1,16 +1,13 @@
 """The coordinator: the only owner of the live counters, the metrics and the decision to stop."""
 
-import collections
 import logging
 import os
 import socket
-import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ...environments import has_unseen_levels
 from ..experiment import Run
 from ..loggers.run_loggers import RunLoggers
 from ..node_names import metric_of, policy_of
@@ -19,7 +16,6 @@ from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
 from .counters import CounterFile
-from .joint_episodes import JointEpisodeMetrics
 from .node import Node, NodeContext
 from .node_health import thread_stacks
 from .node_incarnations import NodeIncarnations
@@ -27,14 +23,13 @@ from .node_overview import NodeOverview
 from .run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
 from .run_ending import RunEnding
 from .run_hooks import RunHooks
+from .run_metrics import RunMetrics
 from .step_budget import LeaseRequest, StepBudget
-from .step_rates import StepRates
 from .stopping_rules import Stop, StoppingRules
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
 _COUNTERS_SECONDS = 1.0
-_EPISODES = 100
 _REPORT_SECONDS = 0.5
 _CONTROLLED_REPORT_SECONDS = 0.05
 """Interval between reports where a session waits for pauses and the results of commands."""
@@ -83,20 +78,15 @@ class Coordinator(Node):
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
         self._overview = NodeOverview(clock, context)
-        self._values: dict[str, float] = {}
+        self._metrics = RunMetrics(run, self._counters, clock)
         self._short_of_data: dict[str, float] = {}
-        self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
-        self._evaluation: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)
-        self._rates = StepRates()
         self._rows = 0
         self._learner_steps: dict[str, int] = {}
         """Learner steps of the current incarnation of the first learner of each policy."""
-        self._joint_episodes = JointEpisodeMetrics(run) if run.policies else None
-        self._begun = clock()
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
-        self._metrics = MetricsWriter(run.directory, context.notify, clock, RunLoggers(run, context.notify))
+        self._metrics_writer = MetricsWriter(run.directory, context.notify, clock, RunLoggers(run, context.notify))
         self._hooks = RunHooks(run, context.name, self._counters, self._control, self._take_callback_request)
 
     def report(
@@ -141,7 +131,8 @@ class Coordinator(Node):
             if newest:
                 self._nodes.update(name, incarnation_id)
                 policy = policy_of(name)
-                self._overview.update(name, incarnation_id, health, self._values.get(metric_of(policy, "learner/step")))
+                learner_step = self._metrics.values.get(metric_of(policy, "learner/step"))
+                self._overview.update(name, incarnation_id, health, learner_step)
                 if "learner_steps" in counts:
                     self._learner_steps[policy] = counts["learner_steps"]
                 self._short_of_data.pop(name, None)
@@ -149,8 +140,10 @@ class Coordinator(Node):
                     self._short_of_data[name] = short_of_data
                 if sequence > self._last_sequence(name, incarnation_id):
                     self._sequences[name] = incarnation_id, sequence
-                    self._take(values, episodes, evaluation)
-                    of_policies = [] if self._joint_episodes is None else self._joint_episodes.add(joint_episodes)
+                    self._metrics.add(values, episodes)
+                    if evaluation is not None:
+                        self._take_evaluation(evaluation)
+                    of_policies = self._metrics.add_joint_episodes(joint_episodes)
                     self._hooks.add([*episode_values, *of_policies], evaluation)
                     self._control.take_replies(name, [Reply(*reply) for reply in replies])
                     for kind, value in requests:
@@ -272,7 +265,7 @@ class Coordinator(Node):
         with self._lock:
             return {
                 **self._row(),
-                **self._evaluation,
+                **self._metrics.evaluation,
                 "max_steps": self._experiment.max_steps,
                 "stop_return": self._experiment.stop_return,
                 "stopping": bool(self._ending),
@@ -312,7 +305,8 @@ class Coordinator(Node):
             if self._hooks.update(self._row):
                 self._save_control()
             if not self._ending and self._rules.has_conditions:
-                self._end_because(self._rules.check_conditions(self._steps, {**self._row(), **self._evaluation}))
+                row = {**self._row(), **self._metrics.evaluation}
+                self._end_because(self._rules.check_conditions(self._steps, row))
             self._decide()
         if now >= self._next_row and not self.context.cooperative:
             self._next_row = now + _ROW_SECONDS
@@ -332,7 +326,7 @@ class Coordinator(Node):
             # The last nodes to end may report new values without new steps.
             self._write_row(always=True)
             sources = _of_other_nodes(self._counters.sources)
-        self._metrics.close()
+        self._metrics_writer.close()
         # With several learners, the first one ends before the actors: its last checkpoint lacks their last counts.
         try:
             for checkpoints in self._checkpoints:
@@ -396,15 +390,13 @@ class Coordinator(Node):
         of, sequence = self._sequences.get(name, ("", 0))
         return sequence if of == incarnation_id else 0
 
-    def _take(self, values: dict[str, float], episodes: list[list[float]], evaluation: dict[str, float] | None) -> None:
-        self._values.update(values)
-        self._episodes.extend((float(value), int(length)) for value, length in episodes)
-        if evaluation is not None and "evaluator/final" in evaluation:
+    def _take_evaluation(self, evaluation: dict[str, float]) -> None:
+        if "evaluator/final" in evaluation:
             self._ending.finish_evaluation()
-        if evaluation is not None and "evaluator/return" in evaluation:
-            self._evaluation = self._with_gap(evaluation)
+        if "evaluator/return" in evaluation:
+            self._metrics.add_evaluation(evaluation)
             self._rules.add_evaluation(evaluation)
-            self._write_row(self._evaluation, kind="evaluation")
+            self._write_row(self._metrics.evaluation, kind="evaluation")
             # The next evaluation may arrive before the next status is due.
             self._next_status = self._clock()
 
@@ -413,8 +405,7 @@ class Coordinator(Node):
         self._counters.update(f"{self.context.name}#{self.context.incarnation_id}", counts)
         try:
             self._counter_file.save(self._counters)
-            if self._joint_episodes is not None:
-                self._joint_episodes.save()
+            self._metrics.save_ratings()
             self._counters_failed = False
         except OSError as error:
             logging.warning("the counters were not written: %s", error)
@@ -424,7 +415,7 @@ class Coordinator(Node):
 
     def _decide(self) -> None:
         if not self._ending:
-            self._end_because(self._rules.check(self._steps, self._values, self._evaluation))
+            self._end_because(self._rules.check(self._steps, self._metrics.values, self._metrics.evaluation))
         if self._ending.stops_now():
             self.context.send("stop", self._ending.reason)
 
@@ -436,48 +427,15 @@ class Coordinator(Node):
     def _steps(self) -> int:
         return self._counters.total("environment_steps")
 
-    def _with_gap(self, evaluation: dict[str, float]) -> dict[str, float]:
-        """Adds the generalization gap if training episodes are played the same way, on other levels."""
-        experiment = self._experiment
-        alike = experiment.evaluation_mode == "sampled"
-        if not (alike and self._episodes and has_unseen_levels(experiment.env, experiment.options_of_env)):
-            return evaluation
-        gap = statistics.fmean(value for value, _ in self._episodes) - evaluation["evaluator/return"]
-        return {**evaluation, "evaluator/generalization_gap": gap}
-
     def _write_row(self, also: dict[str, float] | None = None, kind: str = "", always: bool = False) -> None:
         # No row may be ahead of the counters that a restarted coordinator would load.
         self._save_counters()
         self._rows += 1
-        self._metrics.write({**self._row(), **(also or {})}, kind, always, self._hooks.histograms())
+        self._metrics_writer.write({**self._row(), **(also or {})}, kind, always, self._hooks.histograms())
 
     def _row(self) -> dict[str, Any]:
-        environment_steps = self._counters.total("environment_steps")
-        learner_steps = self._counters.total("learner_steps")
-        now = self._clock()
-        row: dict[str, Any] = {
-            "time": time.time(),
-            "elapsed_seconds": now - self._begun,
-            "environment_steps": environment_steps,
-            "learner_steps": learner_steps,
-            "ignored_timesteps": self._counters.total("ignored_timesteps"),
-            "episodes": self._counters.total("episodes"),
-            "learner/duplicate_items": self._counters.total("duplicates"),
-            **self._rates.update(now, environment_steps, learner_steps),
-        }
-        if self._episodes:
-            row["actor/episode_return"] = statistics.fmean(value for value, _ in self._episodes)
-            row["actor/episode_length"] = statistics.fmean(length for _, length in self._episodes)
-        if self._joint_episodes is not None:
-            counts = ("learner_steps", "agent_steps")
-            names = [metric_of(policy, count) for policy in self._policies for count in counts]
-            row.update({name: self._counters.total(name) for name in names})
-            row.update(self._joint_episodes.row())
-        if not self.context.cooperative:
-            row.update(self._overview.metrics())
-        row.update(sorted(self._values.items()))
-        row.update(self._hooks.row())
-        return row
+        overview = {} if self.context.cooperative else self._overview.metrics()
+        return {**self._metrics.row(), **overview, **self._hooks.row()}
 
 
 def _of_other_nodes(sources: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

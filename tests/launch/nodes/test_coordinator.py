@@ -319,15 +319,6 @@ def test_every_evaluation_is_reported_however_soon_it_follows(make_coordinator, 
     assert [content["evaluator/return"] for kind, content in sent] == [12.0, 13.0, 14.0]
 
 
-@pytest.mark.parametrize("mode, gap", [("sampled", 3.0), ("greedy", None)])
-def test_the_gap_between_known_and_unseen_levels_is_one_of_episodes_played_alike(make_coordinator, tmp_path, mode, gap):
-    coordinator = make_coordinator(env="procgen:coinrun", env_options={"num_levels": 10}, evaluation_mode=mode)
-    report(coordinator, steps=10, episodes=[[8.0, 5], [6.0, 5]])
-    report(coordinator, "evaluator/0", evaluation={"evaluator/return": 4.0})
-    (row,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert row.get("evaluator/generalization_gap") == gap
-
-
 def test_incarnations_are_numbered_over_restarts_of_the_coordinator_and_resumes_of_the_run(make_coordinator):
     coordinator = make_coordinator()
     starts = [
