@@ -135,7 +135,7 @@ class LearnerNode(ReportingNode):
         The long-poll delivers new weights as soon as they exist, not only at the caller's next request.
         """
         patience = 0.0 if self.context.cooperative else _HOLD_SECONDS
-        return self._weights.get(None if have is None else Version(*have), patience)
+        return self._weights.get(have, patience)
 
     def final_version(self) -> tuple[int, int] | None:
         """Returns the version of the final weights; None while the learner is still learning."""

@@ -4,6 +4,7 @@ Does not import TensorFlow, so a process that only keeps weights stays small.
 """
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,8 @@ class WeightStore:
         self._packed = np.zeros(0, np.uint8)
         self._wanted = True
 
-    @property
     def version(self) -> Version | None:
-        """Version of the snapshot; None if there is none yet."""
+        """Returns the version of the snapshot; None if there is none yet."""
         return self._version
 
     def put(self, version: Version, packed: np.ndarray) -> None:
@@ -39,11 +39,12 @@ class WeightStore:
             self._version, self._packed, self._wanted = version, packed, False
             self._changed.notify_all()
 
-    def get(self, have: Version | None, patience: float) -> "Snapshot | None":
-        """Waits up to `patience` seconds for weights of a version other than `have`; returns None if there are none."""
+    def get(self, have: Sequence[int] | None, patience: float) -> "Snapshot | None":
+        """Returns the snapshot once its version is another than `have`; None if it is not within `patience` seconds."""
+        known = None if have is None else tuple(have)
         with self._changed:
             self._wanted = True
-            if not self._changed.wait_for(lambda: self._version not in (None, have), patience):
+            if not self._changed.wait_for(lambda: self._version not in (None, known), patience):
                 return None
             assert self._version is not None
             # The caller will request the next version too.

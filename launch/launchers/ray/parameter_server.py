@@ -1,5 +1,6 @@
 """The newest weights of a learner in a Ray actor.  Does not import TensorFlow, so its process stays small."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....data import Version
@@ -14,7 +15,7 @@ _HOLD_SECONDS = 0.5
 """Long-poll timeout of `get_variables`."""
 
 
-class ParameterServer:
+class ParameterServer(WeightStore):
     """Serves weights as a learner node does, so that actors need not reach the learner, which may end before them.
 
     Args:
@@ -22,24 +23,16 @@ class ParameterServer:
     """
 
     def __init__(self, saved: "Snapshot | None" = None):
-        self._weights = WeightStore()
+        super().__init__()
         if saved is not None:
             self.publish(*saved)
 
-    def publish(self, version: tuple[int, int], packed: "np.ndarray") -> None:
-        """Replaces the weights, unless the new ones are older.
+    def publish(self, version: Sequence[int], packed: "np.ndarray") -> None:
+        """Replaces the weights, unless the new ones are older; the arguments are the parts of a `Snapshot`."""
+        newest = self.version()
+        if newest is None or tuple(version) >= newest:
+            self.put(Version(*version), packed)
 
-        Args:
-          version: incarnation of the learner, and its step.
-          packed: the values of `Policy.variables`, by `agents.weights.pack_weights`.
-        """
-        if self._weights.version is None or tuple(version) >= self._weights.version:
-            self._weights.put(Version(*version), packed)
-
-    def get_variables(self, have: tuple[int, int] | None) -> "Snapshot | None":
+    def get_variables(self, have: Sequence[int] | None) -> "Snapshot | None":
         """Returns the newest weights, or None if there are none other than version `have` within a short wait."""
-        return self._weights.get(None if have is None else Version(*have), _HOLD_SECONDS)
-
-    def version(self) -> Version | None:
-        """Returns the version of the weights; None if there are none."""
-        return self._weights.version
+        return self.get(have, _HOLD_SECONDS)

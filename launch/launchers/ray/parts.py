@@ -128,9 +128,8 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     shared = {"policy": POLICIES["replay"], "run": run, "coordinator": coordinator}
     shards = range(layout.shards)
     replay = [start_node({**options, "num_cpus": 1}, ReplayNode, f"replay/{k}", shard=k, **shared) for k in shards]
-    weights: Any = ray.remote(ParameterServer)
-    server = RayHandle("parameter server", weights.options(**options).remote(saved))
-    return Parts(run, coordinator, server, tuple(replay))
+    server: Any = ray.remote(**options)(ParameterServer)
+    return Parts(run, coordinator, RayHandle("parameter server", server.remote(saved)), tuple(replay))
 
 
 # Each task has its own process, because TensorFlow's devices and threads can be set only once per process.

@@ -93,11 +93,10 @@ class TrainingNode(LearnerNode):
 
     def push(self) -> None:
         """Sends the newest weights to the parameter server if that is due, unless it has them or is being restarted."""
-        if not self._next_push.has_passed:
-            return
-        server = self._server.client(CALL_SECONDS)
-        with contextlib.suppress(Unreachable):
-            newest = self.get_variables(server.version())
-            if newest is not None:
-                server.publish(*newest)
-                self._next_push.restart(self._push_interval)
+        if self._next_push.has_passed:
+            with contextlib.suppress(Unreachable):
+                server = self._server.client(CALL_SECONDS)
+                newest = self.get_variables(server.version())
+                if newest is not None:
+                    server.publish(*newest)
+                    self._next_push.restart(self._push_interval)

@@ -19,17 +19,18 @@ def packed(value):
 
 
 def test_an_empty_store_has_nothing_to_give(store):
-    assert store.version is None and store.get(None, patience=0.0) is None
+    assert store.version() is None and store.get(None, patience=0.0) is None
 
 
 def test_a_client_gets_the_newest_weights_unless_it_has_them(store):
     store.put(Version(1, 5), packed(5))
     store.put(Version(1, 7), packed(7))
-    assert store.version == Version(1, 7)
-    for have in (None, Version(1, 5), Version(0, 7)):
+    assert store.version() == Version(1, 7)
+    for have in (None, Version(1, 5), [0, 7]):
         version, weights = store.get(have, patience=0.0)
         assert version == (1, 7) and weights.tolist() == [7, 7, 7]
-    assert store.get(Version(1, 7), patience=0.01) is None
+    # Over gRPC a version arrives as a list.
+    assert store.get(Version(1, 7), patience=0.01) is store.get([1, 7], patience=0.01) is None
 
 
 def test_a_version_is_sent_as_plain_numbers(store):
