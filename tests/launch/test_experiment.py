@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 import sys
 
 import gymnasium
@@ -35,27 +34,6 @@ def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"evaluation_mode": "best"}, "evaluation_mode must be greedy or sampled, not 'best'"),
-        ({"inference": "remote"}, "inference must be local or central, not 'remote'"),
-        ({"inference_nodes": 2}, "2 inference nodes are for central inference"),
-        ({"inference": "central", "inference_nodes": 3}, "set inference_nodes to at most 2"),
-        ({"replay_shards": 3}, "each of 3 replay shards needs an actor"),
-        ({"max_steps": 0}, "max_steps must be a whole number from 1"),
-        ({"node_timeout": 0.0}, "node_timeout must be a number above 0"),
-        ({"checkpoint_every": float("nan")}, "checkpoint_every must be a number above 0"),
-        ({"stop_return": float("inf")}, "stop_return must be a number that is finite"),
-    ],
-)
-def test_numbers_are_refused_before_the_agent_is_known(settings, message):
-    experiment = Experiment(**{"agent": None, "env": "CartPole-v1", **settings})
-    with pytest.raises(CallboardError) as caught:
-        experiment.check_numbers()
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
 def make_cartpole(max_episode_steps=500):
     return gymnasium.make("CartPole-v1", max_episode_steps=max_episode_steps)
 
@@ -76,31 +54,6 @@ def test_classes_and_functions_become_names_by_which_a_resumed_run_finds_them(mo
         Experiment(Impala(), make_cartpole())
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        (
-            {"actors": 1},
-            "'B' with weight 0.1 gets none of the 4 slots: increase actors * envs_per_actor, or its weight",
-        ),
-        (
-            {"evaluation_envs": 4},
-            "'B' with weight 0.1 gets none of the 4 slots: increase evaluation_envs, or its weight",
-        ),
-        ({}, ""),
-        ({"evaluation_envs": 4, "evaluator": False}, ""),
-    ],
-)
-def test_every_environment_of_a_list_needs_a_slot(settings, message):
-    env = [{"name": "A"}, {"name": "B", "weight": 0.1}]
-    given = {"actors": 5, "envs_per_actor": 4, "evaluation_envs": 20, **settings}
-    experiment = Experiment(None, env, **given)
-    if not message:
-        return experiment.check_numbers()
-    with pytest.raises(CallboardError, match=re.escape(message)):
-        experiment.check_numbers()
-
-
 def test_the_defaults_can_run():
     Experiment(None, "CartPole-v1").check_numbers()
     central = Experiment(None, "CartPole-v1", inference="central", inference_nodes=2)
@@ -116,14 +69,6 @@ def test_the_layout_has_the_numbers_of_the_run_and_acting_needs_no_devices_of_le
     assert layout.spec.action.num_values == 2
     on_gpus = dataclasses.replace(experiment, learner_devices="all")
     assert (on_gpus.acting_layout().learners, on_gpus.acting_layout().replicas) == (1, 1)
-
-
-def test_learners_share_no_processor_and_their_devices_are_checked_where_they_run():
-    experiment = Experiment(Impala(), "CartPole-v1", learners=2, learner_devices="CPU:0,CPU:1")
-    with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
-        experiment.check()
-    elsewhere = Experiment(Impala(), "CartPole-v1", learner_devices=4)
-    assert elsewhere.check(learners_here=0).replicas == 4
 
 
 def test_evaluations_are_greedy_or_sampled_as_the_agent_can():

@@ -1,4 +1,4 @@
-"""Running an experiment: a start that is refused leaves nothing, and an experiment must be one that can be resumed."""
+"""Running an experiment: a start that is refused leaves nothing, and functions without a name run in this process."""
 
 import dataclasses
 
@@ -85,12 +85,3 @@ def test_a_function_without_a_name_runs_in_this_process_and_is_resumed_from_its_
     assert make_run(experiment, resume=True).layout.actors == 2
     with pytest.raises(CallboardError, match="make_short' cannot be imported: .* continue its run from the program"):
         train_command(["--resume", "--run-dir", str(tmp_path / "run"), "--launcher", "inline"])
-
-
-def test_an_agent_that_cannot_be_imported_by_its_name_is_refused(tmp_path):
-    @dataclasses.dataclass(frozen=True)
-    class Inner(Impala):
-        pass
-
-    with pytest.raises(CallboardError, match="cannot be imported by that name; define its class at a module's top"):
-        make_run(Experiment(agent=Inner(), env="CartPole-v1", run_dir=tmp_path / "run"))

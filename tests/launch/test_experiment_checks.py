@@ -1,0 +1,63 @@
+"""Settings of an experiment that contradict each other are refused before anything starts."""
+
+import re
+
+import pytest
+
+from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"evaluation_mode": "best"}, "evaluation_mode must be greedy or sampled, not 'best'"),
+        ({"inference": "remote"}, "inference must be local or central, not 'remote'"),
+        ({"inference_nodes": 2}, "2 inference nodes are for central inference"),
+        ({"inference": "central", "inference_nodes": 3}, "set inference_nodes to at most 2"),
+        ({"replay_shards": 3}, "each of 3 replay shards needs an actor"),
+        ({"max_steps": 0}, "max_steps must be a whole number from 1"),
+        ({"node_timeout": 0.0}, "node_timeout must be a number above 0"),
+        ({"checkpoint_every": float("nan")}, "checkpoint_every must be a number above 0"),
+        ({"stop_return": float("inf")}, "stop_return must be a number that is finite"),
+    ],
+)
+def test_numbers_are_refused_before_the_agent_is_known(settings, message):
+    experiment = Experiment(**{"agent": None, "env": "CartPole-v1", **settings})
+    with pytest.raises(CallboardError) as caught:
+        experiment.check_numbers()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            {"actors": 1},
+            "'B' with weight 0.1 gets none of the 4 slots: increase actors * envs_per_actor, or its weight",
+        ),
+        (
+            {"evaluation_envs": 4},
+            "'B' with weight 0.1 gets none of the 4 slots: increase evaluation_envs, or its weight",
+        ),
+        ({}, ""),
+        ({"evaluation_envs": 4, "evaluator": False}, ""),
+    ],
+)
+def test_every_environment_of_a_list_needs_a_slot(settings, message):
+    env = [{"name": "A"}, {"name": "B", "weight": 0.1}]
+    given = {"actors": 5, "envs_per_actor": 4, "evaluation_envs": 20, **settings}
+    experiment = Experiment(None, env, **given)
+    if not message:
+        return experiment.check_numbers()
+    with pytest.raises(CallboardError, match=re.escape(message)):
+        experiment.check_numbers()
+
+
+def test_learners_share_no_processor_and_their_devices_are_checked_where_they_run():
+    experiment = Experiment(Impala(), "CartPole-v1", learners=2, learner_devices="CPU:0,CPU:1")
+    with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):
+        experiment.check()
+    elsewhere = Experiment(Impala(), "CartPole-v1", learner_devices=4)
+    assert elsewhere.check(learners_here=0).replicas == 4
