@@ -4,10 +4,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import CallboardError
 from .batched import BatchedEnvironment, check_seeds
 from .dm_env_adapter import DmEnvBatch
-from .user_errors import keywords, needs_package, unknown_environment, unknown_option
+from .user_errors import creation_errors, keywords, needs_package, unknown_environment, unknown_option
 
 _PREFIX = "bsuite:"
 
@@ -31,11 +30,8 @@ def make_bsuite(name: str, batch_size: int, seeds: Sequence[int], options: Mappi
     check_seeds(batch_size, seeds)
     takes_seed = "seed" in keywords(create)[0]
     own_seeds = [{"seed": int(seed)} if takes_seed else {} for seed in seeds]
-    try:
+    with creation_errors(_PREFIX + name, TypeError, ValueError, AssertionError):
         return DmEnvBatch([create(**own_seed) for own_seed in own_seeds])
-    except (TypeError, ValueError, AssertionError) as error:
-        reason = " ".join(str(error).split())
-        raise CallboardError(f"environment {_PREFIX + name!r} cannot be made: {reason}") from error
 
 
 def check_bsuite(name: str, options: Mapping[str, Any]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -11,18 +11,19 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ..errors import CallboardError
 from ..setting_types import converted
 from .batched import BatchedEnvironment, check_seeds
 from .gymnasium_adapter import GymnasiumVectorBatch
 from .tasks import Task, no_task
-from .user_errors import needs_package, unknown_environment, unknown_option
+from .user_errors import creation_errors, needs_package, unknown_environment, unknown_option
 
 _PREFIX = "envpool:"
 _GIVEN = ("num_envs", "batch_size", "seed", "base_path", "max_num_players", "gym_reset_return_info")
 """Options of EnvPool that are not the user's."""
 _ABOUT_POOL = ("env_id", "players")
 """Keys of EnvPool's info that are about the pool, not its environments."""
+_REFUSALS = (TypeError, ValueError, AssertionError, RuntimeError)
+"""Errors of EnvPool for options that it does not take."""
 
 
 def make_envpool(name: str, batch_size: int, seeds: Sequence[int], options: Mapping[str, Any]) -> BatchedEnvironment:
@@ -48,7 +49,7 @@ def make_envpool(name: str, batch_size: int, seeds: Sequence[int], options: Mapp
     own = {"stack_num": 1} if "stack_num" in taken else {}
     threads = {"num_threads": min(batch_size, len(os.sched_getaffinity(0)))}
     seed = int(seeds[0]) % (2**31 - batch_size)
-    with _option_errors(name):
+    with creation_errors(_PREFIX + name, *_REFUSALS):
         pool = envpool.make_gymnasium(name, num_envs=batch_size, seed=seed, **{**own, **threads, **options})
     return GymnasiumVectorBatch(EnvPoolVector(name, pool), seeds)
 
@@ -74,7 +75,7 @@ def check_envpool(name: str, options: Mapping[str, Any]) -> list[str]:
         if isinstance(default, bool | int | float | str):
             converted(f"environment {full!r}: {key}", options[key], type(default))
     if options:
-        with _option_errors(name):
+        with creation_errors(full, *_REFUSALS):
             envpool.make_spec(name, **options)
     return taken
 
@@ -94,15 +95,6 @@ def envpool_names() -> list[str]:
 
     # The custom ones need files of the user's.
     return [name for name in envpool.list_all_envs() if not name.startswith("VizdoomCustom")]
-
-
-@contextlib.contextmanager
-def _option_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise CallboardError(f"environment {_PREFIX + name!r} cannot be made: {reason}") from error
 
 
 class EnvPoolVector(VectorEnv):

@@ -61,9 +61,9 @@ def wrong_step(environment: Any, outcome: Any) -> CallboardError:
 
 def check_picture(environment: Any, name: str) -> None:
     """Raises `CallboardError` if an environment was not made to be rendered as pictures."""
-    if environment.render_mode == "rgb_array":
+    if getattr(environment, "render_mode", None) == "rgb_array":
         return
-    if "rgb_array" in environment.metadata.get("render_modes", ()):
+    if "rgb_array" in (getattr(environment, "metadata", None) or {}).get("render_modes", ()):
         raise CallboardError(f"{name} has no picture to show: make it with the option render_mode='rgb_array'")
     raise CallboardError(f"{name} has no picture to show: it has no render mode 'rgb_array'")
 

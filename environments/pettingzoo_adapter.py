@@ -12,7 +12,7 @@ from ..errors import CallboardError
 from . import encoding
 from .batched import picture
 from .encoding import EnvironmentEncoding
-from .gymnasium_checks import frame_rate, rendered
+from .gymnasium_checks import check_picture, frame_rate, rendered
 from .infos import NO_INFO
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .spaces import action_encoding, observation_encoding
@@ -133,16 +133,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         return frame_rate(self._environment)
 
     def render(self) -> np.ndarray:
-        if getattr(self._environment, "render_mode", None) != "rgb_array":
-            modes = (getattr(self._environment, "metadata", None) or {}).get("render_modes", ())
-            raise CallboardError(
-                f"{self._name} has no picture to show: "
-                + (
-                    "make it with the option render_mode='rgb_array'"
-                    if "rgb_array" in modes
-                    else "it has no render mode 'rgb_array'"
-                )
-            )
+        check_picture(self._environment, self._name)
         return picture(rendered(self._environment, self._name), self._name)
 
     @property

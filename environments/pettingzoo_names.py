@@ -8,9 +8,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import CallboardError
 from .pettingzoo_adapter import PettingZooEnvironment
-from .user_errors import keywords, needs_package, unknown_environment, unknown_option, user_errors
+from .user_errors import creation_errors, keywords, needs_package, unknown_environment, unknown_option, user_errors
 
 PREFIX = "pettingzoo:"
 
@@ -68,10 +67,8 @@ def make_pettingzoo(name: str, options: Mapping[str, Any]) -> PettingZooEnvironm
         for option in options:
             if option not in takes and not takes_others:
                 raise unknown_option(name, option, takes)
-        try:
+        with creation_errors(name, AssertionError):
             made = getattr(module, "parallel_env", module.env)(**options)
-        except AssertionError as error:
-            raise CallboardError(f"environment {name!r} cannot be made: {' '.join(str(error).split())}") from error
     return PettingZooEnvironment(made, name)
 
 

@@ -66,6 +66,19 @@ def needs_package(name: str, package: str, install: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def creation_errors(name: str, *errors: type[Exception]) -> Iterator[None]:
+    """Converts errors with which a library refuses to make the environment `name` into a `CallboardError`.
+
+    Raises:
+      CallboardError: if one of these errors is raised.
+    """
+    try:
+        yield
+    except errors as error:
+        raise CallboardError(f"environment {name!r} cannot be made: {' '.join(str(error).split())}") from error
+
+
+@contextlib.contextmanager
 def user_errors(name: str, options: Mapping[str, Any], taken: Callable[[], Iterable[str]]) -> Iterator[None]:
     """Converts errors that Python and Gymnasium raise for a user's mistake into a `CallboardError`.
 
@@ -78,11 +91,10 @@ def user_errors(name: str, options: Mapping[str, Any], taken: Callable[[], Itera
       CallboardError: if an option is unknown, or a package is not installed.
     """
     try:
-        yield
+        with creation_errors(name, gymnasium.error.Error, ImportError):
+            yield
     except TypeError as error:
         found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if found is None or found[1] not in options:
             raise
         raise unknown_option(name, found[1], taken()) from error
-    except (gymnasium.error.Error, ImportError) as error:
-        raise CallboardError(f"environment {name!r} cannot be made: {' '.join(str(error).split())}") from error

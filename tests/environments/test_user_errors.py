@@ -6,7 +6,13 @@ import gymnasium
 import pytest
 
 from callboard import environments
-from callboard.environments.user_errors import keywords, unknown_environment, unknown_option, user_errors
+from callboard.environments.user_errors import (
+    creation_errors,
+    keywords,
+    unknown_environment,
+    unknown_option,
+    user_errors,
+)
 from callboard.errors import CallboardError
 
 
@@ -53,6 +59,9 @@ def test_errors_of_a_users_mistake_become_one_line():
     with pytest.raises(CallboardError, match="^environment 'Maze' cannot be made: first line second line$"):
         with user_errors("Maze", {}, list):
             raise gymnasium.error.Error("first line\nsecond line")
+    with pytest.raises(CallboardError, match="^environment 'Maze' cannot be made: too wide$"):
+        with creation_errors("Maze", ValueError, AssertionError):
+            raise AssertionError("too wide")
 
 
 def test_errors_of_the_environment_itself_keep_their_traceback():
