@@ -14,8 +14,6 @@ from ..run_directory.metric_names import is_known
 from .run_results import RETURN, RunResult
 from .score_statistics import Interval, Reached, bootstrap_interval, first_reached, interquartile_mean
 
-_AGENT_NAME = "agent.name"
-_ENV = "env"
 _MOST_RESAMPLES = 1_000_000
 
 
