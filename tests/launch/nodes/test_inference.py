@@ -126,15 +126,16 @@ def test_batches_of_two_actors_give_the_same_trajectories(case, tmp_path, monkey
         kept[mode], _ = trajectories(case, mode, launcher, tmp_path / mode, monkeypatch, *frozen)
     rows = [json.loads(line) for line in (tmp_path / "central" / "metrics.jsonl").read_text().splitlines()]
     assert max(row.get("inference/actors_per_batch_0", 0) for row in rows) > 1
-    # The versions of the constant weights depend on timing.
+    # How the steps are divided between the actors depends on timing, as do the versions of the constant weights.
+    steps = min(len(records) for writers in kept.values() for (records,) in writers.values())
+    assert steps > 9
     shared = {
         mode: {
-            actor: [[(record._replace(version=0), state) for record, state in records[:25]]]
+            actor: [[(record._replace(version=0), state) for record, state in records[:steps]]]
             for actor, (records,) in writers.items()
         }
         for mode, writers in kept.items()
     }
-    assert all(len(records) == 25 for writers in shared.values() for (records,) in writers.values())
     exact = {"first", "last"} if case.continuous else {"first", "last", "observation", "action"}
     assert_same(shared["central"], shared["local"], lambda path: 0.0 if exact & set(path) else 1e-4)
 
