@@ -123,13 +123,13 @@ def save_policy_as_model(policy: Policy, spec: specs.EnvironmentSpec, path: path
 def leaf_names(prefix: str, nest: Nest) -> list[str]:
     """Returns a name for each leaf of a nest, in the order of `tree.flatten`: the prefix, keys, fields and indices.
 
-    Characters other than letters and digits become `_`.
+    Characters other than letters and digits become `_`; empty keys are left out.
 
     Raises:
       CallboardError: two leaves would have the same name.
     """
     paths = [(prefix, *path) for path, _ in tree.flatten_with_path(nest)]
-    names = [re.sub(r"\W", "_", "_".join(map(str, path))) for path in paths]
+    names = [re.sub(r"\W", "_", "_".join(filter(None, map(str, path)))) for path in paths]
     for name in names:
         if names.count(name) > 1:
             raise CallboardError(f"two parts of the {prefix} would both be called {name!r}: rename one of them")

@@ -195,7 +195,7 @@ def test_without_callboard_it_acts_as_in_an_evaluation(case, exported):
             {"observation", "first", "state_hidden", "state_cell"},
             {"action", "state_hidden", "state_cell"},
         ),
-        ("apex", {"observation", "first", "state_frames_newest_"}, {"action", "state_frames_newest_"}),
+        ("apex", {"observation", "first", "state_frames_newest"}, {"action", "state_frames_newest"}),
         ("sac", {"observation", "first"}, {"action"}),
         slow("ppo", {"observation", "first"}, {"action"}),
         slow(
