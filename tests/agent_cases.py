@@ -31,6 +31,7 @@ _SMALL_APEX: dict[str, Any] = {
 }
 _SMALL_TEAM: dict[str, Any] = {
     **_SMALL,
+    "network.normalize_observations": False,
     **_CLIPPED,
     "burn_in": 2,
     "trace_length": 6,
