@@ -123,11 +123,15 @@ class Ppo(PpoSettings, Agent):
 
     def rollout(self, networks: PpoNetworks, samples: Sequence[Sample], values: Sequence[tf.Tensor]) -> Rollout:
         """Returns a replica's share of an iteration's data, see `make_rollout`."""
-        samples = [
-            sample._replace(record=sample.record._replace(reward=self._learning_reward(sample.record.reward)))
-            for sample in samples
-        ]
-        return make_rollout(networks, samples, values, self.discount, self.gae_lambda, self.normalize_advantages)
+        return make_rollout(
+            networks,
+            samples,
+            values,
+            self.discount,
+            self.gae_lambda,
+            self.normalize_advantages,
+            self._learning_reward,
+        )
 
     def _learning_reward(self, reward: Any) -> Any:
         return learning_reward(tf.convert_to_tensor(reward), self.reward_scale, self.reward_clip)

@@ -1,6 +1,6 @@
 """PPO's data of an iteration: a rollout with advantages and targets, and its minibatches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -61,6 +61,7 @@ def make_rollout(
     discount: float,
     gae_lambda: float,
     normalize_advantages: bool,
+    learning_reward: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> Rollout:
     """Returns a replica's share of an iteration's data, and updates the statistics of returns and those of PopArt.
 
@@ -71,13 +72,14 @@ def make_rollout(
       discount: γ.
       gae_lambda: λ of the advantages.
       normalize_advantages: whether advantages are standardized over the global batch.
+      learning_reward: maps rewards to those that are learned from; the network takes previous rewards as they are.
     """
     record, state, _ = joined(samples)
     value = tf.concat(values, axis=1)
     valid_t = valid_transitions(record.first, record.last, record.discount)
     estimates = gae(
         values=value,
-        r_t=_normalized_reward(networks, record, state.reset),
+        r_t=_normalized_reward(networks, record, learning_reward(record.reward), state.reset),
         discount_t=discount * tf.cast(record.discount, value.dtype),
         valid_t=valid_t,
         lambda_=gae_lambda,
@@ -127,10 +129,10 @@ def select_minibatch(rollout: Rollout, minibatches: int, number: tf.Tensor, seed
     return selected._replace(state=tree.map_structure(lambda leaf: tf.gather(leaf, chosen), rollout.state))
 
 
-def _normalized_reward(networks: PpoNetworks, record: Record, reset: tf.Tensor) -> tf.Tensor:
+def _normalized_reward(networks: PpoNetworks, record: Record, reward: tf.Tensor, reset: tf.Tensor) -> tf.Tensor:
     if networks.returns is None:
-        return record.reward
+        return reward
     # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
     resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
     networks.returns.update(record.extras.discounted_return, mask=~resets)
-    return tf.clip_by_value(networks.returns.divide_by_deviation(record.reward), -_REWARD_CLIP, _REWARD_CLIP)
+    return tf.clip_by_value(networks.returns.divide_by_deviation(reward), -_REWARD_CLIP, _REWARD_CLIP)

@@ -9,6 +9,7 @@ import tree
 from ppo_samples import CONTINUOUS, DISCRETE, random_sample
 from small_worlds import FixedNetwork
 
+from callboard.agents.network_inputs import Carried
 from callboard.agents.ppo import Ppo
 from callboard.agents.ppo_policy import PpoNetworks, PpoState
 from callboard.agents.ppo_rollout import Rollout, make_rollout, select_minibatch
@@ -118,6 +119,18 @@ def test_rewards_are_divided_by_the_deviation_of_returns_and_clipped_to_ten_of_t
     scaled = reward / sample.record.extras.discounted_return.std()
     np.testing.assert_allclose(rollout.advantage.numpy().reshape(6, 5), np.clip(scaled, -10, 10), rtol=1e-5)
     assert scaled.max() > 10
+
+
+def test_the_network_takes_previous_rewards_as_they_are():
+    agent = from_values(Ppo, {"unroll_length": 4, "reward_scale": 10.0, "network.core": "lstm", "network.lstm_size": 1})
+    sample = random_sample(np.random.default_rng(0), agent, DISCRETE, batch=3)
+    record = sample.record._replace(extras=sample.record.extras._replace(previous_reward=1 + sample.record.reward))
+    carried = Carried(sample.state.network, np.zeros(3, record.action.dtype), ())
+    sample = sample._replace(record=record, state=sample.state._replace(network=carried))
+    networks = PpoNetworks(FixedNetwork(None, carried), DISCRETE, False)
+    rollout = agent.rollout(networks, [tree.map_structure(tf.constant, sample)], [tf.zeros((5, 3))])
+    expected = np.concatenate([1 + record.reward[:1], record.reward[:-1]])
+    np.testing.assert_array_equal(rollout.inputs.previous_reward, expected)
 
 
 def test_the_parts_of_a_batch_are_put_beside_each_other():
