@@ -5,7 +5,7 @@ import math
 
 from .data import Layout
 from .errors import CallboardError
-from .setting_types import PositiveFloat, PositiveInt, UnitInterval
+from .setting_types import PositiveFloat, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,16 +85,3 @@ class ReplaySettings:
     def _needed_buffer(self, layout: Layout, sampled_at_once: int) -> float:
         # All environments of an actor may also insert at once.
         return sampled_at_once + self.samples_per_insert * layout.envs_per_actor
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PrioritizedReplaySettings(ReplaySettings):
-    """Settings of prioritized replay.
-
-    Attributes:
-      priority_exponent: α, items are sampled in proportion to priority^α; 0 samples uniformly.
-      importance_exponent: β, how far importance weights correct the bias of prioritized sampling.
-    """
-
-    priority_exponent: UnitInterval
-    importance_exponent: UnitInterval

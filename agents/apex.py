@@ -66,7 +66,7 @@ class ApexPolicy(QPolicy):
 class Apex(ApexSettings, Agent):
     """The Ape-X DQN agent."""
 
-    live = ("optimizer.learning_rate", "epsilon")
+    live = ("optimizer.learning_rate", "epsilon", "replay.importance_exponent")
 
     def check(self, layout: Layout) -> None:
         check_action("apex", layout)

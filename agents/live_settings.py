@@ -1,6 +1,7 @@
 """Settings that change while an agent learns: its copy has variables in place of those numbers and schedules."""
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ class LiveSettings:
     @property
     def metrics(self) -> dict[str, float]:
         """The values that schedules have now, by names such as `scheduled_learning_rate`."""
-        return {f"scheduled_{name.replace('optimizer.', '')}": value for name, value in self._followed.items()}
+        return {scheduled_metric(name): value for name, value in self._followed.items()}
 
     def change(self, settings: Mapping[str, float]) -> None:
         """Assigns other values, by names such as `optimizer.learning_rate`; they replace schedules."""
@@ -92,6 +93,11 @@ def live_changes(agent: Agent, settings: Mapping[str, float]) -> dict[str, float
         changes |= {one: float(value) for one in named}
     with_values(agent, changes)  # Checks the ranges.
     return changes
+
+
+def scheduled_metric(name: str) -> str:
+    """Returns the name of the metric of a setting that is a schedule."""
+    return f"scheduled_{re.sub(r'(optimizer|replay)[.]', '', name)}"
 
 
 def with_value(settings: Any, path: Sequence[str], value: Any) -> Any:

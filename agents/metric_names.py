@@ -118,6 +118,11 @@ SCHEDULE_METRICS = (
     Metric("scheduled_dual_learning_rate", "learning rate of temperatures and multipliers", agents=("dmpo",)),
     Metric("scheduled_entropy_cost", "weight of the entropy bonus", agents=("impala", "appo", "a2c", "a3c", "ppo")),
     Metric("scheduled_clip", "clipping range of the probability ratio", agents=("ppo", "appo")),
+    Metric(
+        "scheduled_importance_exponent",
+        "how far importance weights correct the bias of sampling by priority",
+        agents=("apex", "r2d2"),
+    ),
     Metric("scheduled_epsilon", "exploration rate of the first environment", agents=("apex", "r2d2", "qmix", "vdn")),
 )
 """Settings that are schedules, at the newest learner step; a run has those that it is configured with."""

@@ -36,7 +36,7 @@ class R2D2(R2D2Settings, Agent):
     with its episode.
     """
 
-    live = ("optimizer.learning_rate", "epsilon")
+    live = ("optimizer.learning_rate", "epsilon", "replay.importance_exponent")
 
     @property
     def _length(self) -> int:

@@ -1,26 +1,23 @@
 """Settings of replay: defaults and ranges; tests/replay/test_tables.py checks what works together."""
 
+import dataclasses
+
 import pytest
 from settings_checks import assert_refused, through_yaml, values_of
 
-from callboard.replay_settings import PrioritizedReplaySettings, ReplaySettings
+from callboard.replay_settings import ReplaySettings
 
 UNIFORM = ReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
-PRIORITIZED = PrioritizedReplaySettings(
-    size=500, min_size=20, samples_per_insert=0.5, error_buffer=64.0, priority_exponent=0.6, importance_exponent=0.4
-)
 
 
 def test_only_the_error_buffer_has_a_default():
     assert values_of(UNIFORM) == {"size": 500, "min_size": 20, "samples_per_insert": 0.5, "error_buffer": None}
     with pytest.raises(TypeError, match="'size', 'min_size', and 'samples_per_insert'"):
         ReplaySettings()
-    with pytest.raises(TypeError, match="'priority_exponent' and 'importance_exponent'"):
-        PrioritizedReplaySettings(size=500, min_size=20, samples_per_insert=0.5)
 
 
 def test_values_survive_yaml():
-    for settings in (UNIFORM, PRIORITIZED):
+    for settings in (UNIFORM, dataclasses.replace(UNIFORM, error_buffer=64.0)):
         assert through_yaml(settings) == settings
 
 
@@ -32,9 +29,7 @@ def test_values_survive_yaml():
         ("samples_per_insert", 0.0, "a number above 0"),
         ("samples_per_insert", float("inf"), "a number above 0"),
         ("error_buffer", 0.0, "a number above 0 or null"),
-        ("priority_exponent", 1.1, "a number from 0 to 1"),
-        ("importance_exponent", -0.1, "a number from 0 to 1"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
-    assert_refused(PRIORITIZED, name, value, allowed)
+    assert_refused(UNIFORM, name, value, allowed)

@@ -4,6 +4,7 @@ import re
 
 from agent_cases import AGENT_CASES
 
+from callboard.agents.live_settings import scheduled_metric
 from callboard.agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
 from callboard.agents.ppo_learner import Rates
 from callboard.agents.registry import AGENTS, agent_class, agent_settings
@@ -45,6 +46,6 @@ def test_every_setting_that_may_be_a_schedule_has_a_metric():
     for name in AGENTS:
         for setting, field in declared_fields(agent_settings(name)).items():
             if "Schedule" in str(field.hint):
-                metric = f"scheduled_{setting.replace('optimizer.', '')}"
+                metric = scheduled_metric(setting)
                 assert any(one.name == metric and name in one.agents for one in SCHEDULE_METRICS), metric
                 assert setting in agent_class(name).live

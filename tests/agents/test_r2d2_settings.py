@@ -4,6 +4,7 @@ import pytest
 from settings_checks import HEAD, NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.r2d2_settings import R2D2Settings
+from callboard.agents.schedules import Schedule
 from callboard.nested_settings import from_values
 
 
@@ -79,7 +80,7 @@ def test_values_survive_yaml():
         ("epsilon", 1.1, "a number from 0 to 1 or a schedule such as {schedule: linear, start: 1e-3}"),
         ("evaluation_epsilon", float("nan"), "a number from 0 to 1"),
         ("frame_stack", 0, "a whole number of at least 1"),
-        ("replay.importance_exponent", 1.5, "a number from 0 to 1"),
+        ("replay.importance_exponent", 1.5, f"a number from 0 to 1 or {Schedule.description}"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
