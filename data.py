@@ -106,6 +106,9 @@ class Sample(NamedTuple):
     """Recurrent state for the first observation, `[B, ...]`."""
     info: Any = ()
     """`ItemInfo` where items are sampled by priority or uniformly; `()` where each is read once."""
+    discounted_return: Any = ()
+    """float32 `[T, B]`, the discounted sum of the episode's rewards up to that of the transition, since its start or
+    that of the writer; `()` unless replay keeps it."""
 
 
 class ItemInfo(NamedTuple):

@@ -28,6 +28,7 @@ from .losses.q_learning import action_value, double_q_target, td_error, td_loss
 from .losses.replicas import global_index, largest_over_replicas
 from .losses.rewards import learning_reward
 from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
+from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .value_distributions import ValueDistribution
 
 _BETWEEN_SAMPLES = 1 << 60
@@ -41,6 +42,8 @@ class ApexExtras(NamedTuple):
     """`[B]`, Q(x, a) of the action taken; `[B, K]`, those of its choices, if it has several."""
     best: Any
     """`[B]`, the largest Q(x, .), or the mean of the largest of each choice."""
+    return_deviation: Any = ()
+    """See `QPolicy.return_deviation`."""
 
 
 class ApexPolicy(QPolicy):
@@ -58,7 +61,11 @@ class ApexPolicy(QPolicy):
         legal = actions.legal(timestep.observation)
         q = mask_illegal(self._agent.values.mean(outputs), legal)
         chosen = self.choose(q, slot, seed, legal)
-        extras = ApexExtras(value=action_value(q, chosen), best=actions.mean(tf.reduce_max(q, axis=-1)))
+        extras = ApexExtras(
+            value=action_value(q, chosen),
+            best=actions.mean(tf.reduce_max(q, axis=-1)),
+            return_deviation=self.return_deviation(slot),
+        )
         return actions.of_values(chosen), extras, state
 
 
@@ -95,7 +102,7 @@ class Apex(ApexSettings, Agent):
         make_network = functools.partial(
             q_network, spec, **vars(self.network), **self.values.outputs, noisy_sigma=noisy_sigma
         )
-        return QNetworks(make_network, layout, self.epsilon)
+        return QNetworks(make_network, layout, self.epsilon, make_reward_normalizer(self))
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> ApexPolicy:
         return ApexPolicy(networks, self, mode)
@@ -110,6 +117,7 @@ class Apex(ApexSettings, Agent):
             first_priority=self.first_priority,
             stack=self.frame_stack,
             n_step=self.n_step,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
@@ -125,6 +133,7 @@ class Apex(ApexSettings, Agent):
             self.epsilon,
             self.accumulate,
             seed=layout.seed if self.samples else None,
+            rewards=networks.returns,
         )
 
     def first_priority(self, record: Record) -> np.ndarray:
@@ -136,6 +145,7 @@ class Apex(ApexSettings, Agent):
         Returns:
           `[W]`.
         """
+        record = with_normalized_rewards(record, record.extras.return_deviation)
         valid_t = ~record.last[:-1]
         reward_t = self._clipped(record.reward)
         target, discount = np.zeros(reward_t.shape[1]), np.ones(reward_t.shape[1])

@@ -26,6 +26,7 @@ from .losses.deterministic_policy import deterministic_policy_loss
 from .losses.n_step import n_step_window, take_along_time
 from .losses.rewards import learning_reward
 from .optimizers import make_objective
+from .reward_normalizer import make_reward_normalizer, returns_discount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ class D4PG(D4PGSettings, Agent):
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
         make_critic = functools.partial(CategoricalCritic, atoms=self.atoms)
         spec = stacked_spec(layout.spec, self.frame_stack)
-        return DeterministicNetworks(deterministic_actor_critic(spec, **vars(self.network), make_critic=make_critic))
+        learned = deterministic_actor_critic(spec, **vars(self.network), make_critic=make_critic)
+        return DeterministicNetworks(learned, make_reward_normalizer(self))
 
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
         return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
@@ -50,7 +52,13 @@ class D4PG(D4PGSettings, Agent):
     def make_replay(self, layout: Layout) -> TransitionReplay:
         batches = self.updates_per_call * self.accumulate
         return TransitionReplay(
-            layout, self.replay, self.batch_size, batches, stack=self.frame_stack, n_step=self.n_step
+            layout,
+            self.replay,
+            self.batch_size,
+            batches,
+            stack=self.frame_stack,
+            n_step=self.n_step,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(
@@ -75,6 +83,7 @@ class D4PG(D4PGSettings, Agent):
             updates_per_call=self.updates_per_call,
             accumulate=self.accumulate,
             after_update=update_targets,
+            rewards=networks.returns,
         )
 
     def loss(self, networks: DeterministicActorCritic, sample: Sample) -> LossOutput:

@@ -8,13 +8,13 @@ from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
+from .reward_settings import NormalizedRewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class DistributionalCriticSettings(ObservationSettings, RewardSettings):
+class DistributionalCriticSettings(ObservationSettings, NormalizedRewardSettings):
     """Hyperparameters of agents with a categorical critic for continuous actions, D4PG and DMPO.
 
     Attributes:

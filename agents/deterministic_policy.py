@@ -13,14 +13,17 @@ from ..networks.network_settings import NetworkSettings
 from .actor_critic_checks import check_finite_bounds, check_networks
 from .agent import Mode
 from .network_inputs import ActingNetwork
+from .reward_normalizer import RewardNormalizer
 
 
 class DeterministicNetworks(tf.Module):
     """Policy, critic and their targets, and whether learning has begun."""
 
-    def __init__(self, actor_critic: DeterministicActorCritic):
+    def __init__(self, actor_critic: DeterministicActorCritic, returns: RewardNormalizer | None = None):
         super().__init__()
         self.actor_critic = actor_critic
+        self.returns = returns
+        """Statistics of discounted returns; None if rewards are not normalized."""
         self.learning = tf.Variable(False, trainable=False, name="learning")
         """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""
 

@@ -41,13 +41,16 @@ from .losses.rewards import learning_reward
 from .losses.shapes import where_valid
 from .network_inputs import ActingNetwork
 from .optimizers import make_objective
+from .reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 
 
 class DMPONetworks(DeterministicNetworks):
     """Policy, critic, their targets and the dual variables."""
 
-    def __init__(self, actor_critic: DeterministicActorCritic, duals: MpoDuals):
-        super().__init__(actor_critic)
+    def __init__(
+        self, actor_critic: DeterministicActorCritic, duals: MpoDuals, returns: RewardNormalizer | None = None
+    ):
+        super().__init__(actor_critic, returns)
         self.duals = duals
 
 
@@ -95,7 +98,8 @@ class DMPO(DMPOSettings, Agent):
             make_head=GaussianHead,
         )
         initial = (self.initial_temperature, self.initial_alpha_mean, self.initial_alpha_stddev)
-        return DMPONetworks(actor_critic, MpoDuals(actor_critic.bounds.size, *initial))
+        duals = MpoDuals(actor_critic.bounds.size, *initial)
+        return DMPONetworks(actor_critic, duals, make_reward_normalizer(self))
 
     def make_policy(self, networks: DMPONetworks, mode: Mode) -> DMPOPolicy:
         return DMPOPolicy(networks, mode, self.frame_stack)
@@ -106,7 +110,13 @@ class DMPO(DMPOSettings, Agent):
     def make_replay(self, layout: Layout) -> TransitionReplay:
         batches = self.updates_per_call * self.accumulate
         return TransitionReplay(
-            layout, self.replay, self.batch_size, batches, stack=self.frame_stack, n_step=self.n_step
+            layout,
+            self.replay,
+            self.batch_size,
+            batches,
+            stack=self.frame_stack,
+            n_step=self.n_step,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: DMPONetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
@@ -131,6 +141,7 @@ class DMPO(DMPOSettings, Agent):
             accumulate=self.accumulate,
             after_update=update_targets,
             seed=layout.seed,
+            rewards=networks.returns,
         )
 
     def loss(self, networks: DMPONetworks, sample: Sample, seed: tf.Tensor) -> LossOutput:

@@ -17,6 +17,7 @@ from ..networks.torsos import check_filters
 from ..replay import stacked_spec
 from .drq_settings import DrQSettings
 from .losses.replicas import global_index
+from .reward_normalizer import make_reward_normalizer
 from .sac import Sac, SoftTerms
 from .sac_policy import SacNetworks
 
@@ -44,7 +45,8 @@ class DrQ(DrQSettings, Sac):
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
-        return SacNetworks(shared_encoder_networks(spec, **vars(self.network), temperature=self.temperature), spec)
+        learned = shared_encoder_networks(spec, **vars(self.network), temperature=self.temperature)
+        return SacNetworks(learned, spec, make_reward_normalizer(self))
 
     def terms(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> SoftTerms:
         """Returns the losses of transitions, with means over augmentations (algorithm 1).

@@ -10,6 +10,7 @@ import tree
 from ..data import Priorities, Sample, Update
 from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
+from .reward_normalizer import RewardNormalizer
 
 Loss = Callable[..., LossOutput]
 
@@ -31,6 +32,7 @@ class GradientLearner(tf.Module):
       seed: the run's seed, for losses that sample: the loss then also gets a seed that differs for every batch.
       accumulate: batches in an update.  If an element of the dataset holds more than one batch (`updates_per_call`
         times `accumulate`), they are stacked along a new first axis.
+      rewards: normalizes the rewards of every batch before its loss; None leaves them unchanged.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class GradientLearner(tf.Module):
         after_update: Callable[[tf.Tensor], None] | None = None,
         seed: int | None = None,
         accumulate: int = 1,
+        rewards: RewardNormalizer | None = None,
     ):
         super().__init__()
         self._loss = loss
@@ -50,6 +53,7 @@ class GradientLearner(tf.Module):
         self._after_update = after_update
         self._seed = seed
         self._accumulate = accumulate
+        self._rewards = rewards
         # Attributes, so that they are saved in checkpoints.
         self.optimizers = [objective.optimizer for objective in objectives]
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
@@ -96,6 +100,8 @@ class GradientLearner(tf.Module):
             sample = tree.map_structure(lambda leaf: leaf[index], batches)
         batch = steps * self._accumulate + part
         seed = () if self._seed is None else (tf.stack([tf.constant(self._seed, tf.int64), batch]),)
+        if self._rewards is not None:
+            sample = self._rewards.normalized(sample)
         output = self._loss(sample, *seed)
         age = tf.maximum(steps - tf.cast(sample.record.version[..., 1], tf.int64), 0)
         lag = tf.reduce_mean(tf.cast(age, tf.keras.backend.floatx())) / self._strategy.num_replicas_in_sync

@@ -2,19 +2,17 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tree
-from dm_env import specs as dm_specs
 
 from .. import specs
 from ..data import Nest, Timestep
 from ..networks.action_policy import action_policy
 from ..networks.network import Network
-from ..networks.normalization import RunningNormalizer
 from .agent import Mode
 from .network_inputs import ActingNetwork
 from .on_policy import acting_network
+from .reward_normalizer import RewardNormalizer
 
 
 class PpoNetworks(tf.Module):
@@ -25,7 +23,7 @@ class PpoNetworks(tf.Module):
         self.network = network
         self.actions = action_policy(spec, network)
         """The policy over actions that the network parametrizes."""
-        self.returns = RunningNormalizer(dm_specs.Array((), np.float32)) if normalize_rewards else None
+        self.returns = RewardNormalizer() if normalize_rewards else None
         """Statistics of discounted returns."""
 
     @property

@@ -16,9 +16,6 @@ from .network_inputs import sequence_inputs
 from .on_policy import joined
 from .ppo_policy import PpoNetworks
 
-_REWARD_CLIP = 10.0
-"""Standard deviations of the return beyond which normalized rewards are clipped."""
-
 
 class Rollout(NamedTuple):
     """A replica's share of an iteration's data: B sequences of T transitions.
@@ -74,7 +71,8 @@ def make_rollout(
       normalize_advantages: whether advantages are standardized over the global batch.
       learning_reward: maps rewards to those that are learned from; the network takes previous rewards as they are.
     """
-    record, state, _ = joined(samples)
+    sample = joined(samples)
+    record, state = sample.record, sample.state
     value = tf.concat(values, axis=1)
     valid_t = valid_transitions(record.first, record.last, record.discount)
     estimates = gae(
@@ -135,4 +133,4 @@ def _normalized_reward(networks: PpoNetworks, record: Record, reward: tf.Tensor,
     # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
     resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
     networks.returns.update(record.extras.discounted_return, mask=~resets)
-    return tf.clip_by_value(networks.returns.divide_by_deviation(reward), -_REWARD_CLIP, _REWARD_CLIP)
+    return networks.returns(reward)

@@ -7,12 +7,12 @@ from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import RewardSettings
+from .reward_settings import NormalizedRewardSettings
 from .schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
+class PpoSettings(ObservationSettings, NormalizedRewardSettings, GaussianPolicySettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code
@@ -74,8 +74,6 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     @property
     def problem(self) -> str:
         """What is wrong with the combination of the fields; empty if nothing is."""
-        if self.normalize_rewards and self.reward_clip is not None:
-            return "rewards are either normalized or clipped: set normalize_rewards to false, or leave reward_clip out"
         if self.minibatches % self.accumulate:
             return f"minibatches must be a multiple of accumulate ({self.accumulate}), not {self.minibatches}"
         return super().problem

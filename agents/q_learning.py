@@ -22,6 +22,7 @@ from .losses.exploration import epsilon_greedy, epsilon_ladder
 from .network_inputs import ActingNetwork
 from .optimizer_settings import OptimizerSettings
 from .optimizers import make_objective
+from .reward_normalizer import RewardNormalizer
 from .schedules import Schedule
 
 SMALLEST_PRIORITY = 1e-6
@@ -60,7 +61,13 @@ class QActions:
 class QNetworks(tf.Module):
     """The online network, which is trained and acts, and the target network, which evaluates its targets."""
 
-    def __init__(self, make_network: Callable[[], Any], layout: Layout, epsilon: float | Schedule):
+    def __init__(
+        self,
+        make_network: Callable[[], Any],
+        layout: Layout,
+        epsilon: float | Schedule,
+        returns: RewardNormalizer | None = None,
+    ):
         super().__init__()
         self.online = make_network()
         self.target = make_network()
@@ -74,6 +81,8 @@ class QNetworks(tf.Module):
         first = epsilon.at(0, 1) if isinstance(epsilon, Schedule) else epsilon
         self.epsilon = tf.Variable(first, trainable=False, dtype=tf.float32, name="epsilon")
         """Exploration rate of the first environment, which actors fetch with the weights."""
+        self.returns = returns
+        """Statistics of discounted returns; None if rewards are not normalized."""
 
     def masked(self, q: Any, observation: Nest) -> tf.Tensor:
         """Returns action values, the lowest where the masks of observations forbid actions."""
@@ -118,6 +127,7 @@ class QPolicy(EpsilonGreedyPolicy):
         self._acting = ActingNetwork(networks.online, agent.frame_stack)
         self._spec = networks.spec
         self._actions = networks.actions
+        self._returns = networks.returns
         self._greedy = False
         """Whether there is other exploration than random actions."""
 
@@ -129,6 +139,10 @@ class QPolicy(EpsilonGreedyPolicy):
         epsilon = tf.zeros(tf.shape(slot)) if self._greedy else self.exploration_rates(slot)
         dtype = tf.int32 if self._actions.composed else tf.as_dtype(self._spec.action.dtype)
         return epsilon_greedy(q, epsilon, slot, seed, dtype, legal)
+
+    def return_deviation(self, slot: tf.Tensor) -> Any:
+        """Returns the deviation of returns `[B]`, for initial priorities; `()` if rewards are not normalized."""
+        return () if self._returns is None else self._returns.deviations(tf.shape(slot)[0])
 
 
 def make_q_learner(
@@ -142,6 +156,7 @@ def make_q_learner(
     epsilon: Any,
     accumulate: int = 1,
     seed: int | None = None,
+    rewards: RewardNormalizer | None = None,
 ) -> GradientLearner:
     """Creates a learner that trains the online network and periodically copies it to the target network.
 
@@ -156,6 +171,7 @@ def make_q_learner(
       epsilon: exploration rate for the actors, as `QNetworks.epsilon`; a scalar, or a variable that may change.
       accumulate: batches in an update.
       seed: the run's seed, for losses that sample.
+      rewards: normalizes the rewards of every batch before its loss; None leaves them unchanged.
     """
     copy_weights(networks.online, networks.target)
 
@@ -164,7 +180,7 @@ def make_q_learner(
         networks.epsilon.assign(epsilon)
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
-    return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, seed, accumulate)
+    return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, seed, accumulate, rewards)
 
 
 def check_action(name: str, layout: Layout) -> None:

@@ -30,6 +30,7 @@ from .q_learning import QNetworks, check_sequences, make_q_learner
 from .qmix_policy import QmixPolicy, TeamValues
 from .qmix_settings import QmixSettings, VdnSettings
 from .registry import agent_name
+from .reward_normalizer import make_reward_normalizer, returns_discount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Qmix(QmixSettings, Agent):
             sizes = (len(team.members), team.state_size, self.mixing_size, self.hypernetwork_size)
             return TeamValues(team, network, make_mixer(self.mixer, *sizes))
 
-        return QNetworks(make_values, layout, self.epsilon)
+        return QNetworks(make_values, layout, self.epsilon, make_reward_normalizer(self))
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> QmixPolicy:
         return QmixPolicy(networks, self, mode)
@@ -83,6 +84,7 @@ class Qmix(QmixSettings, Agent):
             self.updates_per_call * self.accumulate,
             length=self._length,
             period=self.period,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
@@ -99,6 +101,7 @@ class Qmix(QmixSettings, Agent):
             self.updates_per_call,
             self.epsilon,
             self.accumulate,
+            rewards=networks.returns,
         )
 
     def loss(self, networks: QNetworks, sample: Sample) -> LossOutput:

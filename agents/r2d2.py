@@ -25,6 +25,7 @@ from .network_inputs import sequence_inputs
 from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_action, check_sequences, make_q_learner
 from .r2d2_policy import R2D2Policy
 from .r2d2_settings import R2D2Settings
+from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,7 @@ class R2D2(R2D2Settings, Agent):
 
     def make_networks(self, layout: Layout) -> QNetworks:
         make_network = functools.partial(q_network, stacked_spec(layout.spec, self.frame_stack), **vars(self.network))
-        return QNetworks(make_network, layout, self.epsilon)
+        return QNetworks(make_network, layout, self.epsilon, make_reward_normalizer(self))
 
     def make_policy(self, networks: QNetworks, mode: Mode) -> R2D2Policy:
         return R2D2Policy(networks, self, mode)
@@ -72,6 +73,7 @@ class R2D2(R2D2Settings, Agent):
             period=self.period,
             keep_extras=True,
             stored_state=without_frames,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
@@ -100,7 +102,7 @@ class R2D2(R2D2Settings, Agent):
         Returns:
           `[W]`.
         """
-        trace = self._trace(record)
+        trace = self._trace(with_normalized_rewards(record, record.extras.return_deviation))
         delta_t, valid_t = self._td_errors(actions, trace, trace.extras.q, trace.extras.q)
         return self._priority(actions.mean(tf.abs(delta_t)), valid_t).numpy()
 
@@ -112,7 +114,9 @@ class R2D2(R2D2Settings, Agent):
           sample: sequences `[burn_in + trace_length + 1, B, ...]` with the state of an `ActingNetwork`, as
             `replay.SequenceFormat.read` returns them.
         """
-        trace, info = self._trace(sample.record), sample.info
+        # The network takes previous rewards as they are.
+        learned = sample if networks.returns is None else networks.returns.normalized(sample)
+        trace, info = self._trace(learned.record), sample.info
         if networks.online.normalizer is not None:
             networks.online.normalizer.update(sample.record.observation)
         q_online = networks.masked(self._values(networks.online, sample, training=True), trace.observation)

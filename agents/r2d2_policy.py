@@ -16,6 +16,8 @@ class R2D2Extras(NamedTuple):
     """`[B, A]`, or `[B, K, M]` for several choices: values for the initial priorities, the lowest where masked."""
     previous_reward: Any
     """See `ActingNetwork.previous_reward`."""
+    return_deviation: Any = ()
+    """See `QPolicy.return_deviation`."""
 
 
 class R2D2Policy(QPolicy):
@@ -26,4 +28,5 @@ class R2D2Policy(QPolicy):
         legal = self._actions.legal(timestep.observation)
         q = mask_illegal(outputs, legal)
         action = self._actions.of_values(self.choose(q, slot, seed, legal))
-        return action, R2D2Extras(q, self._acting.previous_reward(timestep)), self._acting.carry(state, action)
+        extras = R2D2Extras(q, self._acting.previous_reward(timestep), self.return_deviation(slot))
+        return action, extras, self._acting.carry(state, action)

@@ -35,6 +35,7 @@ from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temp
 from .on_policy import check_action
 from .optimizers import make_objective
 from .registry import agent_name
+from .reward_normalizer import make_reward_normalizer, returns_discount
 from .sac_composed import ComposedSacPolicy, default_target_entropy, sampled_parts, value_of_taken
 from .sac_policy import DiscreteSacPolicy, SacNetworks, SacPolicy
 from .sac_settings import SacSettings
@@ -72,7 +73,8 @@ class Sac(SacSettings, Agent):
 
     def make_networks(self, layout: Layout) -> SacNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
-        return SacNetworks(actor_critic_networks(spec, **vars(self.network), temperature=self.temperature), spec)
+        learned = actor_critic_networks(spec, **vars(self.network), temperature=self.temperature)
+        return SacNetworks(learned, spec, make_reward_normalizer(self))
 
     def make_policy(self, networks: SacNetworks, mode: Mode) -> SacPolicy:
         kind: type[SacPolicy] = SacPolicy
@@ -87,7 +89,14 @@ class Sac(SacSettings, Agent):
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
         batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(layout, self.replay, self.batch_size, batches, stack=self.frame_stack)
+        return TransitionReplay(
+            layout,
+            self.replay,
+            self.batch_size,
+            batches,
+            stack=self.frame_stack,
+            returns_discount=returns_discount(self),
+        )
 
     def make_learner(self, networks: SacNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
@@ -111,6 +120,7 @@ class Sac(SacSettings, Agent):
             after_update=update_target,
             seed=layout.seed,
             accumulate=self.accumulate,
+            rewards=networks.returns,
         )
 
     def loss(self, networks: ActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:

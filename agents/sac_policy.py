@@ -15,14 +15,17 @@ from ..networks.network import keep_spec
 from ..specs import EnvironmentSpec
 from .agent import Mode
 from .network_inputs import ActingNetwork
+from .reward_normalizer import RewardNormalizer
 
 
 class SacNetworks(tf.Module):
     """Actor and critics, and whether learning has begun."""
 
-    def __init__(self, actor_critic: ActorCritic, spec: EnvironmentSpec):
+    def __init__(self, actor_critic: ActorCritic, spec: EnvironmentSpec, returns: RewardNormalizer | None = None):
         super().__init__()
         self.actor_critic = actor_critic
+        self.returns = returns
+        """Statistics of discounted returns; None if rewards are not normalized."""
         keep_spec(self, spec)
         self.learning = tf.Variable(False, trainable=False, name="learning")
         """bool, whether the learner has made its first step.  Until then actors take uniformly random actions."""

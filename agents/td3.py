@@ -22,6 +22,7 @@ from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import critic_loss
 from .optimizers import make_objective
+from .reward_normalizer import make_reward_normalizer, returns_discount
 from .td3_settings import TD3Settings
 
 
@@ -37,14 +38,22 @@ class TD3(TD3Settings, Agent):
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
-        return DeterministicNetworks(deterministic_actor_critic(spec, **vars(self.network)))
+        learned = deterministic_actor_critic(spec, **vars(self.network))
+        return DeterministicNetworks(learned, make_reward_normalizer(self))
 
     def make_policy(self, networks: DeterministicNetworks, mode: Mode) -> DeterministicPolicy:
         return DeterministicPolicy(networks, self.exploration_noise, mode, self.frame_stack)
 
     def make_replay(self, layout: Layout) -> TransitionReplay:
         batches = self.updates_per_call * self.accumulate
-        return TransitionReplay(layout, self.replay, self.batch_size, batches, stack=self.frame_stack)
+        return TransitionReplay(
+            layout,
+            self.replay,
+            self.batch_size,
+            batches,
+            stack=self.frame_stack,
+            returns_discount=returns_discount(self),
+        )
 
     def make_learner(
         self, networks: DeterministicNetworks, strategy: tf.distribute.Strategy, layout: Layout
@@ -73,6 +82,7 @@ class TD3(TD3Settings, Agent):
             accumulate=self.accumulate,
             after_update=update_targets,
             seed=layout.seed,
+            rewards=networks.returns,
         )
 
     def loss(self, networks: DeterministicActorCritic, sample: Sample, seed: tf.Tensor) -> LossOutput:

@@ -24,6 +24,8 @@ class Row(NamedTuple):
     """int32, timesteps since the start of the episode or of the writer."""
     record: Record
     """The record, without extras if only initial priorities need them."""
+    discounted_return: Any = ()
+    """float32, see `Sample.discounted_return`; `()` unless replay keeps it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,7 @@ class ItemFormat(abc.ABC):
       stack: number of frames that the network sees; every frame is stored once.
       keep_extras: whether replay stores the policy's extras; otherwise they only serve to compute initial priorities.
       stored_state: selects the part of the recurrent state of its first timestep that an item stores; None for none.
+      returns_discount: γ of the discounted returns that items store; None for none.
     """
 
     layout: Layout
@@ -43,6 +46,7 @@ class ItemFormat(abc.ABC):
     stack: int = 1
     keep_extras: bool = False
     stored_state: Callable[[Nest], Nest] | None = None
+    returns_discount: float | None = None
 
     @abc.abstractmethod
     def read(self, item: ReplayItem) -> Sample:
@@ -51,7 +55,8 @@ class ItemFormat(abc.ABC):
     @functools.cached_property
     def rows(self) -> Packing:
         """Packs the data of a timestep."""
-        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record))
+        number = tf.TensorSpec((), tf.float32)
+        return Packing(self._row(tf.TensorSpec((), tf.int32), self.layout.record, number))
 
     @functools.cached_property
     def state(self) -> Packing | None:
@@ -63,9 +68,10 @@ class ItemFormat(abc.ABC):
     def _kept(self) -> list[int]:
         return leaf_indices(self.layout.record, lambda record: self._row((), record))
 
-    def row_leaves(self, age: np.ndarray, leaves: Sequence[Any]) -> list[Any]:
+    def row_leaves(self, age: np.ndarray, leaves: Sequence[Any], discounted_return: Any = ()) -> list[Any]:
         """Returns the leaves of a `Row`, given the leaves of a record."""
-        return [age, *[leaves[index] for index in self._kept]]
+        row = [age, *[leaves[index] for index in self._kept]]
+        return row if self.returns_discount is None else [*row, discounted_return]
 
     def state_leaves(self, state: Nest) -> list[Any]:
         """Returns the leaves of the stored part of a recurrent state."""
@@ -75,9 +81,9 @@ class ItemFormat(abc.ABC):
         """Returns the `tf.TensorSpec` nest of an item."""
         return ReplayItem(self.rows.signature(self.length + self.stack), self.state.signature() if self.state else ())
 
-    def unpack(self, item: ReplayItem) -> tuple[Record, Nest]:
-        """Returns the timesteps of a batch of items, `[length + 1, B, ...]` with stacked frames, and the states."""
-        age, record = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
+    def unpack(self, item: ReplayItem) -> Sample:
+        """Returns the timesteps of a batch of items, all fields `[length + 1, B, ...]` with stacked frames."""
+        age, record, discounted_return = self.rows.unpack(tf.transpose(item.rows, (1, 0, 2)))
         newest = slice(self.stack - 1, None)
         age, rest = age[newest], cut(record._replace(observation=()), newest)
 
@@ -85,10 +91,15 @@ class ItemFormat(abc.ABC):
             return stack_rows(leaf, age, self.stack) if is_frame(spec) else leaf[newest]
 
         observation = tree.map_structure(stacked, self.layout.record.observation, record.observation)
-        return rest._replace(observation=observation), self.state.unpack(item.state) if self.state else ()
+        return Sample(
+            record=rest._replace(observation=observation),
+            state=self.state.unpack(item.state) if self.state else (),
+            discounted_return=cut(discounted_return, newest),
+        )
 
-    def _row(self, age: Any, record: Record) -> Row:
-        return Row(age, record if self.keep_extras else record._replace(extras=()))
+    def _row(self, age: Any, record: Record, discounted_return: Any = ()) -> Row:
+        record = record if self.keep_extras else record._replace(extras=())
+        return Row(age, record, () if self.returns_discount is None else discounted_return)
 
 
 def without_last(nest: Nest) -> Nest:

@@ -30,6 +30,7 @@ class SampledReplay(abc.ABC):
       priority_exponent: alpha, items are sampled in proportion to priority^alpha; 0 samples uniformly.
       first_priority: computes initial priorities; None sets all of them to 1.
       stack: number of most recent images that the network sees; each image is stored once.
+      returns_discount: γ of the discounted returns that items store, see `Sample.discounted_return`; None for none.
     """
 
     layout: Layout
@@ -39,6 +40,7 @@ class SampledReplay(abc.ABC):
     priority_exponent: float = 0.0
     first_priority: Priority | None = None
     stack: int = 1
+    returns_discount: float | None = None
 
     @property
     def pace(self) -> None:

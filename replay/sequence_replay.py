@@ -28,7 +28,8 @@ class SequenceFormat(ItemFormat):
         Returns:
           A `Sample` of `length` transitions.  A sequence may cross the end of an episode.
         """
-        rows, state = self.unpack(item)
+        sample = self.unpack(item)
+        rows = sample.record
         record = rows._replace(
             action=without_last(rows.action),
             reward=rows.reward[:-1],
@@ -36,7 +37,7 @@ class SequenceFormat(ItemFormat):
             extras=without_last(rows.extras),
             version=rows.version[:-1],
         )
-        return Sample(record=record, state=state)
+        return sample._replace(record=record, discounted_return=without_last(sample.discounted_return))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,9 @@ class SequenceReplay(SampledReplay):
 
     @property
     def item_format(self) -> SequenceFormat:
-        return SequenceFormat(self.layout, self.length, self.stack, self.keep_extras, self.stored_state)
+        return SequenceFormat(
+            self.layout, self.length, self.stack, self.keep_extras, self.stored_state, self.returns_discount
+        )
 
     def writer(self, replay: ReplayHandle, actor: int) -> ItemWriter:
         shard = self.layout.shard_of(actor)

@@ -12,11 +12,11 @@ def split_batches(sample: Sample, batches: int) -> Sample:
     """Separates batches that lie side by side along B.
 
     Args:
-      sample: records `[T, batches * B, ...]`; state and info `[batches * B, ...]`.
+      sample: records and returns `[T, batches * B, ...]`; state and info `[batches * B, ...]`.
       batches: number of batches, all of the same size.
 
     Returns:
-      Records `[batches, T, B, ...]`; state and info `[batches, B, ...]`.
+      Records and returns `[batches, T, B, ...]`; state and info `[batches, B, ...]`.
     """
 
     def along(axis: int) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -31,4 +31,5 @@ def split_batches(sample: Sample, batches: int) -> Sample:
         tree.map_structure(along(1), sample.record),
         tree.map_structure(along(0), sample.state),
         tree.map_structure(along(0), sample.info),
+        tree.map_structure(along(1), sample.discounted_return),
     )

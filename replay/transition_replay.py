@@ -19,7 +19,7 @@ class TransitionReplay(SampledReplay):
 
     @property
     def item_format(self) -> WindowFormat:
-        return WindowFormat(self.layout, self.n_step, self.stack)
+        return WindowFormat(self.layout, self.n_step, self.stack, returns_discount=self.returns_discount)
 
     def writer(self, replay: ReplayHandle, actor: int) -> WindowWriter:
         return WindowWriter(replay, self.item_format, TABLE, self.first_priority, self.layout.shard_of(actor))

@@ -30,7 +30,8 @@ class WindowFormat(ItemFormat):
           0 and discounts 1.  The observation after the last valid transition is the one to bootstrap from; after a
           termination it is meaningless.
         """
-        rows, _ = self.unpack(item)
+        sample = self.unpack(item)
+        rows = sample.record
         discount = rows.discount[:-1]
         valid = valid_transitions(rows.first, rows.last, discount)
         reached = tf.stack(reached_transitions(tf.unstack(valid), tf.unstack(discount)))
@@ -43,7 +44,7 @@ class WindowFormat(ItemFormat):
             extras=without_last(rows.extras),
             version=rows.version[:-1],
         )
-        return Sample(record=record, state=())
+        return sample._replace(record=record, discounted_return=without_last(sample.discounted_return))
 
 
 class WindowWriter(ItemWriter):

@@ -91,6 +91,7 @@ def share(sample, replica, replicas):
         tree.map_structure(cut(1), sample.record),
         tree.map_structure(cut(0), sample.state),
         tree.map_structure(cut(0), sample.info),
+        tree.map_structure(cut(1), sample.discounted_return),
     )
 
 

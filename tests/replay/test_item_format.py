@@ -36,8 +36,9 @@ def test_items_are_unpacked_with_the_stacks_of_their_timesteps(stack):
     item_format = SequenceFormat(LAYOUT, LENGTH, stack, keep_extras=True)
     item = item_of(item_format, records)
     assert tuple(item.rows.shape[1:]) == tuple(item_format.signature().rows.shape)
-    found, state = item_format.unpack(item)
-    assert state == ()
+    sample = item_format.unpack(item)
+    found = sample.record
+    assert sample.state == () and sample.discounted_return == ()
     newest = records[stack - 1 :]
     for field in ("first", "last", "action", "reward", "discount", "version"):
         expected = np.stack([getattr(record, field) for record in newest])
@@ -54,7 +55,7 @@ def test_extras_are_stored_only_where_they_are_learned_from():
     kept, left = (SequenceFormat(LAYOUT, LENGTH, keep_extras=keep) for keep in (True, False))
     assert kept.signature().rows.shape[1] - left.signature().rows.shape[1] == 2 * 4
     records = timestep_streams.stream(ENVS, LENGTH + 1)
-    found, _ = left.unpack(item_of(left, records))
+    found = left.unpack(item_of(left, records)).record
     assert found.extras == ()
     np.testing.assert_array_equal(found.version[:, 0], [record.version[0] for record in records])
 
@@ -64,8 +65,8 @@ def test_the_chosen_part_of_the_state_is_stored():
     item_format = SequenceFormat(layout, LENGTH, stored_state=core)
     assert item_format.signature().state.shape == (8,)
     state = {"core": np.arange(2 * ENVS, dtype=np.float32).reshape(ENVS, 2), "noise": np.zeros(ENVS, np.int32)}
-    _, found = item_format.unpack(item_of(item_format, timestep_streams.stream(ENVS, LENGTH + 1), state))
-    np.testing.assert_array_equal(found, state["core"])
+    sample = item_format.unpack(item_of(item_format, timestep_streams.stream(ENVS, LENGTH + 1), state))
+    np.testing.assert_array_equal(sample.state, state["core"])
 
 
 def test_an_agent_without_a_state_stores_none():

@@ -7,6 +7,7 @@ import timestep_streams
 from reading import read_all
 
 from callboard.replay import ItemWriter, SequenceFormat, WindowFormat, WindowWriter
+from callboard.transitions import valid_transitions
 
 ENVS, LENGTH = 3, 2
 LAYOUT = timestep_streams.layout(ENVS)
@@ -42,6 +43,31 @@ def test_priorities_are_one_unless_they_are_computed(serve):
     assert info.priority.numpy().tolist() == [1, 1, 1]
     _, info = read_all(replay, "computed", FORMAT.signature())
     assert sorted(info.priority.numpy().tolist()) == [22, 23, 24]
+
+
+@pytest.mark.parametrize("kind, writer_kind", [(SequenceFormat, ItemWriter), (WindowFormat, WindowWriter)])
+def test_the_discounted_return_of_the_episode_so_far_is_stored_where_it_is_wanted(serve, kind, writer_kind):
+    item_format = kind(LAYOUT, LENGTH, stack=2, returns_discount=0.9)
+    assert item_format.signature().rows.shape[1] == kind(LAYOUT, LENGTH).signature().rows.shape[1] + 4
+    replay = serve([queue(signature=item_format.signature())])
+    writer = writer_kind(replay, item_format, "items")
+    expected, before = {}, np.zeros(ENVS)
+    records = timestep_streams.stream(ENVS, 60)
+    for timestep, record in enumerate(records):
+        before = np.where(record.first, 0.0, 0.9 * before) + record.reward
+        expected |= {(env, timestep): value for env, value in enumerate(before)}
+        writer.append(record)
+    writer.close()
+    items, _ = read_all(replay, "items", item_format.signature())
+    sample = item_format.read(items)
+    found = sample.discounted_return.numpy()
+    assert found.shape == sample.record.reward.shape and found.shape[1] > 50
+    assert sample.record.first.numpy()[1:].any() == (kind is SequenceFormat)
+    record = sample.record
+    valid = valid_transitions(record.first.numpy(), record.last.numpy(), record.discount.numpy())
+    body = sample.record.observation["body"].numpy().astype(int)
+    for row, item in zip(*np.nonzero(valid), strict=True):
+        np.testing.assert_allclose(found[row, item], expected[tuple(body[row, item])], rtol=1e-5, atol=1e-6)
 
 
 class EvenOnly(ItemWriter):

@@ -1,0 +1,91 @@
+"""Rewards divided by the deviation of discounted returns, in the learner and for initial priorities."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from agent_cases import AGENT_CASES
+from small_worlds import layout_of
+from update_on_replicas import begin, distribute, made, own_copy, random_sample
+
+from callboard.agents.registry import agent_settings
+from callboard.agents.reward_normalizer import RewardNormalizer, with_normalized_rewards
+from callboard.agents.reward_settings import NormalizedRewardSettings
+from callboard.data import Record
+from callboard.nested_settings import declared_fields, with_values
+from callboard.transitions import valid_transitions
+
+CASES = [
+    case
+    for case in AGENT_CASES
+    if case.small_updates and issubclass(agent_settings(case.name), NormalizedRewardSettings) and case.name != "ppo"
+]
+FAST = ("td3",)
+STRATEGY = tf.distribute.get_strategy()
+
+
+def with_returns(sample, seed, scale):
+    """A sample with rewards of this scale, and with returns."""
+    record = sample.record._replace(reward=(scale * sample.record.reward).astype(np.float32))
+    returns = 3 * scale * np.random.default_rng(seed).normal(2.0, 1.0, record.reward.shape)
+    return sample._replace(record=record, discounted_return=returns.astype(np.float32))
+
+
+def normalized_by_hand(samples):
+    """The newest sample with the rewards that are learned from after all of these."""
+    taken = []
+    for sample in samples:
+        record = sample.record
+        taken.append(sample.discounted_return[valid_transitions(record.first, record.last, record.discount)])
+    deviation = np.concatenate(taken).astype(np.float64).std()
+    record = samples[-1].record
+    reward = np.clip(record.reward / deviation, -10, 10).astype(np.float32)
+    return samples[-1]._replace(record=record._replace(reward=reward), discounted_return=()), deviation
+
+
+def test_rewards_are_divided_by_the_deviation_of_the_returns_of_valid_transitions_so_far():
+    normalizer, samples = RewardNormalizer(), []
+    assert normalizer.deviations(2).numpy().tolist() == [1.0, 1.0]
+    number, flag = tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool)
+    layout = layout_of()._replace(record=Record((), flag, flag, (), number, number, (), number), state=())
+    for seed, scale in enumerate((100.0, 1.0, 0.01)):
+        samples.append(with_returns(random_sample(layout, 3, seed), seed, scale))
+        found = normalizer.normalized(samples[-1])
+        expected, deviation = normalized_by_hand(samples)
+        np.testing.assert_allclose(found.record.reward, expected.record.reward, rtol=1e-5)
+        np.testing.assert_allclose(normalizer.deviations(3), [deviation] * 3, rtol=1e-5)
+        # What an actor normalizes for initial priorities is the same.
+        rows = np.full((samples[-1].record.reward.shape[0] + 1, 8), deviation, np.float32)
+        of_actor = with_normalized_rewards(samples[-1].record, rows)
+        np.testing.assert_allclose(of_actor.reward, expected.record.reward, rtol=1e-5)
+        assert with_normalized_rewards(samples[-1].record, ()) is samples[-1].record
+
+
+def test_rewards_beyond_ten_deviations_are_clipped():
+    normalizer = RewardNormalizer()
+    normalizer.update(tf.constant([[-2.0, 2.0]]))
+    np.testing.assert_allclose(normalizer(tf.constant([-100.0, 3.0, 100.0])), [-10.0, 1.5, 10.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=() if case.name in FAST else pytest.mark.slow) for case in CASES],
+)
+def test_agents_learn_from_normalized_rewards(case):
+    """Two updates, compared with those of an agent without normalization that is given normalized rewards."""
+    agent, spec, length = made(next(iter(case.small_updates)))
+    if "network.previous_inputs" in declared_fields(agent):
+        # The network would take the rewards that are given.
+        agent = with_values(agent, {"network.previous_inputs": False})
+    given: list[Any] = []
+    weights = []
+    for normalize in (False, True):
+        networks, learner, layout = begin(with_values(agent, {"normalize_rewards": normalize}), spec, STRATEGY, None)
+        given = given or [with_returns(random_sample(layout, length, seed), seed, 100.0) for seed in range(2)]
+        for count, sample in enumerate(given, 1):
+            learned = sample if normalize else normalized_by_hand(given[:count])[0]
+            learner.step(distribute(STRATEGY, [[learned]]))
+        trained = [own_copy(STRATEGY, variable) for variable in networks.variables if variable.trainable]
+        weights.append(np.concatenate(trained))
+    np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-6)
