@@ -22,12 +22,13 @@ from .agent import Agent, Mode
 from .apex_settings import ApexSettings
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
+from .losses.munchausen import expected_value, munchausen_bonus, munchausen_steps, soft_value
 from .losses.n_step import n_step_window, take_along_time
 from .losses.prioritization import importance_weights
-from .losses.q_learning import action_value, double_q_target, td_error, td_loss
+from .losses.q_learning import action_value, bootstrapped, double_q_target, td_error, td_loss
 from .losses.replicas import global_index, largest_over_replicas
 from .losses.rewards import learning_reward
-from .q_learning import SMALLEST_PRIORITY, QNetworks, QPolicy, check_action, make_q_learner
+from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, check_action, make_q_learner
 from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .value_distributions import ValueDistribution
 
@@ -41,7 +42,7 @@ class ApexExtras(NamedTuple):
     value: Any
     """`[B]`, Q(x, a) of the action taken; `[B, K]`, those of its choices, if it has several."""
     best: Any
-    """`[B]`, the largest Q(x, .), or the mean of the largest of each choice."""
+    """`[B]`, the largest Q(x, .), or the mean of the largest of each choice; with `munchausen` the soft value."""
     return_deviation: Any = ()
     """See `QPolicy.return_deviation`."""
 
@@ -63,7 +64,7 @@ class ApexPolicy(QPolicy):
         chosen = self.choose(q, slot, seed, legal)
         extras = ApexExtras(
             value=action_value(q, chosen),
-            best=actions.mean(tf.reduce_max(q, axis=-1)),
+            best=self._agent.best_value(q, actions),
             return_deviation=self.return_deviation(slot),
         )
         return actions.of_values(chosen), extras, state
@@ -81,6 +82,11 @@ class Apex(ApexSettings, Agent):
             raise CallboardError(
                 "apex learns distributions of values for one choice, but the environment's action is "
                 f"{describe(layout.spec.action)}: set agent.distribution to none"
+            )
+        if self.munchausen and not isinstance(layout.spec.action, dm_specs.DiscreteArray):
+            raise CallboardError(
+                "munchausen has a policy over one discrete choice, but the environment's action is "
+                f"{describe(layout.spec.action)}: set agent.munchausen to 0"
             )
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
@@ -153,8 +159,10 @@ class Apex(ApexSettings, Agent):
             target += np.where(valid_t[t], discount * reward_t[t], 0.0)
             discount *= np.where(valid_t[t], self.discount * record.discount[t], 1.0)
         length = valid_t.sum(axis=0)
-        target += discount * record.extras.best[length, np.arange(len(length))]
-        value = record.extras.value[0]
+        best, value = record.extras.best, record.extras.value[0]
+        target += discount * best[length, np.arange(len(length))]
+        if self.munchausen:
+            target += self.munchausen * np.clip(value - best[0], -self.munchausen_clip, 0.0)
         error = np.abs(target - value) if value.ndim == 1 else np.abs(target[:, np.newaxis] - value).mean(axis=-1)
         return error + SMALLEST_PRIORITY
 
@@ -185,11 +193,22 @@ class Apex(ApexSettings, Agent):
         q_0 = networks.masked(distribution.mean(outputs_0), x_0)
         # Keras discards the losses that layers add when they are called again.
         regularization = networks.online.regularization_loss()
-        q_n = networks.masked(distribution.mean(values(networks.online, x_n, 1)), x_n)
-        target_outputs = values(networks.target, x_n, 2)
-        target = double_q_target(steps, q_n, distribution.mean(target_outputs))
         actions = networks.actions
         chosen = actions.chosen(tree.map_structure(lambda leaf: leaf[0], record.action))
+        target_outputs = values(networks.target, x_n, 2)
+        target_n = distribution.mean(target_outputs)
+        if self.munchausen:
+            target_0 = networks.masked(distribution.mean(values(networks.target, x_0, 2)), x_0)
+            bonus = munchausen_bonus(
+                target_0, chosen, self.munchausen, self.munchausen_temperature, self.munchausen_clip
+            )
+            masked_n = networks.masked(target_n, x_n)
+            steps, policy = munchausen_steps(steps, bonus, masked_n, self.munchausen_temperature)
+            target = bootstrapped(steps, expected_value(policy, masked_n))
+        else:
+            q_n = networks.masked(distribution.mean(values(networks.online, x_n, 1)), x_n)
+            target = double_q_target(steps, q_n, target_n)
+            policy = tf.one_hot(tf.argmax(q_n, axis=-1), q_n.shape[-1], dtype=q_n.dtype)
         delta = td_error(q_0, chosen, target, steps.valid)
         error = actions.mean(tf.abs(delta))
         weight = importance_weights(
@@ -204,8 +223,7 @@ class Apex(ApexSettings, Agent):
         if distribution.kind == "none":
             loss_t = td_loss(delta, weight, self.huber, actions.composed)
         else:
-            best = tf.argmax(q_n, axis=-1, output_type=tf.int32)
-            loss_t = distribution.loss(outputs_0, chosen, steps, target_outputs, best)
+            loss_t = distribution.loss(outputs_0, chosen, steps, target_outputs, policy)
             loss_t *= tf.cast(weight, loss_t.dtype)
         loss = mean(loss_t) + regularization
         metrics = {
@@ -214,6 +232,12 @@ class Apex(ApexSettings, Agent):
             "importance_weight": mean(weight),
         }
         return LossOutput(loss, metrics, priorities=error + SMALLEST_PRIORITY)
+
+    def best_value(self, q: Any, actions: QActions) -> tf.Tensor:
+        """Returns what targets bootstrap from `[B]`, given the values of all actions, as in `QActions`."""
+        if self.munchausen:
+            return soft_value(q, self.munchausen_temperature)
+        return actions.mean(tf.reduce_max(q, axis=-1))
 
     def _clipped(self, reward: Any) -> Any:
         return learning_reward(reward, self.reward_scale, self.reward_clip)

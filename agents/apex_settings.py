@@ -42,6 +42,11 @@ class ApexSettings(ObservationSettings, NormalizedRewardSettings, ExplorationSet
         (IQN: 64).
       value_min: lowest value of the support of categorical; discounted returns below it are not distinguished.
       value_max: highest value of the support of categorical.
+      munchausen: α of Munchausen DQN (Vieillard et al. 2020), 0.9 in the paper: the weight of the log-policy of the
+        action taken, which is added to the first reward of a window.  Targets are then soft, without double Q-learning;
+        0 for neither.
+      munchausen_temperature: τ of the policy, the softmax of the target network's values divided by τ.
+      munchausen_clip: τ times the log-policy is clipped to [-munchausen_clip, 0].
       noisy: whether the layers of the head are noisy (Fortunato et al. 2018), with new noise at every timestep and in
         every update.  Actors then explore by the noise alone, without `epsilon`; evaluation is without noise.
       noisy_sigma: initial scale of the noise (σ_0).
@@ -63,6 +68,9 @@ class ApexSettings(ObservationSettings, NormalizedRewardSettings, ExplorationSet
     atoms: PositiveInt = 51
     value_min: FiniteFloat = -10.0
     value_max: FiniteFloat = 10.0
+    munchausen: UnitInterval = 0.0
+    munchausen_temperature: PositiveFloat = 0.03
+    munchausen_clip: PositiveFloat = 1.0
     noisy: bool = False
     noisy_sigma: PositiveFloat = 0.5
     optimizer: OptimizerSettings = OptimizerSettings(

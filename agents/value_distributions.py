@@ -66,7 +66,7 @@ class ValueDistribution:
             return mean_value(outputs, self._support(outputs.dtype))
         return tf.reduce_mean(outputs, axis=-1) if self.kind == "quantile" else outputs
 
-    def loss(self, outputs: Any, action: Any, steps: NStep, target_outputs: Any, best: Any) -> tf.Tensor:
+    def loss(self, outputs: Any, action: Any, steps: NStep, target_outputs: Any, policy: Any) -> tf.Tensor:
         """Returns the loss `[B]` of the distributions of the actions taken, 0 where the window is not valid.
 
         Args:
@@ -74,17 +74,20 @@ class ValueDistribution:
           action: integers `[B]`, the actions taken there.
           steps: the windows' returns, over `[B]`.
           target_outputs: the target network's at the observations `steps.index`, of the same kind.
-          best: integers `[B]`, the actions there whose distributions are the target.
+          policy: `[B, A]`, probabilities of the actions there.  The target is the mixture of their distributions, or of
+            quantiles the mean, as in Munchausen-IQN (Vieillard et al. 2020).
         """
         fractions = None
         if isinstance(outputs, ImplicitQuantiles):
             fractions, outputs, target_outputs = outputs.fractions, outputs.values, target_outputs.values
         taken = tf.gather(outputs, action, axis=1, batch_dims=1)
-        later = tf.gather(target_outputs, best, axis=1, batch_dims=1)
+        if self.kind == "categorical":
+            target_outputs = tf.nn.softmax(target_outputs)
+        later = tf.einsum("ba,ban->bn", policy, target_outputs)
         if self.kind != "categorical":
             target = quantile_target(steps.returns, steps.discount, later)
             return quantile_huber_loss(taken, target, steps.valid, self.huber, fractions)
-        target = projected_target(steps.returns, steps.discount, tf.nn.softmax(later), self._support(later.dtype))
+        target = projected_target(steps.returns, steps.discount, later, self._support(later.dtype))
         return categorical_loss(taken, target, steps.valid)
 
     def _support(self, dtype: Any) -> tf.Tensor:

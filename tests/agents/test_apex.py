@@ -196,10 +196,21 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
             priorities.append(0.0)
             continue
         x, x_n = record.observation[0, b].astype(np.float64), record.observation[t, b].astype(np.float64)
-        if factor:
+        if factor and not agent.munchausen:
             best = int(np.argmax(x_n @ kernel + bias))
             target += factor * (x_n @ target_weights[0] + target_weights[1])[best]
         action = record.action[0, b]
+        if agent.munchausen:
+            tau = agent.munchausen_temperature
+
+            def scaled_log_policy(x: np.ndarray, tau: float = tau) -> tuple[np.ndarray, np.ndarray]:
+                q = x @ target_weights[0] + target_weights[1]
+                return q, tau * np.log(np.exp(q / tau) / np.exp(q / tau).sum())
+
+            target += agent.munchausen * min(0.0, max(-agent.munchausen_clip, scaled_log_policy(x)[1][action]))
+            if factor:
+                q, scaled = scaled_log_policy(x_n)
+                target += factor * sum(np.exp(scaled[a] / tau) * (q[a] - scaled[a]) for a in range(ACTIONS))
         delta = target - (x @ kernel + bias)[action]
         weight = correction[b] / max(correction)
         size = abs(delta)
@@ -215,8 +226,11 @@ def loss_of_windows(agent: Apex, weights: Any, target_weights: Any, sample: Samp
     return loss, gradient, priorities
 
 
-@pytest.mark.parametrize("n_step, reward_clip, huber", [(1, None, None), (3, None, 1.0), (4, 1.0, None)])
-def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, huber):
+@pytest.mark.parametrize(
+    "n_step, reward_clip, huber, munchausen",
+    [(1, None, None, 0.0), (3, None, 1.0, 0.0), (4, 1.0, None, 0.0), (1, None, None, 0.9), (3, None, 1.0, 0.9)],
+)
+def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, huber, munchausen):
     agent = from_values(
         Apex,
         {
@@ -224,6 +238,8 @@ def test_the_loss_is_that_of_the_paper(double_precision, n_step, reward_clip, hu
             "batch_size": 60,
             "reward_clip": reward_clip,
             "huber": huber,
+            "munchausen": munchausen,
+            "munchausen_temperature": 0.5,
             "discount": 0.9,
             "network.hidden_sizes": (),
             "network.dueling": False,
@@ -269,6 +285,33 @@ def test_first_priorities_by_hand():
     np.testing.assert_allclose(
         agent.first_priority(record), [1 + 0.5 * 2 + 0.25 * 8 - 0.5, 1 + 0.5 * 4 - 0.5, 1 + 0.5 * 2 - 0.5], rtol=1e-5
     )
+
+
+def test_first_priorities_with_the_bonus_of_munchausen_and_normalized_rewards_by_hand():
+    agent = Apex(n_step=1, discount=0.5, munchausen=0.9, normalize_rewards=True)
+    record = Record(
+        observation=(),
+        first=np.zeros((2, 2), bool),
+        last=np.zeros((2, 2), bool),
+        action=np.zeros((1, 2), np.int32),
+        reward=np.array([[6.0, 100.0]], np.float32),
+        discount=np.ones((1, 2), np.float32),
+        # The second action is far from the best, so that its bonus is clipped.
+        extras=ApexExtras(
+            value=np.array([[1.5, -3.0]] * 2),
+            best=np.array([[2.0, 2.0], [8.0, 4.0]]),
+            return_deviation=np.full((2, 2), 3.0),
+        ),
+        version=np.zeros((1, 2, 2), np.int32),
+    )
+    expected = [2 + 0.5 * 8 - 0.9 * 0.5 - 1.5, 10 + 0.5 * 4 - 0.9 + 3.0]
+    np.testing.assert_allclose(agent.first_priority(record), expected, rtol=1e-5)
+
+
+def test_munchausen_is_for_one_choice():
+    several = SPEC._replace(action=(dm_specs.DiscreteArray(2), dm_specs.DiscreteArray(3)))
+    with pytest.raises(CallboardError, match=r"one discrete choice, but .*: set agent.munchausen to 0$"):
+        from_values(Apex, {**SMALL, "munchausen": 0.9}).check(layout_of(several))
 
 
 # Its way through replay.
