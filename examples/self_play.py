@@ -1,7 +1,7 @@
 """Mappings for games of two players in which a policy learns by playing against snapshots of itself.
 
 The policies are those of `self_play.yaml`: `main` learns, `past` are its snapshots, and `random` plays any legal move.
-`main` has either seat in every other episode.
+`main` plays each side in every other episode.
 """
 
 from numpy.random import Generator

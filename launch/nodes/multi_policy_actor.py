@@ -17,12 +17,12 @@ from .joint_episodes import JointEpisode
 from .node import NodeContext, NodeHandle
 from .opponents import Opponents
 from .players import acting_policies
-from .policy_seats import LocalSeat, PolicySeat, RemoteSeat
+from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
 from .reporting import Report
 
 
 class MultiPolicyActorNode(EnvironmentNode):
-    """Steps environments with several agents; every policy that learns has a seat, see `policy_seats`.
+    """Steps environments with several agents; `policy_actors` act for the policies that learn.
 
     With central inference, an inference node of each policy that learns acts for it; the others act here.
     """
@@ -44,7 +44,7 @@ class MultiPolicyActorNode(EnvironmentNode):
         self._learners = learners
         self._replays = replays
         self._inference = inference
-        self._seats: dict[str, PolicySeat] = {}
+        self._actors: dict[str, PolicyActor] = {}
         self._frozen: dict[str, BatchPolicy] = {}
         self._opponents: Opponents | None = None
         self._joint: JointBatch | None = None
@@ -53,10 +53,10 @@ class MultiPolicyActorNode(EnvironmentNode):
 
     @property
     def items_written(self) -> int:
-        return sum(seat.items_written for seat in self._seats.values())
+        return sum(actor.items_written for actor in self._actors.values())
 
     def items_written_for(self, policy: str) -> int:
-        return self._seats[policy].items_written
+        return self._actors[policy].items_written
 
     def setup(self) -> None:
         self.context.progress.works_slowly("building networks")
@@ -75,21 +75,21 @@ class MultiPolicyActorNode(EnvironmentNode):
         self._opponents = Opponents(list(self._learners.values()), variables, self.context)
         environment = self.make_environment(incarnation)
         self.context.progress.works_slowly("building networks")
-        seats = {name: self._make_seat(name, incarnation) for name in self._run.policies}
+        actors = {name: self._make_actor(name, incarnation) for name in self._run.policies}
         self.begin_reports()
-        local = [seat for seat in seats.values() if isinstance(seat, LocalSeat)]
-        if not all(seat.wait_for_weights() for seat in local) or not self._opponents.wait():
+        local = [actor for actor in actors.values() if isinstance(actor, LocalPolicyActor)]
+        if not all(actor.wait_for_weights() for actor in local) or not self._opponents.wait():
             return
         shards = [of_policy[self._layout.shard_of(self._index)].name for of_policy in self._replays.values()]
         if not self.reporter.wait_for(*(node.name for node in self._inference.values()), *shards):
             return
         self.context.progress.works_slowly("connecting to replay")
-        for seat in local:
-            seat.connect()
+        for actor in local:
+            actor.connect()
         self.take_task()
         stepper = Stepper(environment)
-        self._begin(seats)
-        self._seats, self._stepper = seats, stepper
+        self._begin(actors)
+        self._actors, self._stepper = actors, stepper
         logging.info("first action")
         if not self.context.cooperative:
             self._opponents.fetch_in_background()
@@ -115,12 +115,12 @@ class MultiPolicyActorNode(EnvironmentNode):
         if stepper is None or joint is None or opponents is None:
             return
         timesteps = joint.by_policy
-        for name, seat in self._seats.items():
-            if not seat.ready(timesteps[name], self.context.progress.waits):
-                if seat.lost:
+        for name, actor in self._actors.items():
+            if not actor.ready(timesteps[name], self.context.progress.waits):
+                if actor.lost:
                     # Its inference node was restarted and has lost the state before the newest observations.
                     stepper.begin()
-                    self._begin(self._seats)
+                    self._begin(self._actors)
                 elif not self.context.cooperative:
                     self.context.stop.wait(POLL_SECONDS)
                 return
@@ -129,14 +129,14 @@ class MultiPolicyActorNode(EnvironmentNode):
         if self.context.cooperative:
             opponents.fetch()
         opponents.apply(joint.batches.use)
-        actions = {name: seat.act(timesteps[name]) for name, seat in self._seats.items()}
+        actions = {name: actor.act(timesteps[name]) for name, actor in self._actors.items()}
         for name, policy in self._frozen.items():
             if joint.batches.use(name):
                 actions[name] = policy(timesteps[name])[0]
         players = {name: opponents.player(name) for name in self._frozen}
         episodes = stepper.step(actions)
-        for name, seat in self._seats.items():
-            seat.record(joint.by_policy[name])
+        for name, actor in self._actors.items():
+            actor.record(joint.by_policy[name])
         for name, count in joint.batches.executed_by.items():
             self._agent_steps[name] = self._agent_steps.get(name, 0) + count
         self.add_episodes(episodes)
@@ -145,10 +145,10 @@ class MultiPolicyActorNode(EnvironmentNode):
             self._joint_episodes.append(JointEpisode(ended.length, ended.returns, by_agent, ended.task))
 
     def seconds_waited(self) -> dict[str, float]:
-        return {"replay to take data": sum(seat.seconds_waited for seat in self._seats.values())}
+        return {"replay to take data": sum(actor.seconds_waited for actor in self._actors.values())}
 
     def weights_step(self) -> int | None:
-        steps = [seat.weights_step for seat in self._seats.values()]
+        steps = [actor.weights_step for actor in self._actors.values()]
         return steps[0] if len(steps) == 1 else None
 
     def collect(self) -> Report:
@@ -157,11 +157,11 @@ class MultiPolicyActorNode(EnvironmentNode):
         steps = {metric_of(name, "agent_steps"): count for name, count in self._agent_steps.items()}
         return report._replace(counts={**report.counts, **steps}, joint_episodes=ended)
 
-    def _make_seat(self, name: str, incarnation: int) -> PolicySeat:
+    def _make_actor(self, name: str, incarnation: int) -> PolicyActor:
         part = self._run.of_policy(name)
         if name in self._inference:
-            return RemoteSeat(part, self._index, incarnation, self.context, self._inference[name])
-        return LocalSeat(
+            return RemotePolicyActor(part, self._index, incarnation, self.context, self._inference[name])
+        return LocalPolicyActor(
             part,
             self._index,
             incarnation,
@@ -171,10 +171,10 @@ class MultiPolicyActorNode(EnvironmentNode):
             lambda learner: self.seconds_short_of_data(learner, name),
         )
 
-    def _begin(self, seats: Mapping[str, PolicySeat]) -> None:
+    def _begin(self, actors: Mapping[str, PolicyActor]) -> None:
         assert self._joint is not None
-        for name, seat in seats.items():
-            seat.begin(self._joint.by_policy[name])
+        for name, actor in actors.items():
+            actor.begin(self._joint.by_policy[name])
 
 
 def _training_mode(agent: Agent) -> Mode:

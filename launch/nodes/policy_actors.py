@@ -1,6 +1,6 @@
-"""What an actor holds for each policy of its environments: a policy and a writer, or a connection to an inference node.
+"""What acts for one policy in an actor node: the policy and a writer, or a connection to an inference node.
 
-A seat acts for all slots of its policy.  Its methods are called in the order `ready`, `act`, `record`.
+A policy actor acts for all slots of its policy.  Its methods are called in the order `ready`, `act`, `record`.
 """
 
 import logging
@@ -23,11 +23,11 @@ from .weight_fetching import CALL_SECONDS, fetch_in_background, wait_for_weights
 _RETRY_SECONDS = 0.1
 
 
-class PolicySeat(Protocol):
+class PolicyActor(Protocol):
     """Acts for the slots of a policy that learns."""
 
     def ready(self, timestep: Timestep, mark_waiting: Callable[[str], None]) -> bool:
-        """Returns whether the seat can act on the timestep now; it may wait for a moment."""
+        """Returns whether it can act on the timestep now; it may wait for a moment."""
 
     def act(self, timestep: Timestep) -> Nest:
         """Returns the actions for the timestep, for which `ready` has returned True."""
@@ -48,14 +48,14 @@ class PolicySeat(Protocol):
 
     @property
     def seconds_waited(self) -> float:
-        """Seconds for which replay has kept the seat from acting."""
+        """Seconds for which replay has kept it from acting."""
 
     @property
     def weights_step(self) -> int | None:
         """Learner step of the weights; None if they are not here."""
 
 
-class LocalSeat:
+class LocalPolicyActor:
     """Computes the actions here, with weights from the learner, and writes the records to replay.
 
     Args:
@@ -64,7 +64,6 @@ class LocalSeat:
       incarnation: number of earlier incarnations of the actor.
       context: context of the actor.
       learner: handle of the policy's learner.
-      shard: handle of the replay shard that the actor writes to.
       replay: the policy's replay shards.
       seconds_short_of_data: returns how long a learner of the policy, given by its rank, has been waiting for data.
     """
@@ -157,7 +156,7 @@ class LocalSeat:
         return None if self._weights.version is None else self._weights.version.step
 
 
-class RemoteSeat:
+class RemotePolicyActor:
     """Sends the timesteps to an inference node, which chooses the actions and writes to replay.
 
     Args:

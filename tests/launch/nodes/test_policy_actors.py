@@ -11,7 +11,7 @@ from callboard.agents.weights import pack_weights
 from callboard.data import Timestep
 from callboard.launch.experiment import Experiment, Run
 from callboard.launch.nodes.node import NodeContext, Unreachable
-from callboard.launch.nodes.policy_seats import LocalSeat, RemoteSeat
+from callboard.launch.nodes.policy_actors import LocalPolicyActor, RemotePolicyActor
 from callboard.launch.run_directory.layout import RunDirectory
 
 
@@ -55,9 +55,9 @@ def part(tmp_path):
 
 
 @pytest.fixture
-def seat(part, context, inference):
+def actor(part, context, inference):
     context = dataclasses.replace(context, cooperative=False)
-    found = RemoteSeat(part, 1, 0, context, inference)
+    found = RemotePolicyActor(part, 1, 0, context, inference)
     found.begin(timestep(0.0))
     return found
 
@@ -68,33 +68,33 @@ def timestep(value):
     return Timestep(np.full((2, 3), value, np.float32), numbers, numbers, flags, flags)
 
 
-def ready(seat, answer):
-    seat._inference.answers.append(answer)
-    return seat.ready(timestep(0.0), lambda what: None)
+def ready(actor, answer):
+    actor._inference.answers.append(answer)
+    return actor.ready(timestep(0.0), lambda what: None)
 
 
 ACTIONS = (True, [np.array([1, 2], np.int32)])
 
 
-def test_an_action_is_requested_once(seat, inference):
-    assert not ready(seat, (True, None)) and ready(seat, ACTIONS)
-    assert seat.ready(timestep(0.0), lambda what: None), "it is kept until the others can act"
-    assert seat.act(timestep(0.0)).tolist() == [1, 2] and len(inference.received) == 2
-    seat.record(timestep(1.0))
-    assert not ready(seat, (True, None))
+def test_an_action_is_requested_once(actor, inference):
+    assert not ready(actor, (True, None)) and ready(actor, ACTIONS)
+    assert actor.ready(timestep(0.0), lambda what: None), "it is kept until the others can act"
+    assert actor.act(timestep(0.0)).tolist() == [1, 2] and len(inference.received) == 2
+    actor.record(timestep(1.0))
+    assert not ready(actor, (True, None))
     assert [number for _, _, _, number, _ in inference.received] == [0, 0, 1]
     assert inference.received[0][-1] != inference.received[-1][-1]
 
 
-def test_a_node_that_does_not_answer_is_called_at_its_new_address(seat, inference):
-    assert not ready(seat, Unreachable("it restarts")) and inference.clients == 2
-    assert not seat.lost and ready(seat, ACTIONS)
+def test_a_node_that_does_not_answer_is_called_at_its_new_address(actor, inference):
+    assert not ready(actor, Unreachable("it restarts")) and inference.clients == 2
+    assert not actor.lost and ready(actor, ACTIONS)
 
 
-def test_after_its_state_is_lost_it_begins_with_another_seed(seat, inference):
-    assert not ready(seat, (False, None)) and seat.lost
-    seat.begin(timestep(2.0))
-    assert not seat.lost and ready(seat, ACTIONS)
+def test_after_its_state_is_lost_it_begins_with_another_seed(actor, inference):
+    assert not ready(actor, (False, None)) and actor.lost
+    actor.begin(timestep(2.0))
+    assert not actor.lost and ready(actor, ACTIONS)
     (index, before, seed, *_), (_, after, new_seed, number, _) = inference.received
     assert index == 1 and (before, after) == ("a.0", "a.1") and seed != new_seed and number == 0
 
@@ -131,15 +131,15 @@ class Learner:
 
 def test_a_seat_waits_for_weights_and_replay(part, context):
     learner = Learner()
-    seat = LocalSeat(part, 1, 0, context, learner, None, lambda rank: 0.0)
-    assert seat.weights_step is None and seat.items_written == 0 and not seat.wait_for_weights()
-    learner.packed = pack_weights([variable.numpy() for variable in seat._policy.policy.variables])
-    writer = seat._writer = Writer()
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0)
+    assert actor.weights_step is None and actor.items_written == 0 and not actor.wait_for_weights()
+    learner.packed = pack_weights([variable.numpy() for variable in actor._policy.policy.variables])
+    writer = actor._writer = Writer()
     waits = []
-    assert seat.ready(None, waits.append) and waits == []
+    assert actor.ready(None, waits.append) and waits == []
     writer.oldest = 4
-    assert not seat.ready(None, waits.append)
+    assert not actor.ready(None, waits.append)
     writer.has_room = False
-    assert not seat.ready(None, waits.append)
+    assert not actor.ready(None, waits.append)
     assert waits == ["newer weights", "replay to take data"]
-    assert (seat.items_written, seat.seconds_waited, seat.weights_step) == (4, 1.5, 3)
+    assert (actor.items_written, actor.seconds_waited, actor.weights_step) == (4, 1.5, 3)
