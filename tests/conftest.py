@@ -13,3 +13,24 @@ def on_two_devices():
     process = TwoDevices()
     yield process
     process.close()
+
+
+class Clock:
+    """A clock that moves only when the test moves it, or sleeps.
+
+    Attributes:
+      now: seconds.
+    """
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()

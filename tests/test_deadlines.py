@@ -7,22 +7,6 @@ import pytest
 from callboard.deadlines import Deadline, retry, wait_until
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 def test_a_deadline_passes_and_can_be_moved(clock):
     deadline = Deadline(2.0, clock)
     assert deadline.left == 2.0 and not deadline.has_passed

@@ -57,26 +57,18 @@ def test_extra_items_do_not_reduce_the_next_share():
     assert sequences_begun(pacer, Version(0, 1)) == 1
 
 
-class Clock:
-    seconds = 100.0
-
-    def __call__(self):
-        return self.seconds
-
-
 @pytest.mark.parametrize("index", [0, 2])
-def test_an_actor_helps_a_learner_that_is_short_of_data(index):
+def test_an_actor_helps_a_learner_that_is_short_of_data(index, clock):
     """After a second and the duration of a sequence; after three times that if two other actors help first."""
-    clock = Clock()
     pacer = Pacer(Pace(0, unroll_length=3, items_per_actor=1), index, clock)
     pacer.begin()
-    clock.seconds += 4
+    clock.now += 4
     for _ in range(3):
         pacer.count_timestep()
     patience = (1 + 4) * (1 + index)
-    clock.seconds += patience - 0.1
+    clock.now += patience - 0.1
     assert not pacer.may_help(short_of_data=patience + 10)
-    clock.seconds += 0.1
+    clock.now += 0.1
     # A learner that has data, or received it a moment ago, is only slow.
     assert not pacer.may_help(short_of_data=0.0) and not pacer.may_help(short_of_data=patience - 0.1)
     assert pacer.may_help(short_of_data=patience)

@@ -6,19 +6,6 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.stopping_rules import StoppingRules
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def rules(clock):
     def make(totals=None, **settings):

@@ -11,19 +11,6 @@ from callboard.launch.nodes.node import NodeContext
 from callboard.launch.run_directory.layout import RunDirectory
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def coordinator(tmp_path, clock):
     context = NodeContext("coordinator/0", "c", threading.Event(), lambda kind, content: None, None)
