@@ -4,38 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
+from impala_samples import log_softmax, random_sample
 from small_worlds import ACTIONS, SPEC, FixedNetwork, layout_of
 
 from callboard.agents.appo import Appo
-from callboard.agents.impala import ImpalaExtras
-from callboard.data import Record, Sample
+from callboard.data import Record
 from callboard.errors import CallboardError
 from callboard.networks.heads import PolicyValue
-
-
-def random_sample(rng, agent: Appo, ends: float = 0.25) -> Sample:
-    """A batch whose episodes end in every way: by termination, at a time limit, and with a lost observation."""
-    steps, batch = agent.unroll_length, agent.batch_size
-    first = rng.random((steps + 1, batch)) < ends
-    last = rng.random((steps + 1, batch)) < ends
-    discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
-    return Sample(
-        record=Record(
-            observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
-            first=first,
-            last=last,
-            action=rng.integers(ACTIONS, size=(steps, batch)).astype(np.int32),
-            reward=rng.normal(size=(steps, batch)).astype(np.float32),
-            discount=discount,
-            extras=ImpalaExtras(rng.normal(size=(steps, batch, ACTIONS))),
-            version=np.zeros((steps, batch, 2), np.int32),
-        ),
-        state=(),
-    )
-
-
-def log_softmax(logits):
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
 def loss_by_loops(agent: Appo, logits, value, record: Record) -> dict[str, float]:

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tree
 from dm_env import specs as dm_specs
+from impala_samples import log_softmax, random_sample
 from small_worlds import ACTIONS, FINAL_SHOWN, INTERFACES, SPEC, Ending, FixedNetwork, layout_of, reward_of
 
 from callboard.agents.acting import Actor, CompiledPolicy, trace_layout
@@ -199,32 +200,6 @@ def test_nothing_is_learned_across_a_cut_that_lost_the_final_observation(tmp_pat
 
 
 # The loss.
-
-
-def random_sample(rng, agent: Impala, ends: float = 0.3, dtype: Any = np.float64) -> Sample:
-    """A batch whose episodes end in every way, with a probability of `ends` at each timestep."""
-    steps, batch = agent.unroll_length, agent.batch_size
-    first = rng.random((steps + 1, batch)) < ends
-    last = rng.random((steps + 1, batch)) < ends
-    # After an ignored action the discount is 1; the rest may be anything.
-    discount = np.where(last[:-1] | (rng.random((steps, batch)) < 0.7), 1.0, 0.0).astype(np.float32)
-    return Sample(
-        record=Record(
-            observation=rng.normal(size=(steps + 1, batch, 2)).astype(np.float32),
-            first=first,
-            last=last,
-            action=rng.integers(ACTIONS, size=(steps, batch)).astype(np.int32),
-            reward=rng.normal(size=(steps, batch)).astype(np.float32),
-            discount=discount,
-            extras=ImpalaExtras(rng.normal(size=(steps, batch, ACTIONS)).astype(dtype)),
-            version=rng.integers(50, size=(steps, batch, 2)).astype(np.int32),
-        ),
-        state=(),
-    )
-
-
-def log_softmax(logits):
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
 def loss_by_loops(agent: Impala, logits, value, record: Record) -> dict[str, float]:
