@@ -12,7 +12,7 @@ from .gtrxl import GTrXLCore
 from .network_settings import CORES
 from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
 
-_CORE_PARTS = ("state_spec", "build", "initial_state", "step", "unroll")
+_CORE_METHODS = ("build", "initial_state", "step", "unroll")
 
 
 def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[str, Any] = MappingProxyType({})) -> Core:
@@ -28,7 +28,7 @@ def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[st
     """
     if ":" in core:
         made = _made("core", core, core_options)
-        missing = [part for part in _CORE_PARTS if not hasattr(made, part)]
+        missing = [part for part in _CORE_METHODS if not hasattr(made, part)]
         if missing:
             raise CallboardError(
                 f"core {core!r} must return a callboard.networks.recurrent.Core, and {type(made).__name__} has no "

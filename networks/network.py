@@ -69,7 +69,7 @@ class Network(tf.Module):
           name: name of the module.
 
         Raises:
-          CallboardError: if the torso's output is not a batch of vectors.
+          CallboardError: if the torso's output is not a batch of vectors, or the core has no `state_spec`.
         """
         super().__init__(name)
         self._torso = torso
@@ -190,6 +190,10 @@ class Network(tf.Module):
         if features.shape.rank != 2 or features.shape[1] is None:
             raise CallboardError(f"A torso must give features [batch, size]; this one gives {features.shape}.")
         self._core.build(features.shape[1])
+        if not hasattr(self._core, "state_spec"):
+            raise CallboardError(
+                f"core {type(self._core).__name__} has no state_spec after build: set it to tf.TensorSpecs of its state"
+            )
         features, _ = self._core.step(features, self.initial_state(1), first)
         self._outputs(features, observation)
 

@@ -12,7 +12,7 @@ class Core(Protocol):
 
     @property
     def state_spec(self) -> Nest:
-        """Nest of `tf.TensorSpec` of the state, without the batch axis."""
+        """Nest of `tf.TensorSpec` of the state, without the batch axis; complete after `build`."""
 
     @property
     def trainable_variables(self) -> Any:

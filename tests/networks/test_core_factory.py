@@ -25,6 +25,25 @@ def make_my_core(size, depth=1):
     return LSTMCore(size)
 
 
+class LateCore(FeedForwardCore):
+    """Knows the size of its state once it knows that of the features."""
+
+    def __init__(self, kept=True):
+        super().__init__()
+        self._kept = kept
+
+    @property
+    def state_spec(self):
+        return self._spec
+
+    def build(self, feature_size):
+        if self._kept:
+            self._spec = tf.TensorSpec((feature_size,), tf.float32)
+
+    def initial_state(self, batch_size):
+        return tf.zeros((batch_size, 6))
+
+
 def make_no_core():
     return 3
 
@@ -65,6 +84,14 @@ def test_wrong_cores_are_refused_in_one_line(core, options, message):
     with pytest.raises(CallboardError, match=message) as caught:
         make_core(core, 3, options)
     assert "\n" not in str(caught.value)
+
+
+def test_the_state_of_a_core_may_depend_on_the_features():
+    core = "parts_of_the_user:LateCore"
+    network = policy_value_network(SPEC, core=core, hidden_sizes=(6,))
+    assert network.state_spec.shape == (6,)
+    with pytest.raises(CallboardError, match="core LateCore has no state_spec after build: set it to "):
+        policy_value_network(SPEC, core=core, hidden_sizes=(6,), core_options={"kept": False})
 
 
 def test_heads_of_the_user_s_own():
