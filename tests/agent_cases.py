@@ -442,10 +442,17 @@ AGENT_CASES = (
 
 SMALL_UPDATES = {name: (case, small) for case in AGENT_CASES for name, small in case.small_updates.items()}
 
+_SAC = next(case for case in AGENT_CASES if case.name == "sac")
+RUN_CASES = (
+    *AGENT_CASES,
+    _SAC._replace(name="sac-discrete", recipe="sac-cartpole", goal=150, continuous=False),
+)
+"""Cases for tests of whole runs: every agent, and one with other actions."""
+
 
 def one_fast_case() -> list[Any]:
-    """Returns parameters of a test for every agent: the first one is fast, the others are slow."""
-    first, *others = AGENT_CASES
+    """Returns parameters of a test for every one of `RUN_CASES`: the first one is fast, the others are slow."""
+    first, *others = RUN_CASES
     return [
         pytest.param(first, id=first.name),
         *(pytest.param(case, id=case.name, marks=pytest.mark.slow) for case in others),

@@ -70,22 +70,27 @@ def test_r2d2_remembers_hidden_velocities(start, tmp_path, seed):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("task, goal, steps", [("cartpole", 475, 150_000), ("acrobot", -85, 200_000)])
 def test_apex_reaches_its_goal(start, tmp_path, task, goal, steps, seed):
-    apex_reaches(start, tmp_path, task, goal, steps, seed)
+    reaches(start, tmp_path, f"apex-{task}", goal, steps, seed)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_sac_with_discrete_actions_reaches_475_on_cartpole(start, tmp_path, seed):
+    reaches(start, tmp_path, "sac-cartpole", 475, 100_000, seed)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_apex_reaches_9_on_minatar_breakout(start, tmp_path, seed):
     pytest.importorskip("minatar")
-    apex_reaches(start, tmp_path, "minatar-breakout", 9, 1_000_000, seed)
+    reaches(start, tmp_path, "apex-minatar-breakout", 9, 1_000_000, seed)
 
 
-def apex_reaches(start, tmp_path, task, goal, steps, seed):
+def reaches(start, tmp_path, recipe, goal, steps, seed):
     begun = time.time()
-    arguments = ["--recipe", f"apex-{task}", "--launcher", "threads", "--seed", seed]
+    arguments = ["--recipe", recipe, "--launcher", "threads", "--seed", seed]
     run = start("train", *arguments, "--run-dir", tmp_path / "run")
     assert run.wait(timeout=3600) == 0, run.text()
     result = figures(run, begun)
-    print(f"\nApe-X on {task}, seed {seed}: {result}")
+    print(f"\n{recipe}, seed {seed}: {result}")
     assert result["return"] >= goal, run.text()
     assert result["steps"] <= steps
 

@@ -6,13 +6,13 @@ import shutil
 import signal
 
 import pytest
-from agent_cases import AGENT_CASES
+from agent_cases import RUN_CASES
 
 pytestmark = pytest.mark.slow
 
 
-NODES = [(AGENT_CASES[0], node) for node in ("replay/0", "evaluator/0", "coordinator/0")]
-NODES += [(case, node) for case in AGENT_CASES for node in ("actor/0", "learner/0")]
+NODES = [(RUN_CASES[0], node) for node in ("replay/0", "evaluator/0", "coordinator/0")]
+NODES += [(case, node) for case in RUN_CASES for node in ("actor/0", "learner/0")]
 
 
 @pytest.mark.parametrize("case, node", NODES, ids=lambda value: getattr(value, "name", value))
