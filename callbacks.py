@@ -238,16 +238,16 @@ def callback_settings(callbacks: Any) -> list[str | dict[str, Any] | Callbacks]:
     """Returns the callbacks of a run, one by one.
 
     Args:
-      callbacks: names separated by commas, one `Callbacks` object, or a list of names, objects, and mappings of the
-        name and arguments.
+      callbacks: names separated by commas, one `Callbacks` object, one mapping of the name and arguments, or a list of
+        names, objects and mappings.
 
     Raises:
       CallboardError: they are anything else.
     """
     if isinstance(callbacks, str):
         return [name.strip() for name in callbacks.split(",")]
-    if isinstance(callbacks, Callbacks):
-        return [callbacks]
+    if isinstance(callbacks, Callbacks | Mapping):
+        callbacks = [callbacks]
     if not isinstance(callbacks, list | tuple):
         raise _wrong(callbacks)
     for one in callbacks:

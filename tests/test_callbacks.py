@@ -52,6 +52,11 @@ def test_one_object_is_used_as_it_is():
     assert make_callbacks(recorder) == [recorder] == callback_settings(recorder)
 
 
+def test_one_object_can_be_made_again_from_its_setting():
+    (again,) = make_callbacks(Recorder(factor=3.0).setting())
+    assert type(again) is Recorder and again.factor == 3.0
+
+
 def test_an_object_is_saved_with_the_arguments_of_its_constructor():
     assert Recorder().setting() == "own_callbacks:Recorder"
     assert Recorder(4.0).setting() == {"name": "own_callbacks:Recorder", "factor": 4.0}
