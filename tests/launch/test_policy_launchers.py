@@ -162,6 +162,7 @@ def test_a_run_at_a_url_and_resume(command_run, tmp_path, capsys):
             assert f"learner/{name}/0: continues from learner step {step:,}" in run.text()
         before, steps = steps, checkpoint_steps(run)
         assert set(steps) == {"left", "right"} and all(steps[name] > step for name, step in before.items())
+    capsys.readouterr()
     assert main(["evaluate", f"file://{stored}", "--episodes", "4", "--checkpoint", "latest", "--json"]) == 0
     evaluation = json.loads(capsys.readouterr().out)
     assert len(evaluation["returns"]) == 4 and {"left/return", "right/return"} <= set(evaluation["by_policy"])
