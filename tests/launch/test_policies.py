@@ -62,6 +62,15 @@ def test_a_policy_plays_against_snapshots_of_itself(tmp_path):
 
 
 @pytest.mark.slow
+def test_agents_with_different_spaces_share_a_policy_with_two_heads(tmp_path):
+    policies = {"both": {"network": {"heads_by": "agent_index"}}}
+    run(echo(tmp_path / "run", policies=policies, agent_padding=True, agent_index=True), "inline")
+    row = last_row(tmp_path / "run")
+    assert row["both/learner/step"] > 0 and row["both/agent_steps"] > 400
+    assert {"agent/left/episode_return", "agent/right/episode_return"} <= set(row)
+
+
+@pytest.mark.slow
 def test_hooks_curriculum_and_videos_see_the_whole_scene(tmp_path, capsys):
     recorder = Recorder(factor=3)
     settings = {
@@ -90,6 +99,7 @@ def test_hooks_curriculum_and_videos_see_the_whole_scene(tmp_path, capsys):
     assert [call[3] for call in of["evaluation"]] == [{"length": 5}] * 2
 
     evaluate = ["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video", "--json"]
+    capsys.readouterr()
     assert main(evaluate) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["mean_length"] == 5 and set(result["by_policy"]) >= {"left/return", "right/return"}
