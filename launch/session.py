@@ -204,12 +204,12 @@ class Session:
         yield self.result
 
     def _pause(self) -> None:
-        """Pauses the run where it is, and waits until its actors have finished their timesteps."""
+        """Pauses the run where it is, and waits until its actors and learners have finished their steps."""
         run = self._running()
 
         def is_at_rest() -> bool:
             status = run.status()
-            return status is None or not status["paused"] or status["outstanding_steps"] == 0
+            return status is None or not status["paused"] or status["at_rest"]
 
         with contextlib.suppress(SessionEnded):
             run.call("run_until", 0, 0)

@@ -84,6 +84,8 @@ class Coordinator(Node):
         self._rows = 0
         self._learner_steps: dict[str, int] = {}
         """Learner steps of the current incarnation of the first learner of each policy."""
+        self._at_rest: set[str] = set()
+        """Policies whose learner has reported, since the run was paused, that it makes no step."""
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
         self._metrics_writer = MetricsWriter(run.directory, context.notify, clock, RunLoggers(run, context.notify))
@@ -105,6 +107,7 @@ class Coordinator(Node):
         health: Sequence[Any] | None = None,
         episode_values: Sequence[Sequence[Any]] = (),
         joint_episodes: Sequence[Sequence[Any]] = (),
+        at_rest: bool = False,
         known: list[Any] | None = None,
     ) -> tuple[Any, ...]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
@@ -113,7 +116,7 @@ class Coordinator(Node):
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next ten.
+          counts: see `reporting.Report`, as for the next eleven.
           values: as above.
           episodes: as above.
           evaluation: as above.
@@ -124,6 +127,7 @@ class Coordinator(Node):
           health: as above.
           episode_values: as above.
           joint_episodes: as above.
+          at_rest: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
@@ -135,6 +139,7 @@ class Coordinator(Node):
                 self._overview.update(name, incarnation_id, health, learner_step)
                 if "learner_steps" in counts:
                     self._learner_steps[policy] = counts["learner_steps"]
+                    (self._at_rest.add if at_rest else self._at_rest.discard)(policy)
                 self._short_of_data.pop(name, None)
                 if short_of_data:
                     self._short_of_data[name] = short_of_data
@@ -270,7 +275,7 @@ class Coordinator(Node):
                 "stop_return": self._experiment.stop_return,
                 "stopping": bool(self._ending),
                 "paused": not self._ending and self._control.paused,
-                "outstanding_steps": self._budget.outstanding,
+                "at_rest": not self._budget.outstanding and self._at_rest >= set(self._learner_steps),
                 "rows": self._rows,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
                 "node_restarts": self._overview.restarts,
@@ -352,6 +357,8 @@ class Coordinator(Node):
         steps, learner_steps = self._counters.total("environment_steps"), self._counters.total("learner_steps")
         self._control.update(steps, learner_steps)
         self._rules.set_paused(self._control.paused)
+        if not self._control.paused:
+            self._at_rest.clear()
         self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
 
     def _control_state(self, policy: str) -> ControlState:

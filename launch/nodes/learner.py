@@ -96,6 +96,7 @@ class LearnerNode(ReportingNode):
         self._made = 0
         self._changes = 0
         self._max_steps = run.experiment.max_learner_steps or math.inf
+        self._is_learning = False
         self._values: dict[str, float] = {}
         self._next_metrics = 0.0
         self._schedule = CheckpointSchedule(
@@ -228,12 +229,16 @@ class LearnerNode(ReportingNode):
                 self._schedule.stop()
             self.context.stop.wait(_HOLD_SECONDS)
             return
+        # Set before the pause is checked, or a report in between would call the learner at rest.
+        self._is_learning = True
         if self.paused and not self.has_made_all_steps:
+            self._is_learning = False
             self.context.progress.waits("the session")
             self.context.stop.wait(_PAUSE_SECONDS)
             return
         if not self.has_made_all_steps:
             self.learn()
+        self._is_learning = False
         if self._has_learned_all() and not self.context.stop.is_set():
             self.end_learning()
 
@@ -454,7 +459,9 @@ class LearnerNode(ReportingNode):
             values[LEARNER_IS_DONE] = 1.0
         if self._priorities is not None:
             values["learner/dropped_priorities"] = self._priorities.counts().dropped
-        return Report(counts=counts, values=values, short_of_data=short_of_data)
+        waits = short_of_data > _LAST_BATCH_SECONDS
+        at_rest = self.paused and (waits or not self._is_learning)
+        return Report(counts=counts, values=values, short_of_data=short_of_data, at_rest=at_rest)
 
     def _seconds_short_of_data(self) -> float:
         """Returns how long the learner has been waiting for a batch; 0 while it learns."""

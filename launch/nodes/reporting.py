@@ -46,6 +46,8 @@ class Report(NamedTuple):
     """Metrics of the training episodes that ended since the last report, the fields of `EpisodeValues`."""
     joint_episodes: list[Any] = []
     """Training episodes of environments with several agents that ended since then, the fields of `JointEpisode`."""
+    at_rest: bool = False
+    """Whether a learner makes no step until the run's session continues."""
 
 
 class RunState(NamedTuple):

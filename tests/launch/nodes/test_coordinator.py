@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import threading
 import time
 
@@ -26,7 +27,7 @@ def sent():
 def make_coordinator(tmp_path, sent):
     incarnation_ids = map("incarnation-{}".format, itertools.count())
 
-    def make(clock=time.monotonic, **settings):
+    def make(clock=time.monotonic, controlled=False, **settings):
         directory = RunDirectory(tmp_path)
         directory.create()
         context = NodeContext(
@@ -37,7 +38,7 @@ def make_coordinator(tmp_path, sent):
             None,
         )
         experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
-        return Coordinator(context, Run(experiment, experiment.layout(), directory), clock)
+        return Coordinator(context, Run(experiment, experiment.layout(), directory, controlled), clock)
 
     return make
 
@@ -53,6 +54,7 @@ def report(
     evaluation=None,
     known=None,
     short_of_data=0.0,
+    at_rest=False,
     **counts,
 ):
     return coordinator.report(
@@ -65,6 +67,7 @@ def report(
         evaluation,
         known=known,
         short_of_data=short_of_data,
+        at_rest=at_rest,
     )
 
 
@@ -166,6 +169,24 @@ def test_learner_steps_never_go_back(make_coordinator):
     report(coordinator, "learner/0", incarnation_id="new", learner_steps=3, values={"learner/step": 203})
     status = coordinator.status()
     assert status["learner_steps"] == 222 and status["learner/step"] == 203
+
+
+def test_a_pause_is_complete_once_learners_have_reported_that_they_rest(make_coordinator):
+    coordinator = make_coordinator(controlled=True)
+    coordinator.run_until(100, math.inf)
+    report(coordinator, "learner/0", learner_steps=1)
+    report(coordinator, steps=100)
+    status = coordinator.status()
+    assert status["paused"] and not status["at_rest"]
+    report(coordinator, "learner/0", sequence=2, learner_steps=3, at_rest=True)
+    status = coordinator.status()
+    assert status["at_rest"] and status["learner_steps"] == 3
+    # What it reported in this pause says nothing about the next.
+    coordinator.run_until(200, math.inf)
+    assert not coordinator.status()["paused"]
+    report(coordinator, steps=200, sequence=2)
+    status = coordinator.status()
+    assert status["paused"] and not status["at_rest"]
 
 
 def test_schedules_do_not_depend_on_the_time_of_day(make_coordinator, tmp_path, monkeypatch):
