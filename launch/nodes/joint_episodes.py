@@ -12,7 +12,7 @@ from ...environments.policy_slots import SceneEpisode
 from ...environments.tasks import Task
 from ..experiment import Run
 from ..policy_settings import Snapshots
-from .metric_windows import WINDOW, EpisodeValues
+from .metric_windows import WINDOW, EpisodeValues, first_episodes
 
 FIRST_RATING = 1000.0
 _RATING_STEP = 16.0
@@ -40,13 +40,9 @@ def joint_evaluation_metrics(episodes: Sequence[SceneEpisode], quota: int) -> di
       episodes: all episodes that ended since the reset, in order.
       quota: the number of episodes of each environment, the first ones, that belong to the evaluation.
     """
-    played: dict[int, int] = {}
     returns: dict[str, list[float]] = {}
     scores: dict[str, list[float]] = {}
-    for episode in episodes:
-        played[episode.env] = played.get(episode.env, 0) + 1
-        if played[episode.env] > quota:
-            continue
+    for episode in first_episodes(episodes, quota):
         of_policy = {agent: policy.partition("/")[0] for agent, policy in episode.policies.items()}
         for agent, value in episode.returns.items():
             for name in (of_policy[agent], f"agent/{agent}"):
@@ -54,7 +50,7 @@ def joint_evaluation_metrics(episodes: Sequence[SceneEpisode], quota: int) -> di
         if len(episode.returns) == 2:
             (one, other), (mine, theirs) = of_policy.values(), episode.returns.values()
             if one != other:
-                score = 0.5 if mine == theirs else float(mine > theirs)
+                score = _score(mine, theirs)
                 scores.setdefault(one, []).append(score)
                 scores.setdefault(other, []).append(1.0 - score)
     metrics = {f"evaluator/{name}/return": statistics.fmean(values) for name, values in sorted(returns.items())}
@@ -176,13 +172,18 @@ class JointEpisodeMetrics:
     def _add_game(self, episode: JointEpisode) -> dict[str, list[float]]:
         """Rates the players of a game, and returns the scores of their policies."""
         (one, other), (mine, theirs) = episode.players.values(), episode.returns.values()
-        score = 0.5 if mine == theirs else float(mine > theirs)
+        score = _score(mine, theirs)
         self._ratings.add(one, other, score)
         scores: dict[str, list[float]] = {}
         if one != other:
             for player, points in ((one, score), (other, 1.0 - score)):
                 scores.setdefault(f"{player.partition('@')[0]}/score", []).append(points)
         return scores
+
+
+def _score(mine: float, theirs: float) -> float:
+    """Returns the score of a game by its returns: 1 for a win, 0.5 for a tie and 0 for a loss."""
+    return 0.5 if mine == theirs else float(mine > theirs)
 
 
 def _snapshot_number(player: str) -> int | None:

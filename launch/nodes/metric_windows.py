@@ -3,14 +3,16 @@
 import collections
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+from ...environments.policy_slots import SceneEpisode
 from ...environments.tasks import Task
 from .episode_watch import PREFIX, WatchedEpisode
 
 WINDOW = 100
 """Episodes over which metrics are aggregated."""
+E = TypeVar("E", WatchedEpisode, SceneEpisode)
 
 
 class EpisodeValues(NamedTuple):
@@ -89,6 +91,15 @@ def aggregated(name: str, values: Iterable[float]) -> Mapping[str, float]:
     return {name: statistics.fmean(values), f"{name}_min": min(values), f"{name}_max": max(values)}
 
 
+def first_episodes(episodes: Iterable[E], quota: int) -> Iterator[E]:
+    """Yields the first `quota` episodes of each environment."""
+    played: collections.Counter[int] = collections.Counter()
+    for episode in episodes:
+        played[episode.env] += 1
+        if played[episode.env] <= quota:
+            yield episode
+
+
 def evaluation_metrics(episodes: Sequence[WatchedEpisode], quota: int) -> dict[str, float]:
     """Returns mean, minimum and maximum of the metrics of an evaluation's episodes, as `evaluator/episode/...`.
 
@@ -96,14 +107,11 @@ def evaluation_metrics(episodes: Sequence[WatchedEpisode], quota: int) -> dict[s
       episodes: all episodes that ended since the reset, in order.
       quota: the number of episodes of each environment, the first ones, that belong to the evaluation.
     """
-    played: dict[int, int] = {}
     values: dict[str, list[float]] = {}
-    for episode in episodes:
-        played[episode.env] = played.get(episode.env, 0) + 1
-        if played[episode.env] <= quota:
-            for name in episode.values:
-                if name.startswith(PREFIX):
-                    values.setdefault(name, []).append(episode.values[name])
+    for episode in first_episodes(episodes, quota):
+        for name in episode.values:
+            if name.startswith(PREFIX):
+                values.setdefault(name, []).append(episode.values[name])
     metrics: dict[str, float] = {}
     for name, of_episodes in values.items():
         metrics.update(aggregated(f"evaluator/{name}", of_episodes))
