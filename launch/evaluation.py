@@ -16,12 +16,12 @@ from ..setting_types import check_ranges
 from .experiment import Experiment
 from .live_view import check_display, live_view
 from .nodes.episode_watch import WatchedEnvironment
+from .nodes.evaluation_setup import EvaluationSetup
 from .nodes.evaluation_watch import EvaluationWatch
 from .nodes.joint_episodes import joint_evaluation_metrics
 from .nodes.metric_windows import evaluation_metrics
-from .nodes.players import Players
 from .run_directory.layout import RunDirectory
-from .saved_players import saved_players
+from .saved_setup import saved_setup
 from .video import Recorded, make_drawing, record_video
 
 
@@ -119,24 +119,24 @@ def evaluate_run(
     """
     if live:
         check_display()
-    players, weights = saved_players(experiment, run_directory, checkpoint)
+    setup, weights = saved_setup(experiment, run_directory, checkpoint)
     if live:
-        played = _play_live(experiment, players, episodes, steps)
+        played = _play_live(experiment, setup, episodes, steps)
     elif steps is not None:
-        played = _play_steps(experiment, players, steps)
+        played = _play_steps(experiment, setup, steps)
     else:
-        played = play_episodes(experiment, players, episodes, notify)
+        played = play_episodes(experiment, setup, episodes, notify)
     amount = played.steps, played.reward
     if not video_episodes:
         return Evaluation(weights, played.episodes, None, [], played.metrics, *amount)
     path = run_directory.videos / f"{checkpoint}.mp4"
-    recorded = record_video(experiment, players, path, video_episodes, notify)
+    recorded = record_video(experiment, setup, path, video_episodes, notify)
     return Evaluation(weights, played.episodes, path, recorded, played.metrics, *amount)
 
 
 def play_episodes(
     experiment: Experiment,
-    players: Players,
+    setup: EvaluationSetup,
     episodes: int,
     notify: Callable[[str], None],
 ) -> Played:
@@ -144,12 +144,12 @@ def play_episodes(
 
     Args:
       experiment: defines the environments.
-      players: who plays in them.
+      setup: the environments, and what acts in them.
       episodes: number of episodes.
       notify: receives a line for the user if an episode takes long.
     """
     envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
-    environment, policy = players.make(experiment, envs)
+    environment, policy = setup.make(experiment, envs)
     joint = environment if isinstance(environment, JointBatch) else None
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
     if metrics:
@@ -166,17 +166,17 @@ def play_episodes(
         environment.close()
 
 
-def _play_steps(experiment: Experiment, players: Players, steps: int) -> Played:
-    environment, policy = players.make(experiment, min(steps, experiment.evaluation_envs))
+def _play_steps(experiment: Experiment, setup: EvaluationSetup, steps: int) -> Played:
+    environment, policy = setup.make(experiment, min(steps, experiment.evaluation_envs))
     with contextlib.closing(environment):
         return _play(environment, policy, lambda played: played.steps >= steps)
 
 
-def _play_live(experiment: Experiment, players: Players, episodes: int, steps: int | None) -> Played:
+def _play_live(experiment: Experiment, setup: EvaluationSetup, episodes: int, steps: int | None) -> Played:
     def enough(played: Played) -> bool:
         return view.closed or (len(played.episodes) >= episodes if steps is None else played.steps >= steps)
 
-    environment, policy = make_drawing(experiment, players, hidden=False)
+    environment, policy = make_drawing(experiment, setup, hidden=False)
     with contextlib.closing(environment):
         with live_view(f"{experiment.env} - Callboard", environment.frames_per_second) as view:
             return _play(Recorded(environment, view.show), policy, enough)

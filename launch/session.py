@@ -28,11 +28,11 @@ from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
 from .launchers.run_outcome import Monitor, Outcome
 from .node_names import metric_of
-from .nodes.players import OnePlayer, Players
+from .nodes.evaluation_setup import EvaluationSetup, OnePolicySetup
 from .prepared_run import prepared_run
 from .result import EvaluationResult, Result, evaluation_result, result_of
 from .run_directory.checkpoints import Checkpoints, assign_weights, read_policy
-from .saved_players import current_players
+from .saved_setup import current_setup
 from .stop_signals import Stopped, stop_signals
 
 T = TypeVar("T")
@@ -228,7 +228,7 @@ class Session:
         count = experiment.evaluation_episodes if episodes is None else episodes
         if count < 1:
             raise CallboardError(f"episodes must be at least 1, not {count}")
-        played = play_episodes(experiment, self._players(experiment), count, lambda text: None)
+        played = play_episodes(experiment, self._evaluation_setup(experiment), count, lambda text: None)
         return evaluation_result(played.episodes, played.metrics)
 
     def policy(self, mode: Literal["greedy", "sampled"] | None = None, policy: str | None = None) -> ActingPolicy:
@@ -335,13 +335,13 @@ class Session:
             self._running().call("request_stop", reason)
         self._running().join()
 
-    def _players(self, experiment: Experiment) -> Players:
-        """Returns who plays in an evaluation, with the current weights."""
+    def _evaluation_setup(self, experiment: Experiment) -> EvaluationSetup:
+        """Returns the environments of an evaluation, and policies with the current weights."""
         run = self._prepared.run
         if run.policies:
             weights = {part.policy: self.get_weights(part.policy) for part in run.parts}
-            return current_players(experiment, run, weights)
-        return OnePlayer(*self._current_policy(run, experiment))
+            return current_setup(experiment, run, weights)
+        return OnePolicySetup(*self._current_policy(run, experiment))
 
     def _current_policy(self, part: Run, experiment: Experiment) -> tuple[Policy, Layout]:
         """Returns the policy that an experiment evaluates, with the current weights, and the layout for acting."""

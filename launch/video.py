@@ -17,8 +17,8 @@ from ..environments import BatchedEnvironment
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .experiment import Experiment
+from .nodes.evaluation_setup import EnvironmentsOnly, EvaluationSetup
 from .nodes.evaluation_watch import EvaluationWatch
-from .nodes.players import NoPlayers, Players
 from .policy_plan import make_plan
 
 _FRAMES_PER_SECOND = 30.0
@@ -26,13 +26,13 @@ _FRAMES_PER_SECOND = 30.0
 
 
 def record_video(
-    experiment: Experiment, players: Players, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
+    experiment: Experiment, setup: EvaluationSetup, path: pathlib.Path, episodes: int, notify: Callable[[str], None]
 ) -> list[Episode]:
     """Plays whole episodes and records them in one MP4 file, with one frame per timestep.
 
     Args:
       experiment: specifies the environment.
-      players: who plays.
+      setup: the environments, and what acts in them.
       path: path of the file, which appears complete or not at all.
       episodes: number of episodes, which are played one after the other.
       notify: receives a line for the user.
@@ -44,7 +44,7 @@ def record_video(
       CallboardError: the environment cannot render.
     """
     watch = EvaluationWatch(episodes, np.inf, lambda: False, notify)
-    with contextlib.closing(EpisodeRecorder(experiment, players)) as recorder:
+    with contextlib.closing(EpisodeRecorder(experiment, setup)) as recorder:
         return recorder.record(path, episodes, watch.stopped, watch.episode_ended)
 
 
@@ -53,18 +53,18 @@ class EpisodeRecorder:
 
     Args:
       experiment: specifies the environment.
-      players: who plays in it.
+      setup: the environments, and what acts in them.
       wrap: wraps that environment.
     """
 
     def __init__(
         self,
         experiment: Experiment,
-        players: Players,
+        setup: EvaluationSetup,
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment] = lambda environment: environment,
     ):
         self._experiment = experiment
-        self._players = players
+        self._setup = setup
         self._wrap = wrap
         self._made: tuple[BatchedEnvironment, BatchPolicy] | None = None
         self._frames_per_second = _FRAMES_PER_SECOND
@@ -111,7 +111,7 @@ class EpisodeRecorder:
 
     def _make(self) -> tuple[BatchedEnvironment, BatchPolicy]:
         if self._made is None:
-            environment, policy = make_drawing(self._experiment, self._players)
+            environment, policy = make_drawing(self._experiment, self._setup)
             self._frames_per_second = environment.frames_per_second or _FRAMES_PER_SECOND
             self._made = self._wrap(environment), policy
         return self._made
@@ -134,8 +134,8 @@ def check_video(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -
     if experiment.video_every is None:
         return
     try:
-        players = NoPlayers(make_plan(experiment, agents, evaluation=True) if agents else None)
-        with contextlib.closing(make_drawing(experiment, players)[0]) as environment:
+        setup = EnvironmentsOnly(make_plan(experiment, agents, evaluation=True) if agents else None)
+        with contextlib.closing(make_drawing(experiment, setup)[0]) as environment:
             environment.reset()
             environment.render()
     except CallboardError as error:
@@ -194,13 +194,13 @@ def _even(frame: np.ndarray) -> np.ndarray:
 
 
 def make_drawing(
-    experiment: Experiment, players: Players, hidden: bool = True
+    experiment: Experiment, setup: EvaluationSetup, hidden: bool = True
 ) -> tuple[BatchedEnvironment, BatchPolicy]:
     """Makes one environment of an evaluation that can be rendered, and what acts in it.
 
     Args:
       experiment: specifies the environment.
-      players: who plays.
+      setup: the environments, and what acts in them.
       hidden: whether the machine may have no display.
     """
     # Without this, SDL, with which Gymnasium renders, requires a display.
@@ -212,7 +212,7 @@ def make_drawing(
     for options in tries:
         drawing = dataclasses.replace(experiment, env_options={**experiment.env_options, **options})
         try:
-            return players.make(drawing, 1)
+            return setup.make(drawing, 1)
         except CallboardError:
             continue
-    return players.make(experiment, 1)
+    return setup.make(experiment, 1)

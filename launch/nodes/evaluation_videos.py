@@ -13,8 +13,8 @@ from ...environments import BatchedEnvironment
 from ..experiment import Experiment
 from ..run_directory.layout import RunDirectory
 from ..video import EpisodeRecorder
+from .evaluation_setup import EvaluationSetup
 from .evaluation_watch import EvaluationWatch
-from .players import Players
 
 _KEPT = 100
 """Videos that are kept; the oldest ones are removed."""
@@ -32,7 +32,7 @@ class EvaluationVideos:
 
     Args:
       experiment: specifies the environment and how often an episode is recorded.
-      players: who plays.
+      setup: the environments, and what acts in them.
       directory: the run directory.
       notify: receives a line for the user: once if videos begin to fail.
       wrap: wraps the environment, to mark its steps.
@@ -41,7 +41,7 @@ class EvaluationVideos:
     def __init__(
         self,
         experiment: Experiment,
-        players: Players,
+        setup: EvaluationSetup,
         directory: RunDirectory,
         notify: Callable[[str], None],
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment],
@@ -50,7 +50,7 @@ class EvaluationVideos:
         self._timeout = experiment.evaluation_timeout
         self._directory = directory
         self._notify = notify
-        self._recorder = EpisodeRecorder(experiment, players, wrap)
+        self._recorder = EpisodeRecorder(experiment, setup, wrap)
         self._evaluations = 0
         self._failing = False
         self._encoder: threading.Thread | None = None

@@ -19,8 +19,8 @@ from ..run_directory.file_errors import file_error
 from .callback_calls import CallbackCalls, callback_run
 from .episode_watch import WatchedEnvironment
 from .evaluated_policies import EvaluatedPolicies, mean_step
-from .evaluation_players import make_evaluation_players
 from .evaluation_watch import EvaluationWatch
+from .evaluator_setup import make_evaluator_setup
 from .joint_episodes import joint_evaluation_metrics
 from .metric_windows import evaluation_metrics
 from .node import NodeContext, NodeHandle
@@ -75,14 +75,14 @@ class EvaluatorNode(ReportingNode):
         self.begin_reports()
         progress = self.context.progress
         progress.works_slowly("building networks")
-        found = make_evaluation_players(self._run, self._learners, self.context)
+        found = make_evaluator_setup(self._run, self._learners, self.context)
         if found is None:
             return
-        players, learned, self._opponents = found
+        setup, learned, self._opponents = found
         self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
         self._best = self._policies.mean_return()
         progress.works_slowly("making environments")
-        environments, self._policy = players.make(experiment, experiment.evaluation_envs)
+        environments, self._policy = setup.make(experiment, experiment.evaluation_envs)
         self._joint = environments if isinstance(environments, JointBatch) else None
         metrics = parse_episode_metrics(experiment.episode_metrics)
         if metrics:
@@ -95,7 +95,7 @@ class EvaluatorNode(ReportingNode):
 
             self._videos = EvaluationVideos(
                 experiment,
-                players,
+                setup,
                 self._directory,
                 self.context.notify,
                 lambda environment: MarkedEnvironment(environment, progress),

@@ -12,11 +12,11 @@ from ..node_names import metric_of
 from ..policy_plan import MemberMapping, members_of
 from .acting_setup import make_joint_environments
 from .environment_node import POLL_SECONDS, EnvironmentNode
+from .evaluation_setup import acting_policies
 from .frozen_policies import fetch_frozen_agents, make_frozen_policies
 from .joint_episodes import JointEpisode
 from .node import NodeContext, NodeHandle
 from .opponents import Opponents
-from .players import acting_policies
 from .policy_actors import LocalPolicyActor, PolicyActor, RemotePolicyActor
 from .reporting import Report
 

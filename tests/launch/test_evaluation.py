@@ -67,7 +67,7 @@ def test_episode_metrics_and_the_task_of_evaluations(tmp_path):
 
 
 class StepsRight:
-    """Players that always walk to the right."""
+    """A policy that always walks to the right."""
 
     def make(self, experiment, count):
         environment = make_environments(experiment, "evaluator", 0, count)

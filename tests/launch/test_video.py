@@ -9,7 +9,7 @@ import pytest
 from untrained_runs import SMALL, write_run
 
 from callboard.errors import CallboardError
-from callboard.launch.nodes.players import OnePlayer
+from callboard.launch.nodes.evaluation_setup import OnePolicySetup
 from callboard.launch.video import _even, check_video, record_video
 
 
@@ -29,9 +29,9 @@ class Unseen(gymnasium.Env):
 def record(directory, *options):
     experiment, run = write_run(directory, options=[*options, *SMALL])
     layout = experiment.acting_layout()
-    players = OnePlayer(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
+    setup = OnePolicySetup(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
     path = run.videos / "best.mp4"
-    return path, record_video(experiment, players, path, 2, print)
+    return path, record_video(experiment, setup, path, 2, print)
 
 
 def test_a_video_has_a_frame_for_every_timestep(tmp_path):

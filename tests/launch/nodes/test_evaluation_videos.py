@@ -10,8 +10,8 @@ from local_nodes import small_run
 from untrained_runs import write_run
 
 from callboard.launch.nodes import evaluation_videos
+from callboard.launch.nodes.evaluation_setup import OnePolicySetup
 from callboard.launch.nodes.evaluation_videos import EvaluationVideos, ThinnedFrames
-from callboard.launch.nodes.players import OnePlayer
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def make_videos(tmp_path):
     def make(every, said):
         experiment, directory = write_run(tmp_path / "run", best=False)
         layout = experiment.acting_layout()
-        players = OnePlayer(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
+        setup = OnePolicySetup(experiment.agent.make_policy(experiment.agent.make_networks(layout), "evaluate"), layout)
         experiment = dataclasses.replace(experiment, video_every=every)
-        made.append(EvaluationVideos(experiment, players, directory, said.append, lambda environment: environment))
+        made.append(EvaluationVideos(experiment, setup, directory, said.append, lambda environment: environment))
         return made[-1], directory
 
     yield make

@@ -1,29 +1,27 @@
-"""Who plays in the evaluations of a run: the policies that learn, and those that do not."""
+"""What an evaluator evaluates: the policies of a run that learn, together with those that do not."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...agents.agent import Agent, Mode, Policy
 from ..experiment import Experiment, Run
+from .evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
 from .frozen_policies import fetch_frozen_agents, make_frozen_policies
 from .node import NodeContext, NodeHandle
 from .opponents import Opponents
-from .players import AllPlayers, OnePlayer, Players
 
 
-class EvaluationPlayers(NamedTuple):
-    """The players of an evaluator."""
+class EvaluatorSetup(NamedTuple):
+    """The environments of an evaluator, and the policies that act in them."""
 
-    players: Players
+    setup: EvaluationSetup
     learned: dict[str, Policy]
-    """The policies among them that learn, by name."""
+    """The policies that learn, by name."""
     opponents: Opponents | None
     """Gets the weights of the others; None if the environment has one agent."""
 
 
-def make_evaluation_players(
-    run: Run, learners: Mapping[str, NodeHandle], context: NodeContext
-) -> EvaluationPlayers | None:
+def make_evaluator_setup(run: Run, learners: Mapping[str, NodeHandle], context: NodeContext) -> EvaluatorSetup | None:
     """Builds the policies that an evaluator plays with; their weights have to be fetched.
 
     Args:
@@ -36,7 +34,7 @@ def make_evaluation_players(
     if plan is None:
         agent = experiment.agent
         policy = agent.make_policy(agent.make_networks(run.layout), experiment.evaluation_policy_mode())
-        return EvaluationPlayers(OnePlayer(policy, run.layout), {"": policy}, None)
+        return EvaluatorSetup(OnePolicySetup(policy, run.layout), {"": policy}, None)
     saved = fetch_frozen_agents(plan, learners.values(), context)
     if saved is None:
         return None
@@ -49,8 +47,8 @@ def make_evaluation_players(
     frozen = make_frozen_policies(experiment, plan, saved, lambda agent: evaluation_mode(experiment, agent))
     variables = {name: policy.variables for name, (policy, _) in frozen.items()}
     opponents = Opponents(list(learners.values()), variables, context)
-    players = AllPlayers(plan, {**learned, **frozen}, opponents.choose)
-    return EvaluationPlayers(players, {name: policy for name, (policy, _) in learned.items()}, opponents)
+    setup = SeveralPoliciesSetup(plan, {**learned, **frozen}, opponents.choose)
+    return EvaluatorSetup(setup, {name: policy for name, (policy, _) in learned.items()}, opponents)
 
 
 def evaluation_mode(experiment: Experiment, agent: Agent) -> Mode:

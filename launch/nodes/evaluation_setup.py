@@ -1,4 +1,4 @@
-"""Who plays in evaluations and videos: the environments, together with what acts in them."""
+"""The environments of evaluations and videos, together with the policies that act in them."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ from ..policy_settings import RandomPolicy
 from .acting_setup import make_environments, make_joint_environments
 
 
-class Players(Protocol):
-    """Makes environments of evaluations, with what acts in them."""
+class EvaluationSetup(Protocol):
+    """Makes environments of evaluations, with the policy that acts in them."""
 
     def make(self, experiment: Experiment, count: int) -> tuple[BatchedEnvironment, BatchPolicy]:
         """Returns a batch of environments, and the policy of all of its slots.
@@ -31,7 +31,7 @@ class Players(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class OnePlayer:
+class OnePolicySetup:
     """The policy of a run whose environment has one agent.
 
     Attributes:
@@ -48,7 +48,7 @@ class OnePlayer:
 
 
 @dataclasses.dataclass(frozen=True)
-class AllPlayers:
+class SeveralPoliciesSetup:
     """The policies of a run whose environment has several agents.
 
     Attributes:
@@ -70,7 +70,7 @@ class AllPlayers:
 
 
 @dataclasses.dataclass(frozen=True)
-class NoPlayers:
+class EnvironmentsOnly:
     """Makes the environments of evaluations, to look at them before they are stepped.
 
     Attributes:

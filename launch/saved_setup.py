@@ -1,4 +1,4 @@
-"""Who plays in an evaluation of a run: its saved policies."""
+"""The saved policies of a run, with the environments of its evaluations."""
 
 import pathlib
 from collections.abc import Callable, Mapping
@@ -10,9 +10,9 @@ from ..data import Layout
 from ..errors import CallboardError
 from .experiment import Experiment, Run
 from .frozen_weights import frozen_agent, read_frozen
-from .nodes.evaluation_players import evaluation_mode
+from .nodes.evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
+from .nodes.evaluator_setup import evaluation_mode
 from .nodes.frozen_policies import make_frozen_policies
-from .nodes.players import AllPlayers, OnePlayer, Players
 from .policy_plan import PolicyPlan, make_plan
 from .policy_settings import FrozenPolicy, Snapshots
 from .run_directory.checkpoints import assign_weights, load_weights
@@ -20,8 +20,10 @@ from .run_directory.layout import RunDirectory
 from .saved_policies import policy_file, restored_policy
 
 
-def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoint: str) -> tuple[Players, pathlib.Path]:
-    """Returns the players of a run, and the file that the weights of the first policy come from.
+def saved_setup(
+    experiment: Experiment, run_directory: RunDirectory, checkpoint: str
+) -> tuple[EvaluationSetup, pathlib.Path]:
+    """Returns the policies of a run with environments, and the file that the weights of the first policy come from.
 
     Args:
       experiment: experiment of the run, perhaps with other settings of evaluations.
@@ -35,7 +37,7 @@ def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoin
     if not agents:
         weights = policy_file(run_directory, checkpoint)
         layout = experiment.acting_layout()
-        return OnePlayer(restored_policy(experiment, layout, weights), layout), weights
+        return OnePolicySetup(restored_policy(experiment, layout, weights), layout), weights
     if not run_directory.policies:
         raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
     plan = make_plan(experiment, agents, evaluation=True)
@@ -46,11 +48,11 @@ def saved_players(experiment: Experiment, run_directory: RunDirectory, checkpoin
     def load(name: str, policy: Policy) -> None:
         load_weights(files[name], policy.variables)
 
-    return _all_players(experiment, plan, run_directory, load), next(iter(files.values()))
+    return _several_policies(experiment, plan, run_directory, load), next(iter(files.values()))
 
 
-def current_players(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> Players:
-    """Returns the players of a run with several policies.
+def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> EvaluationSetup:
+    """Returns the policies of a run with several, with environments.
 
     Args:
       experiment: experiment of the run, perhaps with other settings of evaluations.
@@ -58,13 +60,15 @@ def current_players(experiment: Experiment, run: Run, weights: Mapping[str, Mapp
       weights: weights of the policies that learn, by policy and by name.
     """
     plan = make_plan(experiment, run.agents, evaluation=True)
-    return _all_players(experiment, plan, run.directory, lambda name, policy: assign_weights(policy, weights[name]))
+    return _several_policies(
+        experiment, plan, run.directory, lambda name, policy: assign_weights(policy, weights[name])
+    )
 
 
-def _all_players(
+def _several_policies(
     experiment: Experiment, plan: PolicyPlan, run_directory: RunDirectory, load: Callable[[str, Policy], None]
-) -> AllPlayers:
-    """Returns the players of a run with several policies.
+) -> SeveralPoliciesSetup:
+    """Returns the policies of a run with several, with environments.
 
     Args:
       experiment: experiment of the run.
@@ -104,4 +108,4 @@ def _all_players(
     def choose(policy: str, rng: np.random.Generator) -> str:
         return members[policy][int(rng.integers(len(members[policy])))]
 
-    return AllPlayers(plan, policies, choose)
+    return SeveralPoliciesSetup(plan, policies, choose)

@@ -7,16 +7,16 @@ import pytest
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment, Run
-from callboard.launch.nodes.evaluation_players import evaluation_mode, make_evaluation_players
+from callboard.launch.nodes.evaluation_setup import OnePolicySetup, SeveralPoliciesSetup
+from callboard.launch.nodes.evaluator_setup import evaluation_mode, make_evaluator_setup
 from callboard.launch.nodes.node import NodeContext
-from callboard.launch.nodes.players import AllPlayers, OnePlayer
 from callboard.launch.policy_settings import Snapshots
 from callboard.launch.run_directory.layout import RunDirectory
 
 
-def players_of(experiment, path):
+def setup_of(experiment, path):
     context = NodeContext("evaluator/0", "e", threading.Event(), lambda kind, content: None, None)
-    return make_evaluation_players(Run.of(experiment, experiment.checked(), RunDirectory(path)), {}, context)
+    return make_evaluator_setup(Run.of(experiment, experiment.checked(), RunDirectory(path)), {}, context)
 
 
 def test_the_policies_of_the_mapping_of_evaluations_play(tmp_path):
@@ -28,15 +28,15 @@ def test_the_policies_of_the_mapping_of_evaluations_play(tmp_path):
         mapping={"left": "left", "right": "right"},
         evaluation_mapping={"left": "left", "right": "past"},
     )
-    players, learned, opponents = players_of(experiment, tmp_path)
-    assert isinstance(players, AllPlayers) and list(players.policies) == ["left", "past/0", "past/1"]
-    assert list(learned) == ["left"] and players.policies["left"][0] is learned["left"]
+    setup, learned, opponents = setup_of(experiment, tmp_path)
+    assert isinstance(setup, SeveralPoliciesSetup) and list(setup.policies) == ["left", "past/0", "past/1"]
+    assert list(learned) == ["left"] and setup.policies["left"][0] is learned["left"]
     assert opponents is not None and opponents.numbers == {}
 
 
 def test_one_policy_plays_where_the_environment_has_one_agent(tmp_path):
-    players, learned, opponents = players_of(Experiment(Ppo(), "CartPole-v1"), tmp_path)
-    assert isinstance(players, OnePlayer) and learned == {"": players.policy} and opponents is None
+    setup, learned, opponents = setup_of(Experiment(Ppo(), "CartPole-v1"), tmp_path)
+    assert isinstance(setup, OnePolicySetup) and learned == {"": setup.policy} and opponents is None
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Who plays in evaluations: environments together with what acts in them."""
+"""The environments of evaluations, together with what acts in them."""
 
 import numpy as np
 
 from callboard.agents.ppo import Ppo
 from callboard.launch.experiment import Experiment
-from callboard.launch.nodes.players import AllPlayers, NoPlayers, acting_policies
+from callboard.launch.nodes.evaluation_setup import EnvironmentsOnly, SeveralPoliciesSetup, acting_policies
 from callboard.launch.policy_plan import make_plan
 from callboard.launch.policy_settings import RandomPolicy, Snapshots
 
@@ -19,8 +19,8 @@ def plan_of(experiment):
 
 def test_random_policies_act_in_all_environments():
     experiment = echo(left=RandomPolicy(), right=RandomPolicy())
-    players = AllPlayers(plan_of(experiment), {}, lambda policy, rng: policy)
-    environments, policy = players.make(experiment, 3)
+    setup = SeveralPoliciesSetup(plan_of(experiment), {}, lambda policy, rng: policy)
+    environments, policy = setup.make(experiment, 3)
     timestep = environments.reset()
     for _ in range(8):
         actions, _ = policy(timestep)
@@ -41,7 +41,7 @@ def test_a_policy_of_several_agents_has_a_slot_for_each():
 
 def test_environments_without_players_have_the_policies_of_all_members():
     experiment = echo(left=Ppo(), right=Snapshots("left", keep=2))
-    environments, _ = NoPlayers(plan_of(experiment)).make(experiment, 2)
+    environments, _ = EnvironmentsOnly(plan_of(experiment)).make(experiment, 2)
     timestep = environments.reset()
     assert set(timestep.observation) == {"left", "right/0", "right/1"}
     environments.close()
