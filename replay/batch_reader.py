@@ -154,6 +154,9 @@ class _DatasetThread:
                     return
         except Exception as error:
             self._put(error)
+        finally:
+            # The iterator ends here, with its threads.  Later, garbage collection would wait for them in any thread.
+            self._cancel = lambda: None
 
     def _put(self, batch: Any) -> bool:
         while not self._abandoned.is_set():

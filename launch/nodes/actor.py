@@ -90,3 +90,8 @@ class ActorNode(EnvironmentNode):
                 self._writer.flush(stop)
         elif not cooperative:
             stop.wait(POLL_SECONDS)
+
+    def finish(self) -> None:
+        super().finish()
+        if self._writer is not None:
+            self._writer.close()

@@ -144,6 +144,11 @@ class MultiPolicyActorNode(EnvironmentNode):
             by_agent = {agent: players.get(policy, policy) for agent, policy in ended.policies.items()}
             self._joint_episodes.append(JointEpisode(ended.length, ended.returns, by_agent, ended.task))
 
+    def finish(self) -> None:
+        super().finish()
+        for actor in self._actors.values():
+            actor.close()
+
     def seconds_waited(self) -> dict[str, float]:
         return {"replay to take data": sum(actor.seconds_waited for actor in self._actors.values())}
 

@@ -38,6 +38,9 @@ class PolicyActor(Protocol):
     def begin(self, timestep: Timestep) -> None:
         """Takes the first timestep, also after all environments have been reset."""
 
+    def close(self) -> None:
+        """Closes the connection to replay; unconfirmed items are lost."""
+
     @property
     def lost(self) -> bool:
         """Whether the state before the newest observations is lost, so that all environments must be reset."""
@@ -143,6 +146,10 @@ class LocalPolicyActor:
         if self._context.cooperative:
             self._writer.flush(self._context.stop)
 
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
     @property
     def items_written(self) -> int:
         return 0 if self._writer is None else self._writer.items_written
@@ -216,6 +223,9 @@ class RemotePolicyActor:
         if self._context.cooperative:
             # Write the record before the other nodes take their turns.
             self._client.observe(*self._newest())
+
+    def close(self) -> None:
+        pass
 
     @property
     def items_written(self) -> int:

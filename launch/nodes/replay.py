@@ -82,8 +82,10 @@ class ReplayNode(ReportingNode):
             self.stop_server()
 
     def stop_server(self) -> None:
-        if self._server is not None:
-            self._server.stop()
+        # Its dozens of threads end with the object.
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
 
     def _check_server(self) -> None:
         """Marks progress as long as the server answers."""

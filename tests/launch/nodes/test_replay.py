@@ -1,5 +1,7 @@
 """The replay node: what it reports of its tables, and that it continues with what it has saved."""
 
+import os
+
 import pytest
 from local_nodes import small_run
 
@@ -39,10 +41,12 @@ def test_a_server_that_saves_continues_with_its_items(tmp_path):
     assert ("replay/0", "message", f"continues with {found['items_0']} items") in messages
 
 
-def test_a_server_that_has_ended_reports_nothing(tmp_path):
+def test_a_server_that_has_ended_reports_nothing_and_leaves_no_threads(tmp_path):
     with small_run("impala-cartpole", tmp_path, only=REPLAY_ALONE) as nodes:
         replay = nodes["replay/0"]
+        before = len(os.listdir("/proc/self/task"))
         replay.stop_server()
+        assert len(os.listdir("/proc/self/task")) < before - 20
         assert replay.collect().values == {}
 
 
