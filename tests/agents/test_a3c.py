@@ -152,3 +152,4 @@ def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
 def test_defaults_fit_any_number_of_environments():
     for spec in (DISCRETE, CONTINUOUS):
         A3C().check(layout_of(spec, actors=3, envs_per_actor=7))
+    A3C().check(layout_of(DISCRETE, max_steps=15, envs_per_actor=6, agents_per_env=2))

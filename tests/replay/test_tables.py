@@ -36,6 +36,15 @@ def test_limits_that_cannot_work_explain_themselves(limits, layout, message):
     assert "\n" not in str(raised.value)
 
 
+def test_the_steps_of_an_environment_count_for_each_of_its_agents():
+    limits = ReplaySettings(**GOOD)
+    limits.check(LAYOUT._replace(max_steps=60, agents_per_env=2), batch_size=64)
+    with pytest.raises(
+        CallboardError, match="min_size is 100, and the run ends after max_steps = 60 environment steps"
+    ):
+        limits.check(LAYOUT._replace(max_steps=60), batch_size=64)
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("error_buffer", [None, 80.0, 500.0])
 @pytest.mark.parametrize("samples_per_insert", [0.25, 4.0, 300.0])
