@@ -136,7 +136,7 @@ class Session:
         return dataclasses.replace(result_of(run.newest_status), over=True) if status is None else result_of(status)
 
     def train(self, steps: int | None = None, seconds: float | None = None, learner_steps: int | None = None) -> Result:
-        """Continues the run for so much longer, and pauses it again.
+        """Continues the run by some steps or seconds, and pauses it again.
 
         The run pauses at the first limit that it reaches, or ends at one of its own.  It may exceed `steps` by less
         than one timestep of every actor's batch, and `learner_steps` by less than the steps of one call
