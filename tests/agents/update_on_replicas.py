@@ -172,7 +172,8 @@ def said_of_a_spoilt_update(learner, sample, strategy):
     for step, reward in enumerate((1.0, np.nan, 1.0), start=1):
         record = sample.record
         rewards = record.reward.copy()
-        rewards[0, -1] = reward
+        # At every time, since the first ones may only refresh a recurrent state.
+        rewards[:, -1] = reward
         # PPO learns from the newest weights' alone.
         record = record._replace(reward=rewards, version=np.full_like(record.version, step))
         losses.add(step, learner.step(distribute(strategy, [[sample._replace(record=record)]])))
