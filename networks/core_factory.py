@@ -11,6 +11,7 @@ from ..named_objects import import_object
 from .gtrxl import GTrXLCore
 from .network_settings import CORES
 from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
+from .tracing_lock import TRACING
 
 _CORE_METHODS = ("build", "initial_state", "step", "unroll")
 
@@ -71,7 +72,9 @@ def check_own_parts(spec: specs.EnvironmentSpec, settings: Any) -> None:
 
 def _made(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:
     """Returns what the factory `package.module:factory` makes of its options."""
-    return _loaded(kind, path, options, *arguments)(*arguments, **options)
+    factory = _loaded(kind, path, options, *arguments)
+    with TRACING:
+        return factory(*arguments, **options)
 
 
 def _loaded(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:

@@ -27,6 +27,7 @@ from .torsos import (
     part_of,
     rest_of,
 )
+from .tracing_lock import TRACING
 
 TORSOS = ("auto", "mlp", "conv", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 
@@ -217,7 +218,8 @@ def _has_images(spec: specs.EnvironmentSpec) -> bool:
 
 
 def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name: str) -> tf.keras.layers.Layer:
-    torso = factory(spec)
+    with TRACING:
+        torso = factory(spec)
     if not isinstance(torso, tf.keras.layers.Layer):
         raise CallboardError(f"torso {name!r} must return a Keras layer or model, not {type(torso).__name__}")
     return torso

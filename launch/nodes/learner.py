@@ -24,6 +24,7 @@ from ...agents.weights import Snapshot
 from ...data import Priorities, Update, Version
 from ...errors import CallboardError
 from ...manifest import MANIFEST, damage
+from ...networks.tracing_lock import TRACING
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ..experiment import Run
 from ..node_names import metric_of
@@ -159,7 +160,7 @@ class LearnerNode(ReportingNode):
         if len(self._peers) == 1:
             progress.works_slowly("building networks")
         tf.keras.utils.set_random_seed(self._experiment.seed)
-        with strategy.scope():
+        with TRACING, strategy.scope():
             networks = agent.make_networks(self._layout)
             # Publish weights before the learner is built: actors wait for them.
             policy = agent.make_policy(networks, "train")

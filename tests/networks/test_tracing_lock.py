@@ -10,6 +10,7 @@ from dm_env import specs
 from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore
+from callboard.networks.torso_factory import make_torso
 from callboard.specs import EnvironmentSpec
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(2))
@@ -28,7 +29,12 @@ def test_networks_and_functions_of_several_threads_are_made_in_turn():
     def head(features):
         return features
 
+    def torso(spec):
+        slow(tf.zeros(2))
+        return tf.keras.layers.Flatten()
+
     makers = [
+        lambda: make_torso(SPEC, torso),
         lambda: Network(SPEC, slow, FeedForwardCore(), head),
         lambda: CompiledFunction(slow, tf.TensorSpec((1, 2), tf.float32)),
         lambda: CompiledOnFirstCall(slow)(tf.zeros((1, 2))),
@@ -38,4 +44,4 @@ def test_networks_and_functions_of_several_threads_are_made_in_turn():
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] * 6
+    assert most == [1] * 8
