@@ -52,11 +52,6 @@ class RolloutNode(ActorNode):
         if self.environment_steps >= self._limit:
             self.context.stop.set()
 
-    def finish(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        super().finish()
-
 
 class TrainingNode(LearnerNode):
     """A learner that ends after `limit` learner steps, and whose weights go to a parameter server.
