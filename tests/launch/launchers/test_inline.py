@@ -19,14 +19,15 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
     weights, metrics = [], []
     for name in ("a", "b"):
         run_dir = tmp_path / name
-        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 4000, "--seed", 7]
-        run = start("train", *arguments, "--run-dir", run_dir, "--evaluate-every", 1500, "--stop-return", 501)
+        arguments = ["--recipe", "impala-cartpole", "--launcher", "inline", "--max-steps", 2400, "--seed", 7]
+        arguments += ["--run-dir", run_dir, "--evaluate-every", 900, "--evaluation-episodes", 20]
+        run = start("train", *arguments, "--stop-return", 501)
         assert run.wait() == 0, run.text()
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         steps = rows[-1]["environment_steps"]
-        assert 4000 <= steps < 4000 + 16  # One timestep of an actor.
+        assert 2400 <= steps < 2400 + 16  # One timestep of an actor.
         (final,) = [row for row in rows if "evaluator/final" in row]
-        score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 100 episodes"
+        score = f"{final['evaluator/return']:.1f} ± {final['evaluator/return_std']:.1f} over 20 episodes"
         over = f"The run is over: reached max_steps ({steps:,} environment steps). Score: {score}."
         last = run.text().splitlines()[-1]
         assert last.startswith(over) and f"Run directory: {name}. Next: callboard evaluate {name}, or " in last
@@ -39,7 +40,7 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
             weights.append({key: file[key].tobytes() for key in file.files})
         metrics.append([{k: v for k, v in row.items() if "second" not in k and k != "time"} for row in rows])
     assert weights[0] == weights[1]
-    assert len(metrics[0]) > 5
+    assert len(metrics[0]) > 3
     assert metrics[0] == metrics[1]
 
 
