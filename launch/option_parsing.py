@@ -82,6 +82,18 @@ def flat_values(values: Mapping[str, Any], fields: Mapping[str, Field], prefix: 
     return flat
 
 
+def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings by flat name as nested mappings, the inverse of `flat_values`."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        within = nested
+        *groups, name = key.split(".")
+        for group in groups:
+            within = within.setdefault(group, {})
+        within[name] = value
+    return nested
+
+
 def apply_options(values: dict[str, Any], options: Sequence[str], fields: Mapping[str, Field]) -> None:
     """Merges options into `values`, by flat name.
 

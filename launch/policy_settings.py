@@ -13,7 +13,7 @@ from ..agents.registry import agent_class, agent_name, agent_settings
 from ..errors import CallboardError, unknown
 from ..nested_settings import declared_fields, from_values
 from ..setting_types import check_ranges, converted, shown
-from .option_parsing import flat_values
+from .option_parsing import flat_values, nested_values
 
 SHARED = "shared"
 """Name of the policy of all agents where a run names none."""
@@ -160,8 +160,10 @@ def made_policies(policies: Mapping[str, Any]) -> dict[str, Policy]:
     return {name: one.make() if isinstance(one, AgentSettings) else one for name, one in policies.items()}
 
 
-def policy_setting(policy: Policy) -> dict[str, Any]:
+def policy_setting(policy: Policy | AgentSettings) -> dict[str, Any]:
     """Returns the settings of a policy, from which `parse_policies` restores it."""
+    if isinstance(policy, AgentSettings):
+        return {_NAME: policy.name, **nested_values(policy.values)}
     if isinstance(policy, RandomPolicy):
         return {_NAME: RANDOM}
     fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}  # type: ignore[arg-type]

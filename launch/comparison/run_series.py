@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ...atomic_files import write_file
 from ...errors import CallboardError
 from ..import_path import library_path
+from ..policy_settings import AgentSettings, policy_setting
 from ..run_directory.new_or_resumed import check_can_be_made
 from ..run_directory.run_lock import run_lock
 from ..settings import Settings, plain
@@ -154,14 +155,10 @@ class SeriesDirectory:
 
 def recipe_of(settings: Settings) -> dict[str, Any]:
     """Returns settings as a recipe, without seed and run directory."""
-    recipe: dict[str, Any] = {"agent": {"name": settings.agent}}
-    for key, value in settings.of_agent.items():
-        within = recipe["agent"]
-        *groups, name = key.split(".")
-        for group in groups:
-            within = within.setdefault(group, {})
-        within[name] = plain(value)
-    return {**recipe, **{key: plain(value) for key, value in settings.of_run.items() if key not in _OF_EACH_RUN}}
+    recipe = {key: value for key, value in settings.of_run.items() if key not in _OF_EACH_RUN}
+    if "policies" in recipe:
+        recipe["policies"] = {name: policy_setting(policy) for name, policy in recipe["policies"].items()}
+    return plain({"agent": policy_setting(AgentSettings(settings.agent, settings.of_agent)), **recipe})
 
 
 def run_series(directory: SeriesDirectory, cells: Sequence[Cell], notify: Callable[[str], None]) -> SeriesOutcome:

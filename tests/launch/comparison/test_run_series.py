@@ -10,6 +10,7 @@ from callboard.errors import CallboardError
 from callboard.launch.comparison import run_series as module
 from callboard.launch.comparison.run_series import Cell, RunEnd, SeriesDirectory, recipe_of, run_series
 from callboard.launch.settings import parse_settings, read_recipe
+from callboard.launch.yaml_files import format_yaml
 
 RECIPE = recipe_of(
     parse_settings("impala", {"env": "CartPole-v1"}, ["--agent.optimizer.learning-rate=0.5", "--seed=3"])
@@ -52,6 +53,22 @@ def run(directory, cells=CELLS):
     said = []
     directory.check(cells)
     return run_series(directory, cells, said.append), said
+
+
+def test_a_recipe_has_the_settings_of_all_policies(tmp_path):
+    policies = {
+        "a": {"network": {"hidden_sizes": [4]}},
+        "b": "apex",
+        "c": {"name": "random"},
+        "d": {"snapshots_of": "a"},
+    }
+    given = {"env": "pettingzoo:mpe.simple_spread_v3", "policies": policies, "mapping": {"*": "a"}}
+    settings = parse_settings("impala", given, ["--agent.entropy-cost=0.5"])
+    recipe = recipe_of(settings)
+    assert recipe["policies"]["a"] == {"name": "impala", "entropy_cost": 0.5, "network": {"hidden_sizes": [4]}}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(format_yaml(recipe))
+    assert parse_settings(None, read_recipe(str(path)), []) == settings
 
 
 def test_a_recipe_has_all_settings_that_were_given_except_the_seed(tmp_path):
