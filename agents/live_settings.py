@@ -1,6 +1,7 @@
 """Settings that change while an agent learns: its copy has variables in place of those numbers and schedules."""
 
 import copy
+import numbers
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -90,6 +91,8 @@ def live_changes(agent: Agent, settings: Mapping[str, float]) -> dict[str, float
             )
         if not named:
             raise unknown("setting", name, live)
+        if not isinstance(value, numbers.Real):
+            raise CallboardError(f"{name} must be a number, not {value!r}")
         changes |= {one: float(value) for one in named}
     with_values(agent, changes)  # Checks the ranges.
     return changes

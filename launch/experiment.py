@@ -37,6 +37,7 @@ from .experiment_checks import (
     check_node_counts,
     check_run_conditions,
     check_shares,
+    check_tasks,
 )
 from .loggers.metric_logger import check_loggers, require_package
 from .nodes.devices import device_count
@@ -266,10 +267,8 @@ class Experiment:
             return check_all_policies(self, agents, learners_here)
         check_one_policy(self)
         layout = self.layout()
-        tasks = [stage.task for stage in self.curriculum]
-        options = self.options_of_env
-        check_hooks(self.env, options, bool(parse_episode_metrics(self.episode_metrics)), tasks)
-        check_hooks(self.env, options, False, [self.evaluation_task])
+        check_hooks(self.env, self.options_of_env, bool(parse_episode_metrics(self.episode_metrics)), ())
+        check_tasks(self, {}, [*(stage.task for stage in self.curriculum), self.evaluation_task])
         check_run_conditions(self, agent_name(self.agent))
         self.check_agent(layout, learners_here)
         return Layouts(layout)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..callbacks import check_callbacks, plain_task
-from ..environments import environment_of_slots, environment_text
+from ..environments import check_agents_tasks, check_hooks, environment_of_slots, environment_text
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
+from ..specs import EnvironmentSpec
 from .curriculum import check_stages
 from .nodes.devices import device_count, device_names
 from .policy_settings import SHARED
@@ -91,6 +93,20 @@ def check_callbacks_and_tasks(experiment: Experiment) -> None:
         plain_task(experiment.evaluation_task)
     except CallboardError as error:
         raise CallboardError(f"evaluation_task: {error}") from error
+
+
+def check_tasks(experiment: Experiment, agents: Mapping[str, EnvironmentSpec], tasks: Sequence[Any]) -> None:
+    """Rejects tasks that the environment does not take, by making one, if there are any.
+
+    Args:
+      experiment: the experiment.
+      agents: spec of each agent of the environment; empty if it has one agent.
+      tasks: the tasks; None is the environment's own.
+    """
+    if agents:
+        check_agents_tasks(experiment.env, experiment.env_options, experiment.agent_options, tasks)
+    else:
+        check_hooks(experiment.env, experiment.options_of_env, False, tasks)
 
 
 def check_run_conditions(experiment: Experiment, agent: str | None) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..agents.registry import agent_name
 from ..data import Layout
-from ..environments import check_agents_tasks, environment_text, is_multi_agent
+from ..environments import environment_text, is_multi_agent
 from ..errors import CallboardError, unknown
 from ..specs import EnvironmentSpec, describe
+from .experiment_checks import check_tasks
 from .policy_plan import Layouts, PolicyPlan, make_plan
 from .policy_settings import SHARED, Snapshots, check_policies
 from .run_directory.metric_names import POLICY_METRICS
@@ -91,7 +92,7 @@ def check_all_policies(
     _check_spaces(plan, evaluated)
     _check_conditions(experiment, plan)
     tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
-    check_agents_tasks(experiment.env, experiment.env_options, experiment.agent_options, tasks)
+    check_tasks(experiment, agents, tasks)
     if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
         raise CallboardError("no policy that learns plays in evaluations; name one in evaluation_mapping")
     layouts: dict[str, Layout] = {}

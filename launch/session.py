@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import dataclasses
 import math
+import numbers
 import pathlib
 import signal
 import time
@@ -23,6 +24,7 @@ from .acting_policy import ActingPolicy
 from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .evaluation import play_episodes, with_evaluation_settings
 from .experiment import Experiment, Run
+from .experiment_checks import check_tasks
 from .launchers.display import MessageMonitor
 from .launchers.launcher import REPORT_STEPS, Launcher
 from .launchers.registry import DEFAULT_LAUNCHER, make_launcher
@@ -154,8 +156,8 @@ class Session:
         if all(limit is None for limit in limits.values()):
             raise CallboardError("name a limit: train(steps=...), train(seconds=...) or train(learner_steps=...)")
         for name, limit in limits.items():
-            if limit is not None and not limit > 0:
-                raise CallboardError(f"{name} must be greater than 0, not {limit}")
+            if limit is not None and not (isinstance(limit, numbers.Real) and limit > 0):
+                raise CallboardError(f"{name} must be greater than 0, not {limit!r}")
         run = self._running()
         now = result_of(run.call("status"))
         environment_steps = math.inf if steps is None else now.environment_steps + steps
@@ -296,6 +298,7 @@ class Session:
 
         Args:
           task: the environments' task from their next episodes on, see docs/guides/curriculum.md; None changes nothing.
+            An environment is made to check that it takes the task.
           policy: name of the policy whose settings change, if the run has several that learn.
           **settings: settings of the agent that are in its `live`, such as `entropy_cost`.  `learning_rate` changes all
             learning rates; `**{"optimizer.learning_rate": 1e-4}` names one.
@@ -311,7 +314,9 @@ class Session:
                 "1, or change them with --resume"
             )
         if task is not None:
-            self._running().call("set_task", plain_task(task))
+            task = plain_task(task)
+            check_tasks(self._experiment, self._prepared.run.agents, [task])
+            self._running().call("set_task", task)
         if changes:
             self._running().call("change_settings", changes)
 
@@ -364,6 +369,8 @@ class Session:
             if len(run.policies) > 1:
                 raise CallboardError(f"name one of the policies that learn: policy={next(iter(run.policies))!r}, ...")
             return run.parts[0]
+        if not run.policies:
+            raise CallboardError(f"the run has one policy, without a name: leave out policy={policy!r}")
         if policy not in run.policies:
             raise unknown("policy", policy, run.policies)
         return run.of_policy(policy)

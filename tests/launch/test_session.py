@@ -180,6 +180,9 @@ def test_changes_of_settings_survive_the_session(experiment, said):
     [
         (lambda session: session.train(), "name a limit: train.steps=...."),
         (lambda session: session.train(steps=0), "steps must be greater than 0, not 0"),
+        (lambda session: session.train(steps="9"), "steps must be greater than 0, not '9'"),
+        (lambda session: session.update(task={"size": 3}), "CartPole-v1 cannot be set to a task"),
+        (lambda session: session.save(policy="red"), "the run has one policy, without a name: leave out policy='red'"),
         (
             lambda session: session.update(entropy_costs=1),
             "unknown setting 'entropy_costs'; did you mean 'entropy_cost'",
