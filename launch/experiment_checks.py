@@ -110,9 +110,15 @@ def check_tasks(experiment: Experiment, agents: Mapping[str, EnvironmentSpec], t
 
 
 def check_run_conditions(experiment: Experiment, agent: str | None) -> None:
-    """Rejects conditions on metrics that the run does not have; `agent` is the agent's name, None if it is unknown."""
+    """Rejects conditions on metrics that the run does not have.
+
+    Args:
+      experiment: the experiment.
+      agent: name of the agent of an environment that has one; None if that is not known yet.
+    """
     nodes = (experiment.replay_shards, experiment.inference_nodes if experiment.inference == "central" else 0)
-    known = (agent, *nodes, experiment.evaluator, _own_metrics(experiment))
+    own = _own_metrics(experiment) if agent else [*_own_metrics(experiment), *_metrics_of_policies(experiment)]
+    known = (agent, *nodes, experiment.evaluator, own)
     check_conditions(experiment.stop_when, *known)
     conditions = [stage.when for stage in experiment.curriculum if stage.when is not None]
     check_conditions(conditions, *known, "curriculum: when")
@@ -134,9 +140,12 @@ def _own_metrics(experiment: Experiment) -> list[str]:
     names = [f"episode/{metric.name}" for metric in parse_episode_metrics(experiment.episode_metrics)]
     names += [f"evaluator/{name}" for name in names]
     names = [f"{name}{ending}" for name in names for ending in ("", "_min", "_max")]
-    for policy in experiment.policies or (SHARED,):
-        names += [f"{policy}/*", f"evaluator/{policy}/*"]
-    names += ["agent/*", "evaluator/agent/*"]
     if experiment.callbacks:
         names += ["episode/*", "callbacks/*", "evaluator/callbacks/*"]
     return names
+
+
+def _metrics_of_policies(experiment: Experiment) -> list[str]:
+    """Returns the beginnings of the names of metrics that an environment with several agents has, likewise."""
+    names = [*(experiment.policies or (SHARED,)), "agent"]
+    return [f"{beginning}{name}/*" for name in names for beginning in ("", "evaluator/")]

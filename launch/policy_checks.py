@@ -90,7 +90,7 @@ def check_all_policies(
                 f"no agent of the environment gets the policy {name!r}; name it in mapping, or leave it out"
             )
     _check_spaces(plan, evaluated)
-    _check_conditions(experiment, plan)
+    _check_conditions(experiment, plan, evaluated)
     tasks = [*(stage.task for stage in experiment.curriculum), experiment.evaluation_task]
     check_tasks(experiment, agents, tasks)
     if experiment.evaluator and not any(name in evaluated.slots for name in plan.learning):
@@ -107,14 +107,18 @@ def check_all_policies(
     return Layouts(next(iter(layouts.values())), layouts, agents)
 
 
-def _check_conditions(experiment: Experiment, plan: PolicyPlan) -> None:
-    """Rejects conditions on metrics of single policies that can never hold."""
+def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: PolicyPlan) -> None:
+    """Rejects conditions on metrics of single policies and agents that can never hold."""
     inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
     nodes = (experiment.replay_shards, inference_nodes, experiment.evaluator)
     stages = [stage.when for stage in experiment.curriculum if stage.when is not None]
     for setting, texts in (("stop_when", experiment.stop_when), ("curriculum: when", stages)):
         for condition in parse_conditions(texts, setting):
             policy, _, metric = condition.metric.partition("/")
+            if condition.metric.startswith(("agent/", *(f"evaluator/{name}/" for name in ("agent", *plan.policies)))):
+                known = _metrics_of_agents(plan, evaluated)
+                if condition.metric not in known:
+                    raise unknown(f"metric in {setting}", condition.metric, known, "docs/metrics.md lists all metrics")
             if condition.metric.startswith(_OF_EACH_POLICY) and condition.metric not in _OF_ALL_LEARNERS:
                 raise CallboardError(
                     f"{setting} {str(condition)!r} never holds: with several agents, metrics of learners, replay and "
@@ -130,6 +134,16 @@ def _check_conditions(experiment: Experiment, plan: PolicyPlan) -> None:
                     check_conditions([own], agent_name(agent), *nodes, setting=setting)
                 elif re.sub(r"_\d+$", "", metric) not in _OF_POLICY:
                     raise unknown(f"metric in {setting}", metric, _OF_POLICY, "docs/metrics.md lists all metrics")
+
+
+def _metrics_of_agents(plan: PolicyPlan, evaluated: PolicyPlan) -> list[str]:
+    """Returns the names of the metrics of single agents, and of policies in evaluations."""
+    agents = plan.mapping.policies_of
+    return [
+        *(f"agent/{agent}/episode_return" for agent in agents),
+        *(f"evaluator/agent/{agent}/return" for agent in agents),
+        *(f"evaluator/{policy}/{metric}" for policy in evaluated.slots for metric in ("return", "score")),
+    ]
 
 
 def _check_spaces(plan: PolicyPlan, evaluated: PolicyPlan) -> None:

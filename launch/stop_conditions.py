@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS
 from ..errors import CallboardError, unknown
-from .run_directory.metric_names import METRICS
+from .run_directory.metric_names import METRICS, PLACEHOLDERS
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
     {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -90,9 +90,14 @@ def check_conditions(
 
 
 def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:
-    """Returns the names of the registered metrics of a run, with the numbers of its shards and inference nodes."""
+    """Returns the names of the registered metrics of a run, with the numbers of its shards and inference nodes.
+
+    Names that a user chooses, such as those of episode metrics and policies, are not among them.
+    """
     names = []
     for metric in (metric for section in METRICS.values() for metric in section):
+        if any(placeholder in metric.name for placeholder in PLACEHOLDERS):
+            continue
         count = shards if metric.name.startswith(_SHARDS) else inference_nodes
         if metric.name.endswith(_NUMBERED):
             names += [f"{metric.name.removesuffix(_NUMBERED)}_{number}" for number in range(count)]

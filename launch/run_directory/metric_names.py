@@ -106,6 +106,8 @@ METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
 those of a run with several agents, where all metrics of learners and replay also begin with `POLICY/`, and `_N` at the
 end of a name for a number, such as a shard's."""
 
+PLACEHOLDERS = ("NAME", "POLICY", "AGENT")
+"""What stands in the registry for a name of the user's own."""
 _OPEN = ("episode/", "callbacks/", "evaluator/episode/", "evaluator/callbacks/")
 """Beginnings of the names of metrics that a user names."""
 

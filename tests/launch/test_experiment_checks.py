@@ -55,6 +55,14 @@ def test_every_environment_of_a_list_needs_a_slot(settings, message):
         experiment.check_numbers()
 
 
+@pytest.mark.parametrize("metric", ["shared/episode_return", "agent/player/episode_return", "evaluator/shared/return"])
+def test_an_environment_with_one_agent_has_no_metrics_of_policies(metric):
+    for settings in ({"stop_when": f"{metric} > 1"}, {"curriculum": [{}, {"when": f"{metric} > 1"}]}):
+        experiment = Experiment(Impala(), "CartPole-v1", **settings)
+        with pytest.raises(CallboardError, match=f"unknown metric in .* '{metric}'; did you mean '"):
+            experiment.check()
+
+
 def test_learners_share_no_processor_and_their_devices_are_checked_where_they_run():
     experiment = Experiment(Impala(), "CartPole-v1", learners=2, learner_devices="CPU:0,CPU:1")
     with pytest.raises(CallboardError, match="each of 2 learners has one device of the processor, not 2"):

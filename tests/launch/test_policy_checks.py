@@ -82,6 +82,14 @@ def check(env="echo_agents:Echo", **settings):
             "the policy 'left': unknown metric in curriculum: when 'episode_retrun'; did you mean 'episode_return'",
         ),
         (
+            {"policies": BOTH, "stop_when": "agent/lefd/episode_return > 1"},
+            "unknown metric in stop_when 'agent/lefd/episode_return'; did you mean 'agent/left/episode_return'",
+        ),
+        (
+            {"policies": BOTH, "stop_when": "evaluator/left/rating > 1"},
+            "unknown metric in stop_when 'evaluator/left/rating'; did you mean 'evaluator/left/return'",
+        ),
+        (
             {"env_options": {"alike": True}, "envs_per_actor": 3},
             "the policy 'shared', which plays for 2 agents of each environment: .* agent.batch_size a multiple of 3 "
             r"\(1 actors x 3 environments\), not 8",
@@ -104,6 +112,8 @@ def test_what_cannot_work_is_refused_in_one_line(settings, message):
         # A head for each of two agents whose spaces differ.
         {"policies": {"one": {"network": {"heads_by": "agent_index"}}}, "agent_padding": True, "agent_index": True},
         {"policies": BOTH, "stop_when": ("left/learner/loss < 1", "right/rating_3 > 9", "learner/duplicate_items > 1")},
+        {"policies": BOTH, "stop_when": ("agent/left/episode_return > 1", "evaluator/agent/right/return > 1")},
+        {"policies": BOTH, "stop_when": ("evaluator/left/score > 1", "evaluator/return > 1")},
         {"policies": BOTH, "env": "echo_agents:Taught", "evaluation_task": {"length": 3}},
         {"policies": BOTH, "env": "echo_agents:Taught", "curriculum": (Stage(), Stage(when="left/score > 0.5"))},
     ],

@@ -53,6 +53,8 @@ def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True
         ("zzzz > 1", {}, "docs/metrics.md lists all metrics"),
         ("replay/fill_2 > 1", {}, "unknown metric in stop_when 'replay/fill_2'"),
         ("replay/fill_N > 1", {}, "did you mean 'replay/fill_"),
+        ("POLICY/score > 1", {}, "unknown metric in stop_when 'POLICY/score'"),
+        ("episode/NAME > 1", {}, "unknown metric in stop_when 'episode/NAME'"),
         ("inference/actors_per_batch_0 > 1", {}, "unknown metric"),
         ("evaluator/return > 1", {"evaluator": False}, "needs the evaluator"),
         (
