@@ -26,7 +26,7 @@ from ..environments import spec as environment_spec
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
 from ..nested_settings import values_of
-from ..setting_types import FiniteFloat, check_ranges
+from ..setting_types import FiniteFloat, check_ranges, converted
 from ..specs import EnvironmentSpec
 from .curriculum import Stage, depends_on_episodes
 from .experiment_checks import (
@@ -213,6 +213,9 @@ class Experiment:
     run_dir: str | pathlib.Path | None = None
 
     def __post_init__(self) -> None:
+        if any(isinstance(stage, Mapping) for stage in self.curriculum):
+            stages = converted("curriculum", self.curriculum, tuple[Stage, ...])
+            object.__setattr__(self, "curriculum", stages)
         # Classes and functions become names, by which a resumed run finds them again.
         env: Any = self.env
         if isinstance(env, list | tuple):

@@ -4,6 +4,7 @@ import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.curriculum import Stage, check_stages, depends_on_episodes
+from callboard.launch.experiment import Experiment
 from callboard.launch.settings import format_experiment, parse_experiment
 from callboard.launch.yaml_files import parse_yaml
 
@@ -56,6 +57,8 @@ evaluation_task: {length: 4}
 
 def test_settings_survive_a_run_directory():
     experiment = parse_experiment(None, parse_yaml(RECIPE), [])
+    in_python = Experiment(experiment.agent, experiment.env, curriculum=parse_yaml(RECIPE)["curriculum"])
+    assert in_python.curriculum == experiment.curriculum
     assert experiment.curriculum == (
         Stage({"length": 2}),
         Stage({"length": 3}, when="episode/success >= 0.8", episodes=50),
