@@ -27,6 +27,7 @@ from .pettingzoo_names import PREFIX as PETTINGZOO
 from .pettingzoo_names import check_pettingzoo
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 from .single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
+from .tasks import task_errors
 
 # Maps the beginning of a name to a module and the suffix of its functions `make_...` and `check_...`.  These take only
 # the rest of a `scheme:rest` name, but the whole of a `namespace/...` name.  Modules are given as text, so that a
@@ -175,8 +176,9 @@ def check_hooks(env: Environment, options: Mapping[str, Any], infos: bool, tasks
                 environment.keep_infos()
             for task in tasks:
                 if task is not None:
-                    environment.set_task(task)
-                    environment.reset()
+                    with task_errors(factory_name(name), task):
+                        environment.set_task(task)
+                        environment.reset()
         finally:
             environment.close()
 

@@ -18,12 +18,12 @@ from .agent_observations import AgentIndices, ObservedState, State, StateLeaves
 from .agent_padding import PaddedAgents
 from .batched import BatchedEnvironment
 from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
-from .factory import check_observation, is_python_factory
+from .factory import check_observation, environment_text, is_python_factory
 from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .pettingzoo_names import PREFIX, make_pettingzoo
 from .python_factory import Factory, check_factory, factory_call, factory_name, named_factory
-from .tasks import Task
+from .tasks import Task, task_errors
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
 
@@ -208,8 +208,9 @@ def check_agents_tasks(
     environment = make_multi_agent(env, 0, options, **agent_options)
     try:
         for task in others:
-            environment.set_task(task)
-            environment.reset(0)
+            with task_errors(environment_text(env), task):
+                environment.set_task(task)
+                environment.reset(0)
     finally:
         environment.close()
 

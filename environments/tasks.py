@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..errors import CallboardError
+from ..setting_types import shown
 
 Task = Any
 """A value that says how hard, or which variant of itself, an environment is; None for the environment's own."""
@@ -56,6 +57,22 @@ def reset_options(name: str, task: Task) -> dict[str, Any] | None:
 def no_task(name: str, fix: str) -> CallboardError:
     """Returns the error for an environment that cannot be set to a task."""
     return CallboardError(f"{name} cannot be set to a task: {fix}")
+
+
+@contextlib.contextmanager
+def task_errors(name: str, task: Task) -> Iterator[None]:
+    """Converts the error of an environment that does not take a task.
+
+    Raises:
+      CallboardError: names the environment, the task and the error.
+    """
+    try:
+        yield
+    except CallboardError:
+        raise
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise CallboardError(f"environment {name!r} does not take the task {shown(task)}: {text}") from error
 
 
 @contextlib.contextmanager

@@ -82,6 +82,11 @@ def test_a_reset_without_options_is_refused():
     )
 
 
+def test_an_environment_that_raises_for_a_task_is_refused_in_one_line():
+    says = error_of(lambda: environments.check_hooks("informed_environments:SetCounting", {}, False, [{"limt": 5}]))
+    assert says.endswith("SetCounting' does not take the task {'limt': 5}: KeyError: 'limit'") and "\n" not in says
+
+
 def test_each_environment_gets_a_task_once():
     tasks, passed_on = Tasks(2), []
     tasks.pass_on(0, passed_on.append)
