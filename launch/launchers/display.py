@@ -108,6 +108,7 @@ class RunProgress:
         self.max_steps = max_steps
         self._clock = clock
         self._time_left = TimeLeft()
+        self._learner_time_left = TimeLeft()
         self._seconds_left: float | None = None
         self._trends: dict[str, Trend] = {}
         self._arrows: dict[str, str] = {}
@@ -115,7 +116,13 @@ class RunProgress:
 
     def update(self, status: dict[str, Any]) -> None:
         """Takes a status, which need not be shown."""
-        self._seconds_left = self._time_left.update(self._clock(), status["environment_steps"], self.max_steps)
+        now, limit = self._clock(), status.get("max_learner_steps")
+        estimates = [status.get("seconds_left")]
+        estimates.append(self._time_left.update(now, status["environment_steps"], self.max_steps))
+        if limit is not None:
+            estimates.append(self._learner_time_left.update(now, status["learner_steps"], limit))
+        # The run ends at the limit that it reaches first.
+        self._seconds_left = min((seconds for seconds in estimates if seconds is not None), default=None)
         for name in ("actor/episode_return", "evaluator/return"):
             if name in status:
                 self._arrows[name] = self._trends.setdefault(name, Trend()).update(status[name])

@@ -267,11 +267,14 @@ class Coordinator(Node):
 
     def status(self) -> dict[str, Any]:
         """Returns the state of the run, for displays."""
+        limit = self._experiment.max_learner_steps
         with self._lock:
             return {
                 **self._row(),
                 **self._metrics.evaluation,
                 "max_steps": self._experiment.max_steps,
+                "max_learner_steps": limit and limit * len(self._policies),
+                "seconds_left": self._rules.seconds_left,
                 "stop_return": self._experiment.stop_return,
                 "stopping": bool(self._ending),
                 "paused": not self._ending and self._control.paused,

@@ -56,8 +56,13 @@ class StoppingRules:
     @property
     def out_of_time(self) -> bool:
         """Whether `max_seconds` have passed."""
+        return self.seconds_left == 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds left until `max_seconds`; None without that limit."""
         limit = self._experiment.max_seconds
-        return limit is not None and self.seconds >= limit
+        return None if limit is None else max(0.0, limit - self.seconds)
 
     @property
     def has_conditions(self) -> bool:

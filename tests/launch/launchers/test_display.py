@@ -69,6 +69,23 @@ def test_progress_shows_time_left_trends_the_best_evaluation_and_restarts():
     assert dict(progress.fields(many))["restarts"].endswith("actor/3 1 and 5 more nodes)")
 
 
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({"max_learner_steps": 40, "seconds_left": None}, "3 s"),
+        ({"max_learner_steps": None, "seconds_left": 2.0}, "2 s"),
+        ({"max_learner_steps": 4000, "seconds_left": 90.0}, "4 s"),
+    ],
+)
+def test_the_time_left_is_that_to_the_first_limit(limits, left):
+    now = 0.0
+    progress = RunProgress(1000, clock=lambda: now)
+    for now in (0.0, 1.0):  # noqa: B007
+        status = {**STATUS, **limits, "environment_steps": 200 * now, "learner_steps": 10 * now}
+        progress.update(status)
+    assert dict(progress.fields(status))["time left"] == left
+
+
 def test_lines_are_compact(capsys):
     LineMonitor(1000).status({**STATUS, "node_restarts": {"actor/1": 2}})
     assert capsys.readouterr().out == (
