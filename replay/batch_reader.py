@@ -13,7 +13,10 @@ from ..deadlines import Deadline
 
 _POLL_SECONDS = 0.2
 _END_SECONDS = 1.0
+_SERVER_STOP_SECONDS = 5.0
+"""Time after the end of a reader in which a replay server in the same process should have stopped."""
 
+_exiting = threading.Event()
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
@@ -120,7 +123,13 @@ class BatchReader(Iterator[Any]):
         self._thread = _DatasetThread(self._make_dataset)
 
     def close(self) -> None:
-        self._thread.abandon()
+        """Ends reading, in the background.
+
+        To cancel a dataset that waits for a server in the same process would block all threads for up to three seconds,
+        since Reverb's sampler holds Python's lock until it looks for that again.  It takes no time once the server has
+        stopped, as it usually does right after its readers.
+        """
+        self._thread.abandon(after=_SERVER_STOP_SECONDS)
 
 
 class _DatasetThread:
@@ -131,17 +140,19 @@ class _DatasetThread:
         self._abandoned = threading.Event()
         self._make_dataset = make_dataset
         self._cancel: Callable[[], None] = lambda: None
-        thread = threading.Thread(target=self._read, name="batch-reader", daemon=True)
-        thread.start()
-        _threads.add(thread)
-        # Register it again to run first: it must run before the handlers of the libraries that these threads are in.
-        atexit.unregister(_wait_for_threads)
-        atexit.register(_wait_for_threads)
+        _start_thread(self._read, "batch-reader")
 
-    def abandon(self) -> None:
-        """Ends the thread, or leaks it if it is blocked in a dataset that cannot be canceled."""
+    def abandon(self, after: float = 0.0) -> None:
+        """Ends the thread, or leaks it if it is blocked in a dataset that cannot be canceled.
+
+        Args:
+          after: seconds after which a dataset that is being waited for is canceled, or earlier when the process exits.
+        """
         self._abandoned.set()
-        self._cancel()
+        if after:
+            _start_thread(lambda: (_exiting.wait(after), self._cancel()), "batch-reader-end")
+        else:
+            self._cancel()
 
     def _read(self) -> None:
         try:
@@ -168,8 +179,18 @@ class _DatasetThread:
         return False
 
 
+def _start_thread(call: Callable[[], object], name: str) -> None:
+    thread = threading.Thread(target=call, name=name, daemon=True)
+    thread.start()
+    _threads.add(thread)
+    # Register it again to run first: it must run before the handlers of the libraries that these threads are in.
+    atexit.unregister(_wait_for_threads)
+    atexit.register(_wait_for_threads)
+
+
 def _wait_for_threads() -> None:
     """Waits for reader threads at exit: one that returns from C++ during finalization would abort the process."""
+    _exiting.set()
     deadline = Deadline(_END_SECONDS)
     for thread in list(_threads):
         thread.join(deadline.left)

@@ -78,6 +78,7 @@ def test_an_error_of_the_dataset_is_raised_by_the_reader():
 
 def test_at_exit_all_blocked_readers_are_waited_for_together(monkeypatch):
     monkeypatch.setattr(batch_readers, "_END_SECONDS", 0.3)
+    monkeypatch.setattr(batch_readers, "_exiting", threading.Event())
     may_continue = threading.Event()
 
     def stuck():

@@ -1,12 +1,14 @@
 """Batches of a queue: items of whole actor batches, joined or cut to the size of a replica's share."""
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from numbered_blocks import ENVS, LENGTH, big_queue, layout_of, numbered
 from reading import read_batches
 
-from callboard.replay import SequenceWriter, queue_dataset
+from callboard.replay import BatchReader, Elements, SequenceWriter, queue_dataset
 
 
 @pytest.mark.parametrize("share", [2, 4, 8])
@@ -27,3 +29,15 @@ def test_blocks_are_joined_or_cut_along_the_batch(serve, share):
         assert sample.record.observation.shape == (LENGTH + 1, share, 2)
         # Every environment's timesteps follow each other.
         assert (np.diff(sample.record.observation[..., 0], axis=0) == 100).all()
+
+
+def test_a_reader_that_waits_for_its_own_process_is_closed_at_once(serve):
+    """Reverb's sampler in the server's process looks only every three seconds whether it was canceled."""
+    layout = layout_of(numbered(0))
+    replay = serve([big_queue(layout)])
+    reader = BatchReader(lambda: Elements(queue_dataset(replay, layout, "queue", LENGTH, 4)), stopped=lambda: False)
+    assert reader.poll(1.0) is None
+    begun = time.monotonic()
+    reader.close()
+    time.sleep(0.01)  # Lets other threads take Python's lock.
+    assert time.monotonic() - begun < 0.5
