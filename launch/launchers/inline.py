@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -31,6 +31,7 @@ from ..nodes.inference import InferenceNode
 from ..nodes.learner import LearnerNode
 from ..nodes.node import Node, NodeContext, ProgramNode
 from ..nodes.replay import ReplayNode
+from ..nodes.reporting import ReportingNode
 from ..program import nodes_of
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
@@ -246,8 +247,8 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
                 if not learner.learn():
                     learning.gives_back()
                     break
-        have_made_all = all(learner.has_made_all_steps for learner in learners)
-        if coordinator.out_of_time or have_made_all:
+        done_learners = [learner for learner in learners if learner.has_made_all_steps]
+        if coordinator.out_of_time or not _know_of(done_learners, [*actors, *inference]):
             limit = min(limit, done)
         paused = any(learner.paused for learner in learners)
         if done >= min(next_report, limit) or paused:
@@ -258,9 +259,8 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             for replay in replays.values():
                 yield replay.context.name
                 replay.step()
-            if coordinator.stopping or have_made_all:
-                for learner in learners:
-                    learner.end_learning()
+            for learner in learners if coordinator.stopping else done_learners:
+                learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name
                 evaluator.report()
@@ -275,6 +275,11 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
                 limit = done
             elif coordinator.paused:
                 stop.wait(_PAUSE_SECONDS)
+
+
+def _know_of(done: list[LearnerNode], actors: Sequence[ReportingNode]) -> bool:
+    """Returns whether all actors know that these learners have made their last step."""
+    return all(actor.has_finished(policy_of(learner.context.name)) for learner in done for actor in actors)
 
 
 class _LearningLimit:

@@ -60,6 +60,8 @@ class ActorWriter:
       replay: the replay shards to write to.
       seconds_short_of_data: returns how long the learner of a given rank has been waiting for data.
       networks: the networks that act, see `Agent.make_writer`.
+      finished: returns whether the learner has made its last step: from then on, since nothing takes data from replay
+        and there are no newer weights, the actor waits for neither, and writes nothing.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ActorWriter:
         replay: ReplayHandle,
         seconds_short_of_data: Callable[[int], float],
         networks: Any,
+        finished: Callable[[], bool] = lambda: False,
     ):
         self._agent = agent
         self._layout = layout
@@ -79,6 +82,8 @@ class ActorWriter:
         self._learner = layout.learner_of(index)
         self._seconds_short_of_data = seconds_short_of_data
         self._networks = networks
+        self._finished = finished
+        self._writes = True
         self.seconds_waited = 0.0
         """Seconds for which `caught_up` has waited for replay to accept data."""
         self._begin()
@@ -90,7 +95,8 @@ class ActorWriter:
 
     def append(self, record: Record, state: Nest) -> None:
         """Adds one timestep and the recurrent state before it.  Never blocks."""
-        self._writer.append(record, state)
+        if self._writes:
+            self._writer.append(record, state)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
         """See `replay.Writer`."""
@@ -101,6 +107,10 @@ class ActorWriter:
 
     def caught_up(self) -> bool:
         """Waits briefly for replay to accept earlier data; returns False if it does not, or was replaced."""
+        # For good: a coordinator that restarts forgets it for a moment.
+        self._writes = self._writes and not self._finished()
+        if not self._writes:
+            return True
         # A complete sequence must not sit in the writer while the next timestep waits for the learner.
         complete = self._pacer is not None and self._pacer.between_sequences
         begun = time.monotonic()
@@ -116,7 +126,7 @@ class ActorWriter:
     def may_act(self, version: Version) -> bool:
         """Returns whether the actor may act with weights of this version; if True, a sequence has begun."""
         pacer = self._pacer
-        if pacer is None or not pacer.waits_to_begin:
+        if pacer is None or not pacer.waits_to_begin or not self._writes:
             return True
         if not (pacer.may_begin(version) or pacer.may_help(self._seconds_short_of_data(self._learner))):
             return False
@@ -129,7 +139,7 @@ class ActorWriter:
 
     def flush(self, stop: threading.Event) -> None:
         """Waits until no items are pending, or until `stop` is set."""
-        while not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
+        while self._writes and not self.ready(_READY_SECONDS, max_pending=0) and not stop.is_set():
             pass
 
     def _begin(self) -> None:

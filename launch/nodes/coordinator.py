@@ -25,7 +25,7 @@ from .run_ending import RunEnding
 from .run_hooks import RunHooks
 from .run_metrics import RunMetrics
 from .step_budget import LeaseRequest, StepBudget
-from .stopping_rules import Stop, StoppingRules
+from .stopping_rules import Stop, StoppingRules, finished_policies
 
 _ROW_SECONDS = 2.0
 _STATUS_SECONDS = 0.5
@@ -174,6 +174,7 @@ class Coordinator(Node):
                 dict(self._short_of_data),
                 list(self._control_state(policy_of(name))),
                 [list(command) for command in self._control.commands_for(name)],
+                finished_policies(self._policies, self._metrics.values),
             )
 
     def begin_incarnation(self, name: str, incarnation_id: str) -> int:

@@ -21,6 +21,7 @@ from ...data import Version
 from ...deadlines import Deadline
 from ...replay import Heartbeat
 from ..experiment import Run
+from ..node_names import policy_of
 from .actor_session import ActorSession, PendingResult
 from .actor_writer import ActorWriter
 from .devices import prepare_devices
@@ -189,7 +190,13 @@ class InferenceNode(ReportingNode):
         logging.info("actor %d begins", actor)
         agent, batch = self._experiment.agent, self._experiment.envs_per_actor
         writer = ActorWriter(
-            agent, self._layout, actor, self._replay_handle, self.seconds_short_of_data, self._networks
+            agent,
+            self._layout,
+            actor,
+            self._replay_handle,
+            self.seconds_short_of_data,
+            self._networks,
+            lambda: self.has_finished(policy_of(self.context.name)),
         )
         slots = np.arange(actor * batch, (actor + 1) * batch, dtype=np.int32)
         return ActorSession(incarnation_id, writer, self._policy.initial_state(batch), slots, seed)

@@ -174,6 +174,7 @@ class MultiPolicyActorNode(EnvironmentNode):
             self._learners[name],
             self.replay_handle(self._replays[name]),
             lambda learner: self.seconds_short_of_data(learner, name),
+            lambda: self.has_finished(name),
         )
 
     def _begin(self, actors: Mapping[str, PolicyActor]) -> None:

@@ -69,6 +69,7 @@ class LocalPolicyActor:
       learner: handle of the policy's learner.
       replay: the policy's replay shards.
       seconds_short_of_data: returns how long a learner of the policy, given by its rank, has been waiting for data.
+      finished: returns whether the policy's learner has made its last step.
     """
 
     lost = False
@@ -82,6 +83,7 @@ class LocalPolicyActor:
         learner: NodeHandle,
         replay: ReplayHandle,
         seconds_short_of_data: Callable[[int], float],
+        finished: Callable[[], bool],
     ):
         self._run = run
         self._index = index
@@ -89,6 +91,7 @@ class LocalPolicyActor:
         self._learner = learner
         self._replay = replay
         self._seconds_short_of_data = seconds_short_of_data
+        self._finished = finished
         agent, layout = run.experiment.agent, run.layout
         networks = self._networks = agent.make_networks(layout)
         slots = run.experiment.envs_per_actor
@@ -111,6 +114,7 @@ class LocalPolicyActor:
             self._replay,
             self._seconds_short_of_data,
             self._networks,
+            self._finished,
         )
         self._recorder = PolicyRecorder(self._policy, self._writer)
         if not self._context.cooperative:

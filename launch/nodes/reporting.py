@@ -69,6 +69,8 @@ class RunState(NamedTuple):
     """Pause, task and changed settings."""
     commands: list[Command] = []
     """Commands for this node that it has not answered yet."""
+    finished: list[str] = []
+    """The policies whose learners have made their last step; one without a name if the run has one policy."""
 
 
 class Reporter:
@@ -258,10 +260,15 @@ class ReportingNode(Node):
 
         Args:
           learner: its rank.
-          policy: the policy that it trains, if the run has several.
+          policy: the policy that it trains, if this node is not one of that policy alone.
         """
+        policy = policy or policy_of(self.context.name)
         label = f"learner/{policy}" if policy else "learner"
         return self.reporter.state.short_of_data.get(f"{label}/{learner}", 0.0)
+
+    def has_finished(self, policy: str) -> bool:
+        """Returns whether a policy's learner had made its last step at the coordinator's last answer."""
+        return policy in self.reporter.state.finished
 
     def replay_handle(self, replay: Sequence[NodeHandle]) -> ReplayHandle:
         """Returns a handle to the shards, with their incarnations as of the coordinator's last answer."""

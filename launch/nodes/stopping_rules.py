@@ -16,6 +16,16 @@ _EVALUATIONS = "evaluations"
 _BEST_EVALUATION = "best_evaluation"
 
 
+def finished_policies(policies: Iterable[str], values: Mapping[str, float]) -> list[str]:
+    """Returns the policies whose learners have made their last step.
+
+    Args:
+      policies: names of those that learn; one without a name if the run has one policy.
+      values: the newest values that nodes have reported.
+    """
+    return [policy for policy in policies if values.get(metric_of(policy, LEARNER_IS_DONE))]
+
+
 class Stop(NamedTuple):
     """Why a run ends."""
 
@@ -118,7 +128,7 @@ class StoppingRules:
             )
         if environment_steps >= experiment.max_steps:
             return Stop(f"reached max_steps ({environment_steps:,} environment steps)", final_evaluation=True)
-        if all(values.get(metric_of(policy, LEARNER_IS_DONE)) for policy in self._policies):
+        if len(finished_policies(self._policies, values)) == len(self._policies):
             return Stop(self._learner_reason(values), final_evaluation=True)
         if self.out_of_time:
             reason = f"reached max_seconds ({self.seconds:,.0f} s, {environment_steps:,} environment steps)"

@@ -37,13 +37,11 @@ def last_row(path):
 
 def test_two_agents_learn_with_algorithms_and_spaces_of_their_own(tmp_path):
     apex = {"name": "apex", "replay": {"min_size": 50}, "batch_size": 16}
-    run(echo(tmp_path / "run", policies={"left": {}, "right": apex}), "inline")
+    # Ape-X has made them long before PPO, and then plays without learning.
+    run(echo(tmp_path / "run", policies={"left": {}, "right": apex}, max_learner_steps=5, max_steps=4000), "inline")
     row = last_row(tmp_path / "run")
-    assert (
-        row["environment_steps"] == 400
-        and row["left/learner_steps"] + row["right/learner_steps"] == row["learner_steps"]
-    )
-    assert row["left/learner/step"] > 0 and row["right/learner/step"] > 0
+    assert row["left/learner/step"] == row["right/learner/step"] == 5 and row["learner_steps"] == 10
+    assert row["environment_steps"] < 400
     rows = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert all(f'"{name}"' in rows for name in ("agent/left/episode_return", "evaluator/left/return"))
 

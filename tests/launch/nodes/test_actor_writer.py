@@ -1,5 +1,6 @@
 """An actor's writer waits for replay and for newer weights, and starts over with a replaced server."""
 
+import threading
 import types
 
 import pytest
@@ -21,6 +22,9 @@ class Writer:
         self.limits.append(max_pending)
         return self.is_ready
 
+    def append(self, record, state):
+        assert self.is_ready
+
     def close(self):
         self.closed = True
 
@@ -41,7 +45,16 @@ class World:
             spec=None, envs_per_actor=1, actors=4, shards=1, replicas=learners, seed=1, max_steps=1, learners=learners
         )
         handle = ReplayHandle(lambda: ["localhost:1"], lambda: [self.incarnation])
-        self.writer = ActorWriter(agent, layout, 3, handle, lambda learner: self.short_of_data.get(learner, 0.0), None)
+        self.finished = False
+        self.writer = ActorWriter(
+            agent,
+            layout,
+            3,
+            handle,
+            lambda learner: self.short_of_data.get(learner, 0.0),
+            None,
+            lambda: self.finished,
+        )
 
     def _make(self, replay, actor):
         self.made.append(Writer())
@@ -75,6 +88,23 @@ def test_without_pacing_an_actor_needs_no_newer_weights():
     for _ in range(3):
         assert world.writer.caught_up() and world.writer.may_act(Version(0, 0)) and not world.writer.count_timestep()
     assert world.made[0].limits == [None] * 3
+
+
+def test_an_actor_waits_for_no_learner_that_has_made_its_last_step():
+    """Other policies of the run may still learn, and need the actor's environments."""
+    world = World(Pace(0, unroll_length=1, items_per_actor=1))
+    assert world.writer.may_act(Version(0, 0)) and world.writer.count_timestep()
+    world.made[0].is_ready = False
+    assert not world.writer.caught_up() and not world.writer.may_act(Version(0, 0))
+    world.finished = True
+    assert world.writer.caught_up() and world.writer.may_act(Version(0, 0))
+    # A restarted coordinator has not heard of it yet.
+    world.finished = False
+    for _ in range(2):
+        assert world.writer.caught_up() and world.writer.may_act(Version(0, 0))
+        world.writer.append(None, None)
+        world.writer.flush(threading.Event())
+        world.writer.count_timestep()
 
 
 @pytest.mark.parametrize("learner", [0, 1])

@@ -131,7 +131,7 @@ class Learner:
 
 def test_a_seat_waits_for_weights_and_replay(part, context):
     learner = Learner()
-    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0)
+    actor = LocalPolicyActor(part, 1, 0, context, learner, None, lambda rank: 0.0, lambda: False)
     assert actor.weights_step is None and actor.items_written == 0 and not actor.wait_for_weights()
     learner.packed = pack_weights([variable.numpy() for variable in actor._policy.policy.variables])
     writer = actor._writer = Writer()

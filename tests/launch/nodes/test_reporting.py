@@ -1,6 +1,7 @@
 """Reports to a real coordinator over a line that loses calls or answers, with a clock that the test moves."""
 
 import threading
+import types
 
 import pytest
 from courier.python.client import StatusNotOk
@@ -9,7 +10,7 @@ from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
 from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
-from callboard.launch.nodes.reporting import Report, Reporter
+from callboard.launch.nodes.reporting import Report, Reporter, ReportingNode
 from callboard.launch.nodes.step_budget import LeaseRequest
 from callboard.launch.run_directory.layout import RunDirectory
 
@@ -167,3 +168,12 @@ def test_waiting_for_a_node_ends_with_its_first_report_or_with_the_run(line):
     assert actor.reporter.wait_for("actor/0")
     actor.context.stop.set()
     assert not actor.reporter.wait_for("replay/0")
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "seconds"), [("actor/0", "", 1.0), ("actor/0", "red", 2.0), ("inference/red/0", "", 2.0)]
+)
+def test_nodes_know_how_long_a_learner_of_theirs_was_short_of_data(name, policy, seconds):
+    node = ReportingNode(_context(name, "a"), types.SimpleNamespace(name="coordinator/0", client=lambda timeout: None))
+    node.reporter.state = node.reporter.state._replace(short_of_data={"learner/0": 1.0, "learner/red/0": 2.0})
+    assert node.seconds_short_of_data(0, policy) == seconds
