@@ -1,6 +1,7 @@
 """Preparation of a run: its checks, its directory, and its program graph."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 import launchpad as lp
@@ -17,6 +18,8 @@ from .launchers.registry import launcher_arguments
 from .launchers.run_outcome import Monitor, Outcome, error_text
 from .launchers.run_summary import SummaryMonitor
 from .loggers.prometheus_logger import check_prometheus
+from .node_names import metric_of
+from .nodes.counters import CounterFile, Counters
 from .nodes.devices import device_names, hide_gpus, prepare_devices
 from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
@@ -24,6 +27,8 @@ from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import RunDirectory
 from .settings import format_experiment
 from .warm_start import check_warm_start, with_absolute_source
+
+_logger = logging.getLogger(__name__)
 
 
 class PreparedRun:
@@ -101,7 +106,9 @@ def prepared_run(
         if part.checkpoints and directory.experiment.exists():
             if not launcher.in_this_process:
                 hide_gpus()
+            counters = CounterFile(run).load()
             for one in run.parts:
+                warn_of_lost_checkpoints(one, counters)
                 _check_run_fits(one.experiment, one.layout, one.directory, part.replay_shards)
         yield PreparedRun(run, launcher, add_nodes)
 
@@ -123,6 +130,16 @@ def check_can_be_resumed(experiment: Experiment) -> None:
         except CallboardError:
             pass
         raise CallboardError(f"the agent {name!r} cannot be imported by that name; define its class at a module's top")
+
+
+def warn_of_lost_checkpoints(run: Run, counters: Counters) -> None:
+    """Says that a policy has learned, and will have to begin anew."""
+    steps = counters.total(metric_of(run.policy, "learner_steps"))
+    if steps and Checkpoints(run.directory).latest() is None:
+        _logger.warning(
+            f"there is no checkpoint in {run.directory.checkpoints}, where {steps:,} learner steps were made: learning "
+            "begins anew"
+        )
 
 
 def _check_run_fits(

@@ -3,11 +3,13 @@
 import dataclasses
 
 import pytest
+from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment
-from callboard.launch.prepared_run import check_can_be_resumed
+from callboard.launch.experiment import Experiment, Run
+from callboard.launch.nodes.counters import Counters
+from callboard.launch.prepared_run import check_can_be_resumed, warn_of_lost_checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,3 +32,11 @@ def test_an_agent_is_one_that_can_be_imported_by_its_name():
 def test_options_are_those_that_a_file_can_hold():
     with pytest.raises(CallboardError, match="cannot be written to a file"):
         check_can_be_resumed(Experiment(Impala(), "CartPole-v1", env_options={"render_mode": object()}))
+
+
+def test_a_policy_that_has_lost_its_checkpoints_is_named(tmp_path, caplog):
+    experiment, directory = write_run(tmp_path / "run", best=False)
+    run = Run(experiment, experiment.layout(), directory)
+    for learner_steps, lines in ((0, []), (1200, ["1,200 learner steps were made: learning begins anew"])):
+        warn_of_lost_checkpoints(run, Counters({"learner/0#a": {"learner_steps": learner_steps}}))
+        assert len(caplog.messages) == len(lines) and all(line in caplog.text for line in lines)
