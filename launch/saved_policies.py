@@ -1,6 +1,7 @@
 """The policies that a run has saved: their files, and policies with their weights."""
 
 import pathlib
+from collections.abc import Sequence
 
 from ..agents.agent import Policy
 from ..data import Layout
@@ -13,12 +14,13 @@ from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import POLICIES, RunDirectory
 
 
-def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
+def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory] = ()) -> pathlib.Path:
     """Returns the file of the weights to act with.
 
     Args:
       run_directory: directory of the run.
       checkpoint: `best` by evaluation, the `latest`, or a learner step.
+      others: directories of other policies that act with the same checkpoint, for the advice in the error.
 
     Raises:
       CallboardError: the run has no such checkpoint, or several policies.
@@ -27,16 +29,15 @@ def policy_file(run_directory: RunDirectory, checkpoint: str) -> pathlib.Path:
         names = ", ".join(f"{run_directory.path / POLICIES / name}" for name in run_directory.policies)
         raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {names}")
     checkpoints = Checkpoints(run_directory)
-    best = BestPolicy(run_directory).path
     if checkpoint == "best":
-        found = best()
+        found = BestPolicy(run_directory).path()
     elif checkpoint == "latest":
         found = _policy_of(checkpoints.latest())
     else:
         found = _policy_of(checkpoints.at_step(int(checkpoint)))
     if found is None:
-        steps = [str(step) for step in dict.fromkeys(checkpoints.steps())]
-        choices = [*(["best"] if best() is not None else []), *(["latest"] if steps else []), *steps]
+        of_others = [_choices(other) for other in others]
+        choices = [name for name in _choices(run_directory) if all(name in known for known in of_others)]
         hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
         raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}; {hint}")
     return found
@@ -68,6 +69,13 @@ def restored_policy(experiment: Experiment, layout: Layout, weights: pathlib.Pat
     policy = agent.make_policy(agent.make_networks(layout), experiment.evaluation_policy_mode())
     load_weights(weights, policy.variables)
     return policy
+
+
+def _choices(run_directory: RunDirectory) -> list[str]:
+    """Returns the checkpoints of a policy: `best`, `latest` and the learner steps that there are."""
+    steps = [str(step) for step in dict.fromkeys(Checkpoints(run_directory).steps())]
+    best = BestPolicy(run_directory).path()
+    return [*(["best"] if best is not None else []), *(["latest"] if steps else []), *steps]
 
 
 def _policy_of(checkpoint: pathlib.Path | None) -> pathlib.Path | None:

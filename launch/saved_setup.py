@@ -41,8 +41,9 @@ def saved_setup(
     if not run_directory.policies:
         raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
     plan = make_plan(experiment, agents, evaluation=True)
+    directories = {name: run_directory.of_policy(name) for name in plan.learning if name in plan.slots}
     files = {
-        name: policy_file(run_directory.of_policy(name), checkpoint) for name in plan.learning if name in plan.slots
+        name: policy_file(directory, checkpoint, list(directories.values())) for name, directory in directories.items()
     }
 
     def load(name: str, policy: Policy) -> None:
