@@ -3,6 +3,8 @@
 In the server's own process an iterator that waits for an item cannot be destroyed before the server stops.
 """
 
+import contextlib
+
 import reverb
 import tensorflow as tf
 import tree
@@ -26,9 +28,15 @@ def read_all(replay, table, signature, shard=0):
     return whole.data, whole.info
 
 
-def read_batches(dataset, count):
-    """The next `count` batches of a dataset, as arrays; what follows is left to wait in a thread."""
+@contextlib.contextmanager
+def reading(dataset):
+    """An iterator over a dataset, which is left to wait in a thread at the end."""
     reader = BatchReader(lambda: dataset, stopped=lambda: False)
-    batches = [tree.map_structure(lambda leaf: leaf.numpy(), next(reader)) for _ in range(count)]
+    yield reader
     reader.close()
-    return batches
+
+
+def read_batches(dataset, count):
+    """The next `count` batches of a dataset, as arrays."""
+    with reading(dataset) as reader:
+        return [tree.map_structure(lambda leaf: leaf.numpy(), next(reader)) for _ in range(count)]

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import timestep_streams
 import tree
+from reading import read_batches, reading
 
 from callboard.data import Layout
 from callboard.errors import CallboardError
@@ -31,13 +32,12 @@ def item_of(number: int, size: int = 5) -> GradientItem:
 def test_gradients_are_read_once_in_order(serve):
     replay = serve(QUEUE.tables())
     writer = QUEUE.writer(replay, 0)
-    elements = iter(QUEUE.dataset(replay, tf.distribute.InputContext()).dataset)
     for number in range(4):
         writer.append(item_of(number))
         assert writer.ready(10.0)
     assert writer.ready(10.0, max_pending=0) and writer.items_written == 4
-    for number in range(4):
-        element = tree.map_structure(lambda leaf: leaf.numpy(), next(elements))
+    elements = read_batches(QUEUE.dataset(replay, tf.distribute.InputContext()).dataset, 4)
+    for number, element in enumerate(elements):
         tree.map_structure(np.testing.assert_array_equal, element._replace(id=()), item_of(number))
     assert replay.client().server_info()["gradients"].current_size == 0
     writer.close()
@@ -45,7 +45,6 @@ def test_gradients_are_read_once_in_order(serve):
 
 def test_a_gradient_that_is_sent_again_is_dropped(serve):
     replay = serve(QUEUE.tables())
-    elements = iter(QUEUE.dataset(replay, tf.distribute.InputContext()).dataset)
     first = QUEUE.writer(replay, 0)
     for writer, number in ((first, 1), (first, 2), (QUEUE.writer(replay, 0), 3)):
         writer.append(item_of(number))
@@ -54,7 +53,8 @@ def test_a_gradient_that_is_sent_again_is_dropped(serve):
     first.append(item_of(4))
     first.append(item_of(5))
     assert first.ready(10.0, max_pending=0)
-    assert [int(next(elements).metrics[0]) for _ in range(4)] == [1, 2, 3, 5]
+    elements = read_batches(QUEUE.dataset(replay, tf.distribute.InputContext()).dataset, 4)
+    assert [int(element.metrics[0]) for element in elements] == [1, 2, 3, 5]
     assert replay.received.dropped() == 1
 
 
@@ -65,8 +65,8 @@ def test_a_full_queue_makes_actors_wait_but_never_blocks(serve):
     for number in range(5):
         writer.append(item_of(number)._replace(observation=()))
     assert not writer.ready(0.3)
-    elements = iter(queue.dataset(replay, tf.distribute.InputContext()).dataset)
-    assert next(elements).observation == () and writer.ready(10.0)
+    with reading(queue.dataset(replay, tf.distribute.InputContext()).dataset) as elements:
+        assert next(elements).observation == () and writer.ready(10.0)
 
 
 def test_a_second_shard_is_refused():
