@@ -14,7 +14,7 @@ import tensorflow as tf
 import tree
 
 from ..data import Nest, rebuilt
-from ..networks.tracing_lock import TRACING
+from ..tracing_lock import TRACING
 
 # Operations without a kernel for the device of their variable (a GPU) run on the CPU.
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()

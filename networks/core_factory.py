@@ -8,10 +8,10 @@ from typing import Any
 from .. import specs
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
+from ..tracing_lock import TRACING
 from .gtrxl import GTrXLCore
 from .network_settings import CORES
 from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
-from .tracing_lock import TRACING
 
 _CORE_METHODS = ("build", "initial_state", "step", "unroll")
 

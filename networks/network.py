@@ -8,11 +8,11 @@ import tree
 from .. import specs
 from ..data import Nest
 from ..errors import CallboardError
+from ..tracing_lock import TRACING
 from .flatten import flat_features
 from .legal_actions import legal_actions
 from .normalization import RunningNormalizer, WithoutPart
 from .recurrent import Core
-from .tracing_lock import TRACING
 
 
 class Inputs(NamedTuple):

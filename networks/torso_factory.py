@@ -13,6 +13,7 @@ from .. import specs
 from ..action_masks import has_mask, visible_spec
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
+from ..tracing_lock import TRACING
 from .precision import Precision, with_precision
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .torsos import (
@@ -27,7 +28,6 @@ from .torsos import (
     part_of,
     rest_of,
 )
-from .tracing_lock import TRACING
 
 TORSOS = ("auto", "mlp", "conv", "nature", "impala", *(f"resnet{depth}" for depth in RESNET_DEPTHS))
 

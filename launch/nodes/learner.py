@@ -24,8 +24,8 @@ from ...agents.weights import Snapshot
 from ...data import Priorities, Update, Version
 from ...errors import CallboardError
 from ...manifest import MANIFEST, damage
-from ...networks.tracing_lock import TRACING
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
+from ...tracing_lock import TRACING
 from ..experiment import Run
 from ..node_names import metric_of
 from ..policy_settings import FrozenPolicy, Snapshots
@@ -34,7 +34,7 @@ from ..warm_start import initialize
 from ..warm_start_settings import as_patterns
 from .checkpoint_schedule import CheckpointSchedule
 from .devices import device_names, make_strategy, share_first_learners_state
-from .learner_input import distributed_batches
+from .learner_input import distributed_batches, iterators
 from .network_file import write_network_table
 from .node import NodeContext, NodeHandle, Unreachable
 from .opponents import Numbered, ServedPolicies
@@ -206,13 +206,16 @@ class LearnerNode(ReportingNode):
 
         if self.context.cooperative:
             # The launcher calls for a batch only when replay can supply one; a missing batch would block all nodes.
-            batches = make_batches()
-            self._reader = BatchReader(lambda: batches, self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS)
+            with TRACING:
+                batches = make_batches()
+            self._reader = BatchReader(
+                iterators(lambda: batches), self.context.stop.is_set, patience=_INLINE_PATIENCE_SECONDS
+            )
         else:
             Heartbeat(self._replay_handle, self.context.stop)
             batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
             self._reader = BatchReader(
-                batches_of, self._has_learned_all, self._replay_incarnation, while_waiting=self.between_steps
+                iterators(batches_of), self._has_learned_all, self._replay_incarnation, while_waiting=self.between_steps
             )
 
     def between_steps(self) -> None:

@@ -1,6 +1,6 @@
 """Turns an agent's dataset into a learner's batches, under its distribution strategy."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -8,6 +8,7 @@ import tensorflow as tf
 from ...agents.agent import Agent
 from ...data import Layout
 from ...replay import Elements, ReplayDataset, ReplayHandle
+from ...tracing_lock import TRACING
 
 
 def distributed_batches(
@@ -34,3 +35,13 @@ def distributed_batches(
         return dataset.dataset.apply(endless)
 
     return strategy.distribute_datasets_from_function(of_pipeline)
+
+
+def iterators(make_batches: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
+    """Returns a function that makes an iterator over batches, while no other thread traces functions."""
+
+    def make() -> Iterator[Any]:
+        with TRACING:
+            return iter(make_batches())
+
+    return make

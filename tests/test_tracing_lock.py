@@ -1,4 +1,4 @@
-"""Networks are built and functions are traced by one thread at a time."""
+"""Networks and datasets are built, and functions are traced, by one thread at a time."""
 
 import threading
 import time
@@ -8,6 +8,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from callboard.agents.fast_function import CompiledFunction, CompiledOnFirstCall
+from callboard.launch.nodes.learner_input import iterators
 from callboard.networks.network import Network
 from callboard.networks.recurrent import FeedForwardCore
 from callboard.networks.torso_factory import make_torso
@@ -33,7 +34,11 @@ def test_networks_and_functions_of_several_threads_are_made_in_turn():
         slow(tf.zeros(2))
         return tf.keras.layers.Flatten()
 
+    def read():
+        assert next(iterators(lambda: tf.data.Dataset.range(1).map(slow))()) == 0
+
     makers = [
+        read,
         lambda: make_torso(SPEC, torso),
         lambda: Network(SPEC, slow, FeedForwardCore(), head),
         lambda: CompiledFunction(slow, tf.TensorSpec((1, 2), tf.float32)),
@@ -44,4 +49,4 @@ def test_networks_and_functions_of_several_threads_are_made_in_turn():
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] * 8
+    assert most == [1] * 2 * len(makers)
