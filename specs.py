@@ -8,6 +8,13 @@ from dm_env import specs
 
 from .data import Nest
 
+AGENT_INDEX = "agent_index"
+"""Part of an agent's observation: which agent of the environment it is of, one-hot."""
+PRESENT = "present"
+"""Part of a team's observation: which of its members are in the episode, float32 `[members]`."""
+STATE = "state"
+"""Part of an observation that only learners see: the state of the whole environment, a vector."""
+
 
 class EnvironmentSpec(NamedTuple):
     """Observation and action specs of one environment, without the batch axis."""

@@ -15,10 +15,10 @@ from ..errors import CallboardError
 from ..networks.factory import check_network, q_network
 from ..networks.legal_actions import mask_illegal
 from ..networks.mixing import make_mixer
-from ..networks.team import STATE, Team, check_team
+from ..networks.team import Team, check_team
 from ..networks.team_network import TeamInputs, TeamNetwork, network_specs
 from ..replay import SequenceReplay
-from ..specs import EnvironmentSpec, without_part
+from ..specs import STATE, EnvironmentSpec, without_part
 from ..transitions import valid_transitions
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner

@@ -7,7 +7,7 @@ from dm_env import specs
 
 from ..data import Nest
 from ..errors import CallboardError
-from ..specs import EnvironmentSpec
+from ..specs import AGENT_INDEX, PRESENT, STATE, EnvironmentSpec
 from . import encoding
 from .encoding import EnvironmentEncoding, Leaf
 from .infos import NO_INFO
@@ -16,7 +16,6 @@ from .policy_slots import matching_agents
 
 Groups = Mapping[str, str | Sequence[str]]
 """Patterns of the members of each group, by the group's name."""
-PRESENT = "present"
 
 
 class GroupedAgents(MultiAgentWrapper):
@@ -109,7 +108,7 @@ def _members(agents: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]
         if group in agents and group_of.get(group) != group:
             raise CallboardError(f"agent_groups: {group!r} is the name of an agent outside the group: rename the group")
     for member in group_of:
-        if member in (PRESENT, "state", "agent_index"):
+        if member in (PRESENT, STATE, AGENT_INDEX):
             raise CallboardError(
                 f"agent_groups: an agent named {member!r} cannot be a member: a part of observations has that name"
             )

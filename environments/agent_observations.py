@@ -9,15 +9,13 @@ from dm_env import specs
 from ..action_masks import MASK
 from ..data import Nest
 from ..errors import CallboardError
-from ..specs import EnvironmentSpec, MultiDiscreteArray
+from ..specs import AGENT_INDEX, STATE, EnvironmentSpec, MultiDiscreteArray
 from . import encoding
 from .encoding import EnvironmentEncoding, Leaf
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 
 State = Literal["observations", "observations_and_actions", "environment"]
 """What the leaf `state` of observations contains."""
-INDEX = "agent_index"
-STATE = "state"
 
 
 class AgentIndices(MultiAgentWrapper):
@@ -31,7 +29,7 @@ class AgentIndices(MultiAgentWrapper):
         super().__init__(environment)
         count = len(self.agents)
         leaf = _vector(count, 0.0, 1.0)
-        self.specs = {agent: _with_leaf(agent, spec, INDEX, leaf) for agent, spec in environment.specs.items()}
+        self.specs = {agent: _with_leaf(agent, spec, AGENT_INDEX, leaf) for agent, spec in environment.specs.items()}
         self._indices = dict(zip(self.agents, np.eye(count, dtype=np.float32), strict=True))
 
     def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
@@ -41,7 +39,7 @@ class AgentIndices(MultiAgentWrapper):
         return self._indexed(self._environment.step(actions))
 
     def _indexed(self, steps: Mapping[str, AgentStep]) -> dict[str, AgentStep]:
-        return {agent: _with_value(step, INDEX, self._indices[agent]) for agent, step in steps.items()}
+        return {agent: _with_value(step, AGENT_INDEX, self._indices[agent]) for agent, step in steps.items()}
 
 
 class StateLeaves(MultiAgentWrapper):

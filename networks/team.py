@@ -23,11 +23,9 @@ from .. import specs
 from ..action_masks import check_mask, without_mask
 from ..data import Nest
 from ..errors import CallboardError
+from ..specs import PRESENT, STATE
 from .flatten import feature_size, flat_features
 from .legal_actions import legal_actions
-
-PRESENT = "present"
-STATE = "state"
 
 
 class Team:
