@@ -14,6 +14,7 @@ from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
 from .a2c_settings import A2CSettings
+from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
 from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
@@ -22,7 +23,7 @@ from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_lo
 from .losses.replicas import sum_over_replicas
 from .losses.rewards import learning_reward
 from .network_inputs import sequence_inputs
-from .on_policy import FreshBatches, check_action, check_sizes, joined
+from .on_policy import FreshBatches, check_sizes, joined
 from .optimizers import make_objective
 from .ppo_policy import PpoNetworks, PpoPolicy
 
@@ -92,7 +93,7 @@ class A2C(A2CSettings, Agent):
     live = ("optimizer.learning_rate", "entropy_cost", "value_cost")
 
     def check(self, layout: Layout) -> None:
-        check_action("a2c", layout.spec.action)
+        check_discrete_or_bounded("a2c", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         check_sizes(layout, self.unroll_length, self.batch_size)

@@ -22,12 +22,12 @@ from ..replay import GradientItem, GradientQueue, ReplayHandle, check_stack
 from .a2c import A2C, A2CPolicy
 from .a2c_settings import AdvantageSettings
 from .a3c_settings import A3CSettings
+from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
 from .fast_function import CompiledOnFirstCall
 from .gradient_step import GradientStep, LossOutput, Objective
 from .gradient_writer import GradientWriter, with_gradient
 from .live_settings import with_value
-from .on_policy import check_action
 from .optimizers import make_objective
 from .ppo_policy import PpoNetworks
 from .schedules import Schedule
@@ -107,7 +107,7 @@ class A3C(A3CSettings, Agent):
     live = ("optimizer.learning_rate", "entropy_cost")
 
     def check(self, layout: Layout) -> None:
-        check_action("a3c", layout.spec.action)
+        check_discrete_or_bounded("a3c", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         if self.network.popart.enabled:

@@ -18,6 +18,7 @@ from ..networks.stochastic_layers import sampling
 from ..replay import TransitionReplay, check_stack, stacked_spec
 from ..specs import describe
 from ..transitions import valid_transitions
+from .action_checks import check_discrete
 from .agent import Agent, Mode
 from .apex_settings import ApexSettings
 from .gradient_learner import GradientLearner
@@ -28,7 +29,7 @@ from .losses.prioritization import importance_weights
 from .losses.q_learning import action_value, bootstrapped, double_q_target, td_error, td_loss
 from .losses.replicas import global_index, largest_over_replicas
 from .losses.rewards import learning_reward
-from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, check_action, make_q_learner
+from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, QPolicy, make_q_learner
 from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
 from .value_distributions import ValueDistribution
 
@@ -77,7 +78,7 @@ class Apex(ApexSettings, Agent):
     live = ("optimizer.learning_rate", "epsilon", "replay.importance_exponent")
 
     def check(self, layout: Layout) -> None:
-        check_action("apex", layout)
+        check_discrete("apex", layout.spec.action)
         if self.distribution != "none" and not isinstance(layout.spec.action, dm_specs.DiscreteArray):
             raise CallboardError(
                 "apex learns distributions of values for one choice, but the environment's action is "

@@ -10,7 +10,8 @@ from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.deterministic_actor_critic import DeterministicActorCritic
 from ..networks.network_settings import NetworkSettings
-from .actor_critic_checks import check_finite_bounds, check_networks
+from .action_checks import check_finite_bounds
+from .actor_critic_checks import check_networks
 from .agent import Mode
 from .network_inputs import ActingNetwork
 from .reward_normalizer import RewardNormalizer

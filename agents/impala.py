@@ -17,6 +17,7 @@ from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
 from ..transitions import valid_transitions
+from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
@@ -25,7 +26,7 @@ from .losses.policy_gradient import entropy_loss, policy_gradient_loss, value_lo
 from .losses.rewards import learning_reward
 from .losses.vtrace import VTrace, vtrace
 from .network_inputs import ActingNetwork, sequence_inputs
-from .on_policy import acting_network, check_action
+from .on_policy import acting_network
 from .optimizers import make_objective
 from .registry import agent_name
 
@@ -86,7 +87,7 @@ class Impala(ImpalaSettings, Agent):
     live: ClassVar[tuple[str, ...]] = ("optimizer.learning_rate", "entropy_cost", "baseline_cost")
 
     def check(self, layout: Layout) -> None:
-        check_action(agent_name(self), layout.spec.action)
+        check_discrete_or_bounded(agent_name(self), layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         self.make_replay(layout).check()

@@ -6,10 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 import tree
-from dm_env import specs as dm_specs
 
-from .. import specs
-from ..data import Layout, Nest, Sample
+from ..data import Layout, Sample
 from ..errors import CallboardError
 from .agent import Mode
 
@@ -17,28 +15,6 @@ from .agent import Mode
 def acting_network(network: Any, mode: Mode) -> Any:
     """Returns the network with which a policy acts: the whole, or what other than the learner's actors need of it."""
     return network if mode == "train" else getattr(network, "acting", network)
-
-
-def check_action(name: str, action: Nest) -> None:
-    """Checks that an environment's action is a nest of discrete choices and arrays of floats with bounds.
-
-    Args:
-      name: the agent's name, for the message.
-      action: the spec of the action.
-
-    Raises:
-      CallboardError: a part of it is something else, or has no components.
-    """
-    leaves = tree.flatten(action)
-    for leaf in leaves:
-        is_box = isinstance(leaf, dm_specs.BoundedArray) and np.issubdtype(leaf.dtype, np.floating)
-        if not is_box and not isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray):
-            raise CallboardError(
-                f"{name} needs actions that are discrete or floats with bounds, but the environment's action is "
-                f"{specs.describe(action)}"
-            )
-    if not leaves or any(0 in leaf.shape for leaf in leaves):
-        raise CallboardError(f"{name} has nothing to choose: the environment's action is {specs.describe(action)}")
 
 
 def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:

@@ -13,12 +13,13 @@ from ..networks.factory import check_network, policy_value_network
 from ..networks.popart import return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
 from ..specs import EnvironmentSpec
+from .action_checks import check_discrete_or_bounded
 from .agent import Agent, Mode
 from .gradient_step import LossOutput
 from .losses.policy_gradient import entropy_loss, value_loss
 from .losses.ppo import approximate_kl, clipped_surrogate_loss, clipped_value_loss, log_ratio
 from .losses.rewards import learning_reward
-from .on_policy import check_action, check_sizes
+from .on_policy import check_sizes
 from .optimizers import make_split_optimizer
 from .ppo_learner import PpoLearner, Rates
 from .ppo_policy import PpoNetworks, PpoPolicy
@@ -33,7 +34,7 @@ class Ppo(PpoSettings, Agent):
     live = ("optimizer.learning_rate", "entropy_cost", "value_cost", "clip")
 
     def check(self, layout: Layout) -> None:
-        check_action("ppo", layout.spec.action)
+        check_discrete_or_bounded("ppo", layout.spec.action)
         torso = self.network.batch_normalized_torso
         if torso:
             raise CallboardError(

@@ -4,11 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tree
 from dm_env import specs as dm_specs
 
-from .. import specs
-from ..action_masks import choice_sizes
 from ..data import Layout, Nest
 from ..errors import CallboardError
 from ..networks.action_parts import ActionParts, Chosen
@@ -181,18 +178,6 @@ def make_q_learner(
 
     objective = make_objective("loss", networks.online.trainable_variables, optimizer, steps)
     return GradientLearner(loss, [objective], strategy, updates_per_call, update_target, seed, accumulate, rewards)
-
-
-def check_action(name: str, layout: Layout) -> None:
-    """Raises `CallboardError` unless the environment's actions are discrete; `name` is the agent's name."""
-    leaves = tree.flatten(layout.spec.action)
-    if not leaves or not all(isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray) for leaf in leaves):
-        raise CallboardError(
-            f"{name} compares the values of actions and needs one discrete action, or several, but the environment's "
-            f"action is {specs.describe(layout.spec.action)}"
-        )
-    if not choice_sizes(layout.spec.action).size:
-        raise CallboardError(f"{name} has nothing to choose: the action is {specs.describe(layout.spec.action)}")
 
 
 def check_sequences(agent: Any, layout: Layout) -> None:

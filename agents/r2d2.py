@@ -13,6 +13,7 @@ from ..networks.factory import check_network, q_network
 from ..networks.network import Network
 from ..replay import SequenceReplay, check_stack, stacked_spec, without_frames
 from ..transitions import valid_transitions
+from .action_checks import check_discrete
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
@@ -22,7 +23,7 @@ from .losses.replicas import largest_over_replicas
 from .losses.rewards import learning_reward
 from .losses.value_rescaling import EPSILON, inverse_rescale
 from .network_inputs import sequence_inputs
-from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_action, check_sequences, make_q_learner
+from .q_learning import SMALLEST_PRIORITY, QActions, QNetworks, check_sequences, make_q_learner
 from .r2d2_policy import R2D2Policy
 from .r2d2_settings import R2D2Settings
 from .reward_normalizer import make_reward_normalizer, returns_discount, with_normalized_rewards
@@ -48,7 +49,7 @@ class R2D2(R2D2Settings, Agent):
         return EPSILON if self.rescale_values else None
 
     def check(self, layout: Layout) -> None:
-        check_action("r2d2", layout)
+        check_discrete("r2d2", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
         check_sequences(self, layout)

@@ -23,7 +23,8 @@ from ..networks.network import Inputs
 from ..networks.target_update import copy_weights, move_weights
 from ..replay import TransitionReplay, stacked_spec
 from ..transitions import valid_transitions
-from .actor_critic_checks import check_finite_bounds, check_networks
+from .action_checks import check_discrete_or_bounded, check_finite_bounds
+from .actor_critic_checks import check_networks
 from .agent import Agent, Mode
 from .gradient_learner import GradientLearner
 from .gradient_step import LossOutput
@@ -32,7 +33,6 @@ from .losses.q_learning import action_value
 from .losses.replicas import global_index
 from .losses.rewards import learning_reward
 from .losses.soft_actor_critic import actor_loss, critic_loss, soft_target, temperature_loss
-from .on_policy import check_action
 from .optimizers import make_objective
 from .registry import agent_name
 from .reward_normalizer import make_reward_normalizer, returns_discount
@@ -249,7 +249,7 @@ def _normal(size: int, sample: Sample, seed: tf.Tensor, time: int) -> Any:
 
 def _check_action(name: str, action: Nest) -> None:
     """Raises `CallboardError` unless all parts of an action are discrete or arrays of floats with finite bounds."""
-    check_action(name, action)
+    check_discrete_or_bounded(name, action)
     for leaf in tree.flatten(action):
         if not isinstance(leaf, dm_specs.DiscreteArray | specs.MultiDiscreteArray):
             check_finite_bounds(name, leaf)

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from dm_env import specs as dm_specs
 from small_worlds import layout_of
 
-from callboard.agents.on_policy import FreshBatches, check_action, check_sizes, joined
+from callboard.agents.on_policy import FreshBatches, check_sizes, joined
 from callboard.data import Record, Sample
 from callboard.errors import CallboardError
-from callboard.specs import MultiDiscreteArray
 
 
 def sample_of(step: int, batch: int = 2, reward: float = 0.0) -> Sample:
@@ -37,35 +35,6 @@ def test_parts_are_joined_along_the_batch():
     np.testing.assert_array_equal(sample.record.reward, [[1.0, 1.0, 2.0]])
     assert sample.record.first.shape == (2, 3)
     np.testing.assert_array_equal(sample.state, [[1.0] * 3, [1.0] * 3, [2.0] * 3])
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        dm_specs.DiscreteArray(2),
-        dm_specs.BoundedArray((2,), np.float32, -1, np.inf),
-        {"a": (dm_specs.DiscreteArray(2), MultiDiscreteArray([2])), "b": dm_specs.BoundedArray((), np.float32, 0, 1)},
-    ],
-)
-def test_discrete_actions_and_floats_are_fine(action):
-    check_action("some", action)
-
-
-@pytest.mark.parametrize(
-    "action, message",
-    [
-        (dm_specs.Array((2,), np.float32), r"some needs actions that are discrete or floats .* float32\(2,\)$"),
-        (dm_specs.BoundedArray((2,), np.int32, 0, 3), r"some needs actions that are .* action is int32\(2,\)$"),
-        ((dm_specs.DiscreteArray(2), dm_specs.Array((), np.float32)), r"is 2 discrete actions, float32\(\)$"),
-        ((dm_specs.DiscreteArray(2), dm_specs.BoundedArray((0,), np.float32, -1, 1)), "some has nothing to choose"),
-        ((), "some has nothing to choose"),
-        (dm_specs.BoundedArray((0,), np.float32, -1, 1), "some has nothing to choose: the environment's action is"),
-    ],
-)
-def test_other_actions_are_refused_in_one_line(action, message):
-    with pytest.raises(CallboardError, match=message) as caught:
-        check_action("some", action)
-    assert "\n" not in str(caught.value)
 
 
 def test_sizes_that_fit_are_fine():

@@ -1,4 +1,4 @@
-"""What agents that learn action values share: networks, exploration, the target network, and the check of actions."""
+"""What agents that learn action values share: networks, exploration and the target network."""
 
 import functools
 
@@ -11,12 +11,10 @@ from small_worlds import ACTIONS, SPEC, layout_of, weights_of
 from callboard.agents.apex_settings import ApexSettings
 from callboard.agents.gradient_step import LossOutput
 from callboard.agents.optimizer_settings import OptimizerSettings
-from callboard.agents.q_learning import QNetworks, QPolicy, check_action, make_q_learner
+from callboard.agents.q_learning import QNetworks, QPolicy, make_q_learner
 from callboard.agents.schedules import Schedule
 from callboard.data import Record, Sample
-from callboard.errors import CallboardError
 from callboard.networks.factory import q_network
-from callboard.specs import MultiDiscreteArray
 
 SEED = tf.constant([3, 4])
 
@@ -116,14 +114,3 @@ def test_actors_explore_at_the_rate_that_the_learner_last_had():
     make_learner(networks, epsilon=rate).step(iter([batch()]))
     q = random_values(500)
     np.testing.assert_array_equal(policy.choose(q, tf.range(500), SEED), np.argmax(q, axis=-1))
-
-
-def test_discrete_actions_are_needed():
-    box = dm_specs.BoundedArray((2,), np.float32, -1, 1)
-    for action in (SPEC.action, MultiDiscreteArray([2, 3]), {"a": SPEC.action, "b": (SPEC.action,)}):
-        check_action("apex", layout_of(SPEC._replace(action=action)))
-    for action, described in ((box, r"float32\(2,\)"), ((SPEC.action, box), r"3 discrete actions, float32\(2,\)")):
-        with pytest.raises(CallboardError, match=f"^apex .* one discrete action, or .* action is {described}$"):
-            check_action("apex", layout_of(SPEC._replace(action=action)))
-    with pytest.raises(CallboardError, match="^apex has nothing to choose"):
-        check_action("apex", layout_of(SPEC._replace(action=MultiDiscreteArray(np.zeros((0,), int)))))
