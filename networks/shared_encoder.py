@@ -11,6 +11,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
+from ..action_masks import has_mask, visible_spec
 from ..data import Nest
 from .action_bounds import ActionBounds
 from .actor_critic import ActorCritic, TwinCritic
@@ -22,7 +23,7 @@ from .network import Network
 from .precision import Precision, with_precision
 from .recurrent import FeedForwardCore
 from .torso_factory import Torso
-from .torsos import MLPTorso, ObservationTorso
+from .torsos import MaskHidingTorso, MLPTorso, ObservationTorso
 
 FILTERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 """The paper's convolutions: channels, kernel size and stride."""
@@ -106,6 +107,7 @@ def shared_encoder_networks(
     precision: Precision = "float32",
     image_activation: Any = None,
     torsos: Mapping[str, Torso] = MappingProxyType({}),
+    torso_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> ActorCritic:
     """Builds the networks of DrQ, including all variables, for actions as those of SAC.
 
@@ -122,17 +124,20 @@ def shared_encoder_networks(
       precision: what the encoder computes in, see `torso_factory.make_torso`, as for the next two.
       image_activation: activation of the convolutions; None for ReLU.
       torsos: torsos of parts of the observation, in place of the paper's convolutions.
+      torso_options: options of a torso `package.module:factory`.
     """
     features = _FEATURES if image_features is None else image_features
     of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
-    of_torso |= {"image_activation": image_activation, "torsos": torsos}
+    of_torso |= {"image_activation": image_activation, "torsos": torsos, "torso_options": torso_options}
     encoders = Encoders(spec, torso, activation, normalize_observations, **of_torso)
 
     def paper_encoder(seen: specs.EnvironmentSpec) -> tf.keras.layers.Layer:
-        made = ObservationTorso(
-            seen.observation, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu"), _vectors
+        visible = visible_spec(seen).observation
+        made: tf.keras.layers.Layer = ObservationTorso(
+            visible, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu"), _vectors
         )
-        return made if precision == "float32" else with_precision(made, precision)
+        made = made if precision == "float32" else with_precision(made, precision)
+        return MaskHidingTorso(made) if has_mask(seen.observation) else made
 
     def encoder() -> tf.keras.layers.Layer:
         has_own_torsos = torso not in ("auto", "conv") or torsos

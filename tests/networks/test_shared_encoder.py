@@ -52,3 +52,12 @@ def test_filters_and_features_are_those_of_the_settings():
     assert networks.critic(observation_of(IMAGE), np.zeros((4, 2), np.float32)).q1.dtype == tf.float32
     shapes = [tuple(one.shape) for one in networks.policy.variables]
     assert (5, 5, 3, 4) in shapes and (4 * 8 * 8, 6) in shapes and (6, 8) in shapes
+
+
+def test_the_network_does_not_see_an_action_mask():
+    mask = dm_specs.BoundedArray((3,), np.int8, 0, 1)
+    spec = EnvironmentSpec({"action_mask": mask, "body": BODY, "eye": IMAGE}, CHOICE)
+    networks = shared_encoder_networks(spec, hidden_sizes=(8,))
+    x = observation_of(spec.observation)
+    values = [networks.critic({**x, "action_mask": np.full((4, 3), seen, np.int8)}) for seen in (0, 1)]
+    np.testing.assert_array_equal(values[0].q1, values[1].q1)
