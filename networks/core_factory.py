@@ -1,16 +1,14 @@
 """Cores and heads made from the names in settings."""
 
-import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from .. import specs
 from ..errors import CallboardError, unknown
-from ..named_objects import import_object
-from ..tracing_lock import TRACING
 from .gtrxl import GTrXLCore
 from .network_settings import CORES
+from .own_parts import check_own_part, make_own_part
 from .recurrent import Core, FeedForwardCore, GRUCore, LSTMCore
 
 _CORE_METHODS = ("build", "initial_state", "step", "unroll")
@@ -28,7 +26,7 @@ def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[st
       CallboardError: if the name is unknown, or the factory returns something other than a core.
     """
     if ":" in core:
-        made = _made("core", core, core_options)
+        made = make_own_part("core", core, core_options)
         missing = [part for part in _CORE_METHODS if not hasattr(made, part)]
         if missing:
             raise CallboardError(
@@ -51,7 +49,7 @@ def make_own_head(head: str, spec: specs.EnvironmentSpec, options: Mapping[str, 
     Raises:
       CallboardError: the factory does not exist, does not take these options, or returns nothing that can be called.
     """
-    made = _made("head", head, options, spec)
+    made = make_own_part("head", head, options, spec)
     if not callable(made):
         raise CallboardError(f"head {head!r} must return a module that maps features, not {type(made).__name__}")
     return made
@@ -65,26 +63,6 @@ def check_own_parts(spec: specs.EnvironmentSpec, settings: Any) -> None:
     """
     core, head = getattr(settings, "core", ""), getattr(settings, "head", None)
     if ":" in core:
-        _loaded("core", core, settings.core_options)
+        check_own_part("core", core, settings.core_options)
     if head is not None:
-        _loaded("head", head, settings.head_options, spec)
-
-
-def _made(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:
-    """Returns what the factory `package.module:factory` makes of its options."""
-    factory = _loaded(kind, path, options, *arguments)
-    with TRACING:
-        return factory(*arguments, **options)
-
-
-def _loaded(kind: str, path: str, options: Mapping[str, Any], *arguments: Any) -> Any:
-    factory = import_object(kind, path)
-    if not callable(factory):
-        raise CallboardError(f"{kind} {path!r} is not a function but of type {type(factory).__name__}")
-    try:
-        inspect.signature(factory).bind(*arguments, **options)
-    except TypeError as error:
-        raise CallboardError(f"{kind}_options do not fit {path}: {error}") from error
-    except ValueError:  # A class without a signature.
-        pass
-    return factory
+        check_own_part("head", head, settings.head_options, spec)

@@ -204,7 +204,7 @@ def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> Non
       CallboardError: as in `check_torso`; the factory of a core or head does not exist or take its options; or the
         observation has no part for the critic alone or for PopArt's task.
     """
-    check_torso(spec, settings.torso, settings.filters, settings.torsos)
+    check_torso(spec, settings.torso, settings.filters, settings.torsos, settings.torso_options)
     check_own_parts(spec, settings)
     if isinstance(settings, PolicyValueNetworkSettings):
         check_critic_state(spec.observation, settings.critic_state)

@@ -23,7 +23,9 @@ class NetworkSettings:
 
     Attributes:
       torso: auto, mlp, conv, nature, impala, resnet8 to resnet56, or package.module:factory, which takes the spec and
-        returns a Keras model.  auto is conv if there are images and filters, impala if there are images, else mlp.
+        torso_options and returns a Keras model.  auto is conv if there are images and filters, impala if there are
+        images, else mlp.
+      torso_options: options of a torso package.module:factory by name.
       hidden_sizes: layers of the MLP for vector observations.
       torsos: torsos of parts of a nested observation, such as {camera: nature, robot/arm: mlp}; torso is for the rest.
       activation: activation of the MLPs.
@@ -37,6 +39,7 @@ class NetworkSettings:
     """
 
     torso: str = "auto"
+    torso_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     torsos: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hidden_sizes: tuple[PositiveInt, ...]
     activation: Activation
@@ -58,6 +61,8 @@ class NetworkSettings:
         names = (self.torso, *self.torsos.values())
         if "conv" in names and not self.filters:
             return "torso conv needs filters, such as [[32, 8, 4], [64, 4, 2], [64, 3, 1]]"
+        if self.torso_options and ":" not in self.torso:
+            return f"torso_options are for a torso package.module:factory, not for {self.torso}"
         if self.precision != "float32" and ":" in self.torso:
             return f"precision is for torsos by name: leave it out, and let {self.torso} set the dtype of its layers"
         if self.filters and not {"auto", "conv"}.intersection(names):

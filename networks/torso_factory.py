@@ -12,8 +12,8 @@ import tree
 from .. import specs
 from ..action_masks import has_mask, visible_spec
 from ..errors import CallboardError, unknown
-from ..named_objects import import_object
 from ..tracing_lock import TRACING
+from .own_parts import check_own_part, make_own_part
 from .precision import Precision, with_precision
 from .residual import RESNET_DEPTHS, ImpalaResNet, ResNet
 from .torsos import (
@@ -51,6 +51,7 @@ def make_torso(
     precision: Precision = "float32",
     image_activation: Any = None,
     torsos: Mapping[str, Torso] = MappingProxyType({}),
+    torso_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> tf.keras.layers.Layer:
     """Makes a torso for an environment's observations; it does not see an action mask.
 
@@ -70,6 +71,7 @@ def make_torso(
       image_activation: activation of the torsos for images; None for that of the MLP in `conv`, and ReLUs in others.
       torsos: torsos of parts of the observation, by names such as `camera` or `robot/arm`; `torso` is for the rest.
         The features of all are concatenated.
+      torso_options: options of the factory `torso`, by name.
 
     Raises:
       CallboardError: if the name is unknown, there is no such part, images are too small for `nature`, or a factory
@@ -77,21 +79,23 @@ def make_torso(
     """
     arguments = (hidden_sizes, activation, filters, image_features, layer_norm, precision, image_activation)
     if has_mask(spec.observation):
-        return MaskHidingTorso(make_torso(visible_spec(spec), torso, *arguments, torsos))
+        return MaskHidingTorso(make_torso(visible_spec(spec), torso, *arguments, torsos, torso_options))
     if torsos:
         parts = _part_specs(spec, torsos)
         rest = spec._replace(observation=rest_of(spec.observation, torsos))
         made = [make_torso(part, torsos[name], *arguments) for name, part in parts.items()]
         has_rest = bool(tree.flatten(rest.observation))
-        return PartsTorso(list(parts), made, make_torso(rest, torso, *arguments) if has_rest else None)
+        of_rest = make_torso(rest, torso, *arguments, torso_options=torso_options) if has_rest else None
+        return PartsTorso(list(parts), made, of_rest)
     if isinstance(torso, str) and ":" not in torso and precision != "float32":
         return with_precision(make_torso(spec, torso, *arguments[:5], image_activation=image_activation), precision)
     if isinstance(torso, tf.keras.layers.Layer):
         return torso
     if callable(torso):
-        return _made_by_user(torso, spec, getattr(torso, "__name__", repr(torso)))
+        with TRACING:
+            return _checked_layer(torso(spec, **torso_options), getattr(torso, "__name__", repr(torso)))
     if ":" in torso:
-        return _made_by_user(_load(torso), spec, torso)
+        return _checked_layer(make_own_part("torso", torso, torso_options, spec), torso)
     _check_torso_name(spec, torso)
     if torso == "nature":
         check_nature_images(spec.observation)
@@ -125,14 +129,16 @@ def check_torso(
     torso: Torso,
     filters: Sequence[Sequence[int]] = (),
     torsos: Mapping[str, Torso] = MappingProxyType({}),
+    torso_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Checks that torsos fit an environment's observations, without building them.
 
     Args:
       spec: the environment's spec, with single frames, not stacked.
-      torso: see `make_torso`, as for `filters` and `torsos`.
+      torso: see `make_torso`, as for the arguments below.
       filters: the convolutions of the torso `conv`.
       torsos: torsos of parts of the observation.
+      torso_options: options of the factory `torso`.
 
     Raises:
       CallboardError: as in `make_torso`, except that factories are not called; and if an image torso might take an
@@ -145,16 +151,21 @@ def check_torso(
         _check_single(part, torsos[name], filters)
     rest = spec._replace(observation=rest_of(spec.observation, torsos)) if torsos else spec
     if tree.flatten(rest.observation):
-        _check_single(rest, torso, filters)
+        _check_single(rest, torso, filters, torso_options)
     elif torso != "auto":
         raise CallboardError(f"every part of the observation has a torso of its own: leave torso {torso!r} out")
 
 
-def _check_single(spec: specs.EnvironmentSpec, torso: Torso, filters: Sequence[Sequence[int]]) -> None:
+def _check_single(
+    spec: specs.EnvironmentSpec,
+    torso: Torso,
+    filters: Sequence[Sequence[int]],
+    torso_options: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     if not isinstance(torso, str):
         return
     if ":" in torso:
-        _load(torso)
+        check_own_part("torso", torso, torso_options, spec)
         return
     _check_torso_name(spec, torso)
     for leaf in tree.flatten(spec.observation):
@@ -217,17 +228,7 @@ def _has_images(spec: specs.EnvironmentSpec) -> bool:
     return any(specs.is_image(leaf) for leaf in tree.flatten(spec.observation))
 
 
-def _made_by_user(factory: Callable[..., Any], spec: specs.EnvironmentSpec, name: str) -> tf.keras.layers.Layer:
-    with TRACING:
-        torso = factory(spec)
-    if not isinstance(torso, tf.keras.layers.Layer):
-        raise CallboardError(f"torso {name!r} must return a Keras layer or model, not {type(torso).__name__}")
-    return torso
-
-
-def _load(path: str) -> Callable[..., Any]:
-    """Imports the factory `package.module:factory`."""
-    factory = import_object("torso", path)
-    if not callable(factory):
-        raise CallboardError(f"torso {path!r} is not a function but of type {type(factory).__name__}")
-    return factory
+def _checked_layer(made: Any, name: str) -> tf.keras.layers.Layer:
+    if not isinstance(made, tf.keras.layers.Layer):
+        raise CallboardError(f"torso {name!r} must return a Keras layer or model, not {type(made).__name__}")
+    return made
