@@ -132,5 +132,5 @@ def _normalized_reward(networks: PpoNetworks, record: Record, reward: tf.Tensor,
         return reward
     # The first timestep of an episode has no return, unless it carries the reward that ended the previous episode.
     resets = tf.concat([reset[tf.newaxis], record.last[:-2]], axis=0)
-    networks.returns.update(record.extras.discounted_return, mask=~resets)
+    networks.returns.update(record.extras.discounted_return, weight=~resets)
     return networks.returns(reward)

@@ -9,6 +9,7 @@ from dm_env import specs as dm_specs
 from ..data import Sample
 from ..networks.normalization import RunningNormalizer
 from ..transitions import valid_transitions
+from .losses.prioritization import importance_weights
 
 _LARGEST = 10.0
 """Standard deviations of the return beyond which normalized rewards are clipped."""
@@ -33,10 +34,16 @@ class RewardNormalizer(RunningNormalizer):
         return 1.0 / self.divide_by_deviation(tf.ones((batch_size,)))
 
     def normalized(self, sample: Sample) -> Sample:
-        """Updates the statistics with a replica's share of a batch from replay, and normalizes its rewards."""
-        record = sample.record
-        valid_t = valid_transitions(record.first, record.last, record.discount)
-        self.update(sample.discounted_return, mask=valid_t)
+        """Updates the statistics with a replica's share of a batch from replay, and normalizes its rewards.
+
+        Items that were sampled more often than others, by their priority, count less, so that the statistics are those
+        of all items.
+        """
+        record, info = sample.record, sample.info
+        weight = tf.cast(valid_transitions(record.first, record.last, record.discount), tf.float64)
+        if info:
+            weight *= tf.cast(importance_weights(info.probability, info.items, 1.0), tf.float64)
+        self.update(sample.discounted_return, weight=weight)
         return sample._replace(record=record._replace(reward=self(record.reward)))
 
 

@@ -71,7 +71,7 @@ class RunningNormalizer(tf.Module):
             leaves[index] = tf.cast(leaves[index], self._dtype) * self._scale(variance)
         return tree.unflatten_as(observation, leaves)
 
-    def update(self, observation: Nest, leading: int = 2, mask: tf.Tensor | None = None) -> None:
+    def update(self, observation: Nest, leading: int = 2, weight: tf.Tensor | None = None) -> None:
         """Updates the statistics with a batch, over all replicas.
 
         The batch's moments are computed about its own mean (the corrected two-pass algorithm, Chan, Golub and LeVeque
@@ -80,21 +80,22 @@ class RunningNormalizer(tf.Module):
         Args:
           observation: leaves `[T, B, *shape]`, one replica's share.
           leading: number of leading axes.
-          mask: bool `[T, B]`, which observations to include; None for all.
+          weight: floats or bools `[T, B]`, how often each observation counts; None for once.
         """
         if not self._normalized:
             return
         flat = tree.flatten(observation)
         leaves = [tf.cast(flat[index], tf.float64) for index in self._normalized]
         axes = list(range(leading))
+        times = None if weight is None else tf.cast(weight, tf.float64)
 
         def total(leaf: tf.Tensor) -> tf.Tensor:
-            if mask is not None:
+            if times is not None:
                 ones = tf.ones(leaf.shape.rank - leading, tf.int32)
-                leaf = tf.where(tf.reshape(mask, tf.concat([tf.shape(mask), ones], axis=0)), leaf, 0.0)
+                leaf = tf.math.multiply_no_nan(leaf, tf.reshape(times, tf.concat([tf.shape(times), ones], axis=0)))
             return tf.reduce_sum(leaf, axes)
 
-        taken = tf.reduce_prod(tf.shape(leaves[0])[:leading]) if mask is None else tf.math.count_nonzero(mask)
+        taken = tf.reduce_prod(tf.shape(leaves[0])[:leading]) if times is None else tf.reduce_sum(times)
         number, sums = _over_replicas((tf.cast(taken, tf.float64), [total(leaf) for leaf in leaves]))
         centers = [tf.math.divide_no_nan(part, number) for part in sums]
         deviations = [leaf - center for leaf, center in zip(leaves, centers, strict=True)]
@@ -102,7 +103,7 @@ class RunningNormalizer(tf.Module):
             ([total(leaf) for leaf in deviations], [total(tf.square(leaf)) for leaf in deviations])
         )
         count = self._count + number
-        # The batch's share of all observations; 0 if the mask excludes the whole batch, and then nothing changes.
+        # The batch's share of all observations; 0 if nothing in the batch counts, and then nothing changes.
         share = tf.math.divide_no_nan(number, count)
         batch = zip(centers, rests, squares, strict=True)
         for mean, variance, (center, rest, square) in zip(self._means, self._variances, batch, strict=True):

@@ -34,11 +34,16 @@ def with_returns(sample, seed, scale):
 
 def normalized_by_hand(samples):
     """The newest sample with the rewards that are learned from after all of these."""
-    taken = []
+    taken, weights = [], []
     for sample in samples:
         record = sample.record
-        taken.append(sample.discounted_return[valid_transitions(record.first, record.last, record.discount)])
-    deviation = np.concatenate(taken).astype(np.float64).std()
+        valid = valid_transitions(record.first, record.last, record.discount)
+        taken.append(sample.discounted_return[valid])
+        # Of N items, one that is sampled with the probability P stands for 1 / (N P) of them.
+        weights.append(np.broadcast_to(1 / (sample.info.items * sample.info.probability), valid.shape)[valid])
+    returns, weight = np.concatenate(taken).astype(np.float64), np.concatenate(weights)
+    mean = np.average(returns, weights=weight)
+    deviation = np.sqrt(np.average((returns - mean) ** 2, weights=weight))
     record = samples[-1].record
     reward = np.clip(record.reward / deviation, -10, 10).astype(np.float32)
     return samples[-1]._replace(record=record._replace(reward=reward), discounted_return=()), deviation

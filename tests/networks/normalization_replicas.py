@@ -26,7 +26,7 @@ def check(strategy, masked):
         normalizer = RunningNormalizer(specs.Array((len(CONSTANTS) + 2,), np.float32))
 
     def update_replica(observation, mask):
-        normalizer.update(observation, mask=mask if masked else None)
+        normalizer.update(observation, weight=mask if masked else None)
 
     def shares(leaf):
         parts = np.split(leaf, strategy.num_replicas_in_sync, axis=1)

@@ -39,7 +39,7 @@ def test_what_is_masked_is_not_taken_in():
         vector = (3.0 + generator.normal(size=(6, 5, 2))).astype(np.float32)
         number = (-7.0 * generator.random(size=(6, 5))).astype(np.float32)
         mask = generator.random((6, 5)) < share
-        normalizer.update((tf.constant(vector), tf.constant(number)), mask=tf.constant(mask))
+        normalizer.update((tf.constant(vector), tf.constant(number)), weight=tf.constant(mask))
         chosen.append((vector[mask], number[mask]))
         if share == 0.0 and len(chosen) == 1:
             # Before the first observation.
@@ -129,7 +129,7 @@ def test_leaves_of_other_dtypes_have_no_statistics():
 
 def test_what_is_not_taken_in_may_be_anything():
     normalizer = RunningNormalizer(specs.Array((), np.float32))
-    normalizer.update(tf.constant([[1.0, np.nan], [3.0, np.inf]]), mask=tf.constant([[True, False], [True, False]]))
+    normalizer.update(tf.constant([[1.0, np.nan], [3.0, np.inf]]), weight=tf.constant([[True, False], [True, False]]))
     np.testing.assert_allclose(normalizer(np.float32([1.0, 3.0])), [-1.0, 1.0])
 
 
