@@ -68,6 +68,7 @@ def check_finite_bounds(name: str, action: Any) -> None:
     if not (np.isfinite(action.minimum).all() and np.isfinite(action.maximum).all()):
         raise CallboardError(
             f"{name} scales its actions to the environment's bounds and needs finite ones, but the environment's "
-            f"action, {specs.describe(action)}, has bounds that are infinite: wrap the environment to rescale it"
+            f"action, {specs.describe(action)}, has bounds that are infinite: set "
+            "agent.action_limit to the largest number to try, or wrap the environment to rescale it"
         )
     ActionBounds(action)

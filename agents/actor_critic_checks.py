@@ -1,18 +1,18 @@
 """What agents with a policy and separate critics refuse (SAC, TD3, D4PG, DMPO)."""
 
-from ..data import Layout
 from ..errors import CallboardError
 from ..networks.factory import check_network
 from ..networks.network_settings import NetworkSettings
 from ..replay import check_stack
+from ..specs import EnvironmentSpec
 
 
-def check_networks(name: str, layout: Layout, network: NetworkSettings, frame_stack: int) -> None:
+def check_networks(name: str, spec: EnvironmentSpec, network: NetworkSettings, frame_stack: int) -> None:
     """Checks that networks fit an environment's observations, and have no batch normalization.
 
     Args:
       name: the agent's name, for the messages.
-      layout: the run's layout.
+      spec: the environment's spec.
       network: the settings of the networks.
       frame_stack: number of frames in a stack.
 
@@ -25,5 +25,5 @@ def check_networks(name: str, layout: Layout, network: NetworkSettings, frame_st
             f"{name} does not train the statistics of batch normalization: set agent.network.torso to impala or "
             f"nature, not {torso}"
         )
-    check_network(layout.spec, network)
-    check_stack(layout.spec, frame_stack)
+    check_network(spec, network)
+    check_stack(spec, frame_stack)

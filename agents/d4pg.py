@@ -36,13 +36,13 @@ class D4PG(D4PGSettings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("d4pg", layout, self.network, self.frame_stack)
+        check_bounded("d4pg", self.limited(layout.spec), self.network, self.frame_stack)
         self.check_support()
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
         make_critic = functools.partial(CategoricalCritic, atoms=self.atoms)
-        spec = stacked_spec(layout.spec, self.frame_stack)
+        spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
         learned = deterministic_actor_critic(spec, **vars(self.network), make_critic=make_critic)
         return DeterministicNetworks(learned, make_reward_normalizer(self))
 

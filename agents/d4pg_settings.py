@@ -6,6 +6,7 @@ from ..errors import CallboardError
 from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInterval
+from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import NormalizedRewardSettings
@@ -14,7 +15,7 @@ _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon
 
 
 @dataclasses.dataclass(frozen=True)
-class DistributionalCriticSettings(ObservationSettings, NormalizedRewardSettings):
+class DistributionalCriticSettings(ObservationSettings, NormalizedRewardSettings, BoundedActionSettings):
     """Hyperparameters of agents with a categorical critic for continuous actions, D4PG and DMPO.
 
     Attributes:

@@ -5,7 +5,7 @@ import tensorflow as tf
 from dm_env import specs as dm_specs
 
 from .. import specs
-from ..data import Layout, Nest, Timestep
+from ..data import Nest, Timestep
 from ..errors import CallboardError
 from ..networks import stateless_random as noise
 from ..networks.deterministic_actor_critic import DeterministicActorCritic
@@ -64,23 +64,23 @@ class DeterministicPolicy(tf.Module):
         return tf.where(self.learning, tf.clip_by_value(noisy, -1.0, 1.0), by_chance)
 
 
-def check_bounded(name: str, layout: Layout, network: NetworkSettings, frame_stack: int = 1) -> None:
+def check_bounded(name: str, spec: specs.EnvironmentSpec, network: NetworkSettings, frame_stack: int = 1) -> None:
     """Checks that an environment has one action of floats with finite bounds, and that a network fits it.
 
     Args:
       name: the agent's name, for the messages.
-      layout: the run's layout.
+      spec: the environment's spec.
       network: the settings of its networks.
       frame_stack: number of frames in a stack.
 
     Raises:
       CallboardError: otherwise.
     """
-    action = layout.spec.action
+    action = spec.action
     if not isinstance(action, dm_specs.BoundedArray) or not np.issubdtype(action.dtype, np.floating):
         raise CallboardError(
             f"{name} has a deterministic policy and needs one action of floats with bounds, but the environment's "
             f"action is {specs.describe(action)}"
         )
     check_finite_bounds(name, action)
-    check_networks(name, layout, network, frame_stack)
+    check_networks(name, spec, network, frame_stack)

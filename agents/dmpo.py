@@ -86,13 +86,13 @@ class DMPO(DMPOSettings, Agent):
     live = tuple(f"{name}_optimizer.learning_rate" for name in ("actor", "critic", "dual"))
 
     def check(self, layout: Layout) -> None:
-        check_bounded("dmpo", layout, self.network, self.frame_stack)
+        check_bounded("dmpo", self.limited(layout.spec), self.network, self.frame_stack)
         self.check_support()
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DMPONetworks:
         actor_critic = deterministic_actor_critic(
-            stacked_spec(layout.spec, self.frame_stack),
+            self.limited(stacked_spec(layout.spec, self.frame_stack)),
             **vars(self.network),
             make_critic=functools.partial(CategoricalCritic, atoms=self.atoms),
             make_head=GaussianHead,

@@ -44,7 +44,7 @@ class DrQ(DrQSettings, Sac):
             check_filters(layout.spec.observation, FILTERS)
 
     def make_networks(self, layout: Layout) -> SacNetworks:
-        spec = stacked_spec(layout.spec, self.frame_stack)
+        spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
         learned = shared_encoder_networks(spec, **vars(self.network), temperature=self.temperature)
         return SacNetworks(learned, spec, make_reward_normalizer(self))
 

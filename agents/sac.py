@@ -65,14 +65,14 @@ class Sac(SacSettings, Agent):
     )
 
     def check(self, layout: Layout) -> None:
-        action = layout.spec.action
+        action = self.limited(layout.spec).action
         if not isinstance(action, dm_specs.DiscreteArray):
             _check_action(agent_name(self), action)
-        check_networks(agent_name(self), layout, self.network, self.frame_stack)
+        check_networks(agent_name(self), layout.spec, self.network, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> SacNetworks:
-        spec = stacked_spec(layout.spec, self.frame_stack)
+        spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
         learned = actor_critic_networks(spec, **vars(self.network), temperature=self.temperature)
         return SacNetworks(learned, spec, make_reward_normalizer(self))
 

@@ -8,6 +8,7 @@ from annotated_types import Interval
 from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterval
+from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import NormalizedRewardSettings
@@ -16,7 +17,7 @@ _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon
 
 
 @dataclasses.dataclass(frozen=True)
-class SacSettings(ObservationSettings, NormalizedRewardSettings):
+class SacSettings(ObservationSettings, NormalizedRewardSettings, BoundedActionSettings):
     """Hyperparameters of SAC.  Defaults are the paper's (appendix D) where it states one.
 
     The gradients of critics, policy and temperature are taken at the same weights; other implementations update one

@@ -33,11 +33,11 @@ class TD3(TD3Settings, Agent):
     live = ("actor_optimizer.learning_rate", "critic_optimizer.learning_rate")
 
     def check(self, layout: Layout) -> None:
-        check_bounded("td3", layout, self.network, self.frame_stack)
+        check_bounded("td3", self.limited(layout.spec), self.network, self.frame_stack)
         self.make_replay(layout).check()
 
     def make_networks(self, layout: Layout) -> DeterministicNetworks:
-        spec = stacked_spec(layout.spec, self.frame_stack)
+        spec = self.limited(stacked_spec(layout.spec, self.frame_stack))
         learned = deterministic_actor_critic(spec, **vars(self.network))
         return DeterministicNetworks(learned, make_reward_normalizer(self))
 

@@ -8,6 +8,7 @@ from annotated_types import Interval
 from ..networks.network_settings import ActorCriticSettings
 from ..replay_settings import ReplaySettings
 from ..setting_types import NonNegativeFloat, PositiveInt, UnitInterval
+from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .reward_settings import NormalizedRewardSettings
@@ -16,7 +17,7 @@ _ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3Settings(ObservationSettings, NormalizedRewardSettings):
+class TD3Settings(ObservationSettings, NormalizedRewardSettings, BoundedActionSettings):
     """Hyperparameters of TD3.  Defaults are the paper's (sections 6.1 and C) where it states one.
 
     docs/defaults.md compares all defaults with the paper's.

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from dm_env import specs as dm_specs
-from small_worlds import layout_of
 
 from callboard.agents.actor_critic_checks import check_networks
 from callboard.errors import CallboardError
 from callboard.networks.network_settings import ActorCriticSettings
 from callboard.specs import EnvironmentSpec
 
-LAYOUT = layout_of(EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((2,), np.float32, -1, 1)))
+SPEC = EnvironmentSpec(dm_specs.Array((3,), np.float32), dm_specs.BoundedArray((2,), np.float32, -1, 1))
 
 
 def network(torso: str = "auto") -> ActorCriticSettings:
@@ -18,7 +17,7 @@ def network(torso: str = "auto") -> ActorCriticSettings:
 
 
 def test_networks_that_fit_pass():
-    check_networks("td3", LAYOUT, network(), 1)
+    check_networks("td3", SPEC, network(), 1)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +30,4 @@ def test_networks_that_fit_pass():
 )
 def test_networks_that_do_not_fit_are_refused(torso, frame_stack, message):
     with pytest.raises(CallboardError, match=message):
-        check_networks("td3", LAYOUT, network(torso), frame_stack)
+        check_networks("td3", SPEC, network(torso), frame_stack)

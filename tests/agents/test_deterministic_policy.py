@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
-from small_worlds import layout_of
 
 from callboard.agents.deterministic_policy import DeterministicNetworks, DeterministicPolicy, check_bounded
 from callboard.data import Timestep
@@ -84,5 +83,5 @@ def test_actors_fetch_the_policy_and_whether_it_learns_alone(networks):
 )
 def test_actions_without_finite_bounds_are_refused_in_one_line(action, message):
     with pytest.raises(CallboardError, match=message) as caught:
-        check_bounded("td3", layout_of(spec_of(action)), NETWORK)
+        check_bounded("td3", spec_of(action), NETWORK)
     assert "\n" not in str(caught.value)

@@ -17,6 +17,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "batch_size": 512,
         "target_update_rate": 0.01,
         "temperature": 0.1,
+        "action_limit": None,
         "frame_stack": 3,
         "replay.size": 100_000,
         "replay.min_size": 1000,
