@@ -11,7 +11,7 @@ from ..data import Nest
 from ..errors import CallboardError
 from ..specs import AGENT_INDEX, STATE, EnvironmentSpec, MultiDiscreteArray
 from . import encoding
-from .encoding import EnvironmentEncoding, Leaf
+from .encoding import Leaf
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 
 State = Literal["observations", "observations_and_actions", "environment"]
@@ -127,18 +127,11 @@ def _vector(size: int, *bounds: float) -> Leaf:
 
 
 def _with_leaf(agent: str, spec: EnvironmentSpec, name: str, leaf: Leaf) -> EnvironmentSpec:
-    """Adds a leaf to an observation spec; an observation that is no dictionary becomes the part `observation`."""
-    own = encoding.encoding_of(spec)
-    parts = own.observation if isinstance(own.observation, dict) else {"observation": own.observation}
-    if name in parts:
-        raise CallboardError(f"the observation of agent {agent!r} has a part {name!r} already: leave the option out")
-    return EnvironmentEncoding({**parts, name: leaf}, own.action).spec()
+    return encoding.with_parts(spec, {name: leaf}, f"agent {agent!r}")
 
 
 def _with_value(step: AgentStep, name: str, value: np.ndarray) -> AgentStep:
-    observation = step.observation
-    parts = observation if isinstance(observation, dict) else {"observation": observation}
-    return step._replace(observation={**parts, name: value})
+    return step._replace(observation=encoding.with_values(step.observation, {name: value}))
 
 
 def _flat_size(spec: Nest) -> int:

@@ -130,6 +130,33 @@ def spec(encoding: Nest) -> Nest:
     return tree.map_structure(lambda leaf: leaf.spec, encoding)
 
 
+def with_parts(spec: EnvironmentSpec, parts: Mapping[str, Nest], whose: str) -> EnvironmentSpec:
+    """Returns the spec of an environment whose observations have further parts.
+
+    An observation that is no dictionary becomes the part `observation`.
+
+    Args:
+      spec: the environment's spec.
+      parts: the encoding of each part.
+      whose: whose observations these are, for the message.
+
+    Raises:
+      CallboardError: there is such a part already.
+    """
+    own = encoding_of(spec)
+    there = own.observation if isinstance(own.observation, dict) else {"observation": own.observation}
+    for name in parts:
+        if name in there:
+            raise CallboardError(f"the observation of {whose} has a part {name!r} already: leave the option out")
+    return EnvironmentEncoding({**there, **parts}, own.action).spec()
+
+
+def with_values(observation: Nest, values: Mapping[str, Nest]) -> dict[str, Nest]:
+    """Returns an observation with the values of further parts, as `with_parts`."""
+    there = observation if isinstance(observation, dict) else {"observation": observation}
+    return {**there, **values}
+
+
 def stack(encoding: Nest, values: Sequence[Any]) -> Nest:
     """Stacks and encodes the observations of B environments as a nest of new arrays `[B, ...]`."""
     if isinstance(encoding, Leaf):

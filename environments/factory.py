@@ -25,6 +25,8 @@ from .minigrid import NAMES as MINIGRID_NAMES
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
 from .pettingzoo_names import PREFIX as PETTINGZOO
 from .pettingzoo_names import check_pettingzoo
+from .previous_inputs import OPTION as PREVIOUS_INPUTS
+from .previous_inputs import PreviousInputs
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 from .single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
 from .tasks import task_errors
@@ -83,7 +85,7 @@ def make(
       options: options of the environment; see `make_gymnasium`, `make_factory`, `make_minigrid`, `make_envpool`,
         `make_bsuite`, `AtariOptions`, `MinAtarOptions`, `ProcgenOptions` and `DmControlOptions`.  Those made of
         single Gymnasium environments also have `env_wrappers`, see `read_wrappers`, and `env_processes`, whether each
-        has a process of its own.
+        has a process of its own.  All have `env_previous_inputs`, see `PreviousInputs`.
       slots: the slot of each environment, increasing; by default from 0 on.
       actor: index of the actor that steps the environments, if one does.
 
@@ -98,6 +100,7 @@ def make(
         return _make_mixture(read_mixture(env), seeds, dict(options or {}), slots, actor)
     name, own_options = named_factory(env)
     merged = {**own_options, **(options or {})}
+    shows_previous = merged.pop(PREVIOUS_INPUTS, False)
     singles, merged = split_singles(merged)
     maker, rest = _resolve(name, "make")
     if maker is make_factory:
@@ -110,8 +113,8 @@ def make(
     try:
         check_observation(factory_name(name), environment.spec.observation)
         if has_mask(environment.spec.observation):
-            return MaskCheckedEnvironment(environment, factory_name(name))
-        return environment
+            environment = MaskCheckedEnvironment(environment, factory_name(name))
+        return PreviousInputs(environment) if shows_previous else environment
     except CallboardError:
         environment.close()
         raise
@@ -125,6 +128,7 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
     """
     for name, own_options in _single_environments(env, options):
         singles, others = split_singles(own_options)
+        others.pop(PREVIOUS_INPUTS, None)
         if isinstance(name, str) and name.startswith(PETTINGZOO):
             check_pettingzoo(name)
             continue

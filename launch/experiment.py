@@ -74,6 +74,8 @@ class Experiment:
         Evaluations leave out those that change rewards.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
+      env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
+        `previous_action` and `previous_reward`; for agents without the setting `network.previous_inputs`.
       policies: the policies of an environment with several agents, by name, see docs/guides/policies.md: in Python an
         agent, `RandomPolicy`, `FrozenPolicy` or `Snapshots`; in YAML settings such as `{}` for the run's agent,
         `{name: apex}`, `{name: random}`, `{weights: RUN@best}` or `{snapshots_of: NAME}`.  By default all agents of the
@@ -163,6 +165,7 @@ class Experiment:
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
     env_processes: bool = False
+    env_previous_inputs: bool = False
     policies: dict[str, Any] = dataclasses.field(default_factory=dict)
     mapping: str | dict[str, Any] | Callable[..., Any] | None = None
     evaluation_mapping: str | dict[str, Any] | Callable[..., Any] | None = None
@@ -330,11 +333,12 @@ class Experiment:
 
     @property
     def options_of_env(self) -> dict[str, Any]:
-        """The options that the environment is made with: `env_options`, the wrappers and whether it has processes."""
+        """The options that the environment is made with: `env_options`, and those of settings of their own."""
         return {
             **self.env_options,
             **({"env_wrappers": self.env_wrappers} if self.env_wrappers else {}),
             **({"env_processes": True} if self.env_processes else {}),
+            **({"env_previous_inputs": True} if self.env_previous_inputs else {}),
         }
 
     @property

@@ -28,6 +28,7 @@ def check(env="echo_agents:Echo", **settings):
     [
         ({"policies": BOTH, "env_wrappers": ("ClipReward",)}, "env_wrappers is for environments with one agent"),
         ({"policies": BOTH, "env_processes": True}, "env_processes is for environments with one agent"),
+        ({"policies": BOTH, "env_previous_inputs": True}, "env_previous_inputs is for environments with one agent"),
         ({"policies": {**BOTH, "more": {}}}, "no agent can get the policy 'more'"),
         (
             {"policies": SELF_PLAY, "mapping": {"left": "main", "right": "past"}},
