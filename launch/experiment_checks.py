@@ -116,12 +116,22 @@ def check_run_conditions(experiment: Experiment, agent: str | None) -> None:
       experiment: the experiment.
       agent: name of the agent of an environment that has one; None if that is not known yet.
     """
-    nodes = (experiment.replay_shards, experiment.inference_nodes if experiment.inference == "central" else 0)
-    own = _own_metrics(experiment) if agent else [*_own_metrics(experiment), *_metrics_of_policies(experiment)]
-    known = (agent, *nodes, experiment.evaluator, own)
+    known = metrics_known(experiment, agent)
     check_conditions(experiment.stop_when, *known)
     conditions = [stage.when for stage in experiment.curriculum if stage.when is not None]
     check_conditions(conditions, *known, "curriculum: when")
+
+
+def metrics_known(experiment: Experiment, agent: str | None) -> tuple[str | None, int, int, bool, list[str]]:
+    """Returns what is known of a run's metrics: the arguments of `check_metric` after the name.
+
+    Args:
+      experiment: the experiment.
+      agent: see `check_run_conditions`.
+    """
+    inference_nodes = experiment.inference_nodes if experiment.inference == "central" else 0
+    own = _own_metrics(experiment) if agent else [*_own_metrics(experiment), *_metrics_of_policies(experiment)]
+    return agent, experiment.replay_shards, inference_nodes, experiment.evaluator, own
 
 
 def check_learner_steps(experiment: Experiment) -> None:

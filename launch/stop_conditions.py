@@ -60,6 +60,35 @@ def check_conditions(
 
     Args:
       stop_when: the conditions.
+      agent: see `check_metric`, as for the next four.
+      shards: as above.
+      inference_nodes: as above.
+      evaluator: as above.
+      own_metrics: as above.
+      setting: name of the setting with the conditions, for messages.
+
+    Raises:
+      CallboardError: names the condition and what would be right.
+    """
+    for condition in parse_conditions(stop_when, setting):
+        what = f"{setting} {str(condition)!r}"
+        check_metric(condition.metric, agent, shards, inference_nodes, evaluator, own_metrics, setting, what)
+
+
+def check_metric(
+    name: str,
+    agent: str | None,
+    shards: int,
+    inference_nodes: int,
+    evaluator: bool,
+    own_metrics: Sequence[str],
+    setting: str,
+    what: str,
+) -> None:
+    """Refuses the name of a metric that the run does not have.
+
+    Args:
+      name: the name.
       agent: name of the agent; None if it is not known yet.  An agent of the user's own may report any metrics of the
         learner.
       shards: number of replay shards.
@@ -67,26 +96,23 @@ def check_conditions(
       evaluator: whether the run has an evaluator.
       own_metrics: names of metrics that the run has besides the registered ones; those with `*` at the end stand for
         all that begin so.
-      setting: name of the setting with the conditions, for messages.
+      setting: name of the setting, for messages.
+      what: the setting and its value, for messages.
 
     Raises:
-      CallboardError: names the condition and what would be right.
+      CallboardError: names the metric and what would be right.
     """
     known = [*metrics_of_run(shards, inference_nodes), *own_metrics]
-    beginnings = tuple(name[:-1] for name in own_metrics if name.endswith("*"))
-    for condition in parse_conditions(stop_when, setting):
-        name = condition.metric
-        if name not in known and not (beginnings and name.startswith(beginnings)):
-            if name.startswith(_LEARNER) and (agent is None or ":" in agent):
-                continue
-            raise unknown(f"metric in {setting}", name, known, "docs/metrics.md lists all metrics")
-        if name.startswith("evaluator/") and not evaluator:
-            raise CallboardError(f"{setting} {str(condition)!r} needs the evaluator: leave evaluator at true")
-        agents = _agents_with(name)
-        if agent is not None and ":" not in agent and agents and agent not in agents:
-            raise CallboardError(
-                f"{setting} {str(condition)!r} never holds: {name} is a metric of {', '.join(agents)}, not of {agent}"
-            )
+    beginnings = tuple(one[:-1] for one in own_metrics if one.endswith("*"))
+    if name not in known and not (beginnings and name.startswith(beginnings)):
+        if name.startswith(_LEARNER) and (agent is None or ":" in agent):
+            return
+        raise unknown(f"metric in {setting}", name, known, "docs/metrics.md lists all metrics")
+    if name.startswith("evaluator/") and not evaluator:
+        raise CallboardError(f"{what} needs the evaluator: leave evaluator at true")
+    agents = _agents_with(name)
+    if agent is not None and ":" not in agent and agents and agent not in agents:
+        raise CallboardError(f"{what} cannot work: {name} is a metric of {', '.join(agents)}, not of {agent}")
 
 
 def metrics_of_run(shards: int, inference_nodes: int) -> list[str]:

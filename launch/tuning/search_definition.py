@@ -5,20 +5,25 @@ import importlib.util
 import math
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
+from ...agents.registry import agent_name
 from ...atomic_files import write_file
+from ...environments import is_multi_agent
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
 from ...nested_settings import Field, declared_fields
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, field_types, shown
 from ..experiment import Experiment
+from ..experiment_checks import metrics_known
 from ..launchers.registry import LAUNCHERS, launcher_class, make_launcher
 from ..option_parsing import option_name
+from ..run_directory.metric_names import METRICS
 from ..settings import parse_experiment, plain
+from ..stop_conditions import check_metric
 from ..yaml_files import format_yaml, read_yaml
 from .records import Mode, Trial, TuneDirectory
 from .search_space import SearchSpace, Values, describe, parse_search, vary_recipe
@@ -41,7 +46,8 @@ _EVALUATOR_METRICS = (
     "evaluator/episode_length",
     "evaluator/generalization_gap",
 )
-_NODES = ("evaluator", "actor", "learner", "replay")
+_NOT_COMPARED = {metric.name for metric in METRICS["Evaluations"]}.difference(_EVALUATOR_METRICS)
+"""Metrics of evaluations that do not depend on how good the policy is."""
 _SAMPLES = 16
 _OWN = "trial."
 """Prefix of searched settings that only a trial function of the user's own receives."""
@@ -238,13 +244,9 @@ class Tuning:
             raise CallboardError(f"--launcher must be one of {', '.join(known)}, not {self.launcher!r}")
 
     def _check_metric(self) -> None:
-        node, _, _ = self.metric.partition("/")
-        known: Sequence[str] = _EVALUATOR_METRICS if node == "evaluator" else ()
-        if node not in _NODES or (known and self.metric not in known):
+        if "/" not in self.metric or self.metric in _NOT_COMPARED:
             hint = "name one of those in metrics.jsonl, such as evaluator/return"
             raise unknown("metric", self.metric, _EVALUATOR_METRICS, hint)
-        if known and not self.settings["evaluator"]:
-            raise CallboardError(f"the metric {self.metric} needs the evaluator; leave evaluator at true")
 
     def _check_values(self, values: Values) -> None:
         self.cpus(values)
@@ -254,6 +256,10 @@ class Tuning:
         experiment = self.experiment(values, {})
         make_launcher(self.launcher).check(experiment)
         experiment.check()
+        if self.trial is None:
+            agent = None if is_multi_agent(experiment.env, experiment.env_options) else agent_name(experiment.agent)
+            what = f"--metric {self.metric}"
+            check_metric(self.metric, *metrics_known(experiment, agent), setting="--metric", what=what)
 
 
 def tuning_options() -> dict[str, Field]:

@@ -76,7 +76,7 @@ def check(env="echo_agents:Echo", **settings):
         ),
         (
             {"policies": {"left": {}, "right": Apex()}, "stop_when": "right/learner/clip_fraction < 1"},
-            "the policy 'right': .* never holds: learner/clip_fraction is a metric of .*, not of apex",
+            "the policy 'right': .* cannot work: learner/clip_fraction is a metric of .*, not of apex",
         ),
         (
             {"policies": BOTH, "curriculum": (Stage(), Stage(when="left/episode_retrun > 1"))},

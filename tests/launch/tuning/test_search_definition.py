@@ -96,8 +96,12 @@ def test_a_trial_has_its_values_and_its_own_directory(tuning):
         ({"sampler": "optuna", "scheduler": "pbt"}, "use --sampler optuna with --scheduler asha or none"),
         ({"sampler": "optuna", "search": ["actors=grid(1,2)"]}, "--sampler optuna tries no grid"),
         ({"sampler": "best"}, "--sampler must be random or optuna, not 'best'"),
-        ({"metric": "learner/"}, None),
-        ({"metric": "coordinator/x"}, "name one of those in metrics.jsonl"),
+        ({"metric": "learner/loss"}, None),
+        ({"metric": "learner/los"}, "unknown metric in --metric 'learner/los'; did you mean 'learner/loss'"),
+        ({"metric": "learner/temperature"}, "--metric learner/temperature cannot work: learner/temperature is"),
+        ({"metric": "episode/success"}, "unknown metric in --metric 'episode/success'"),
+        ({"metric": "evaluator/seconds"}, "unknown metric 'evaluator/seconds'; did you mean 'evaluator/return'"),
+        ({"metric": "episodes"}, "name one of those in metrics.jsonl"),
         ({"launcher": "ray"}, "--launcher must be one of inline, threads, not 'ray'"),
         ({"search": ["env=choice(A,B)"]}, "trials on different environments cannot be compared"),
         ({"search": ["actors=choice(1,0)"]}, "actors must be a whole number from 1 to 10,000, not 0"),
@@ -110,6 +114,13 @@ def test_a_search_that_cannot_work_is_refused(tuning, fields, message):
     with pytest.raises(CallboardError) as caught:
         tuning(**fields).check()
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("metric", ["episode/success", "evaluator/episode/success_max", "callbacks/speed"])
+def test_trials_can_be_compared_by_metrics_of_ones_own(tuning, metric):
+    experiment = tuning().settings
+    own = {"episode_metrics": ["success"], "callbacks": ["own_callbacks:Silent"], "env": "own_callbacks:Walk"}
+    tuning(settings={**experiment, **own}, metric=metric).check()
 
 
 def test_grids_multiply_and_samples_repeat_them(tuning):
