@@ -13,17 +13,20 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from ray import tune as ray_tune
 
 from ...atomic_files import link_or_copy
+from ...environments import is_multi_agent
 from ...errors import CallboardError
+from ..experiment import Experiment
+from ..policy_settings import SHARED, learning_policies
 from ..run import run
 from ..run_directory.checkpoints import Checkpoints, step_of
-from ..run_directory.layout import RunDirectory
+from ..run_directory.layout import POLICIES, RunDirectory, is_checkpoint_name
 from .records import TuneDirectory
 from .search_definition import Tuning
 from .search_space import vary_recipe
@@ -85,29 +88,39 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
     experiment = dataclasses.replace(experiment, checkpoint_every=min(experiment.checkpoint_every, _CHECKPOINT_SECONDS))
     checkpoint = ray_tune.get_checkpoint()
     reported = None
+    policies = policies_of_trial(experiment)
     if checkpoint is None:
         shutil.rmtree(run_directory.path, ignore_errors=True)
     else:
         _, reported = origin_of(checkpoint)
         with checkpoint.as_directory() as path:
             adopt_checkpoint(pathlib.Path(path), run_directory)
-    monitor = TrialMonitor(tuning, number, run_directory, reported)
+    monitor = TrialMonitor(tuning, number, run_directory, reported, policies)
     outcome = run(experiment, tuning.launcher, monitor, resume=checkpoint is not None)
     if outcome.failed_node is not None:
         raise RuntimeError(f"{outcome.failed_node} failed: {outcome.error}")
     return monitor.last_report(outcome.reason)
 
 
+def policies_of_trial(experiment: Experiment) -> list[str]:
+    """Returns the names of the policies that learn, each with checkpoints of its own, if there are several agents."""
+    if not is_multi_agent(experiment.env, experiment.env_options):
+        return []
+    return list(learning_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained))
+
+
 def adopt_checkpoint(source: pathlib.Path, run_directory: RunDirectory) -> None:
     """Replaces the checkpoints of a run by a checkpoint of this or another trial, so that the run can be resumed."""
-    Checkpoints(run_directory).remove_all()
     # The counters must be those of the checkpoint.
     run_directory.counters.unlink(missing_ok=True)
     run_directory.control.unlink(missing_ok=True)
     run_directory.create()
-    for step in source.iterdir():
-        if step.is_dir():
-            shutil.copytree(step, run_directory.checkpoints / step.name)
+    for part in (source, *(source / POLICIES).glob("*")):
+        directory = run_directory if part == source else run_directory.of_policy(part.name)
+        Checkpoints(directory).remove_all()
+        for step in part.iterdir():
+            if is_checkpoint_name(step.name):
+                shutil.copytree(step, directory.checkpoints / step.name)
     # `run` resumes only a directory with this file, which may have been written on another machine or not at all.
     run_directory.experiment.touch()
 
@@ -174,7 +187,8 @@ class _Due(NamedTuple):
 
     value: float
     steps: int
-    learner_step: int
+    learner_steps: dict[str, int]
+    """By policy, the learner step that its checkpoint has to have; of the only policy under an empty name."""
 
 
 class TrialMonitor:
@@ -188,14 +202,22 @@ class TrialMonitor:
       number: number of the trial.
       run_directory: directory of the trial.
       reported: environment steps of the report whose checkpoint the run continues from; None for a new run.
+      policies: see `policies_of_trial`.
     """
 
-    def __init__(self, tuning: Tuning, number: int, run_directory: RunDirectory, reported: int | None):
+    def __init__(
+        self,
+        tuning: Tuning,
+        number: int,
+        run_directory: RunDirectory,
+        reported: int | None,
+        policies: Sequence[str] = (),
+    ):
         self._continues = reported is not None
         self._tuning = tuning
         self._number = number
         self._directory = run_directory
-        self._checkpoints = Checkpoints(run_directory)
+        self._policies = policies
         self._seen_steps = -1 if reported is None else reported
         self._due: collections.deque[_Due] = collections.deque()
         self._newest: _Due | None = None
@@ -238,7 +260,11 @@ class TrialMonitor:
             new = steps // every > max(self._seen_steps, 0) // every
         if new:
             self._seen_steps = steps
-            self._newest = _Due(float(status[metric]), int(steps), int(learner_step))
+            learner_steps = {"": int(learner_step)}
+            if self._policies:
+                # Those of now: an evaluation has only their mean.
+                learner_steps = {name: int(status.get(f"{name}/learner/step", 0)) for name in self._policies}
+            self._newest = _Due(float(status[metric]), int(steps), learner_steps)
             self._due.append(self._newest)
 
     def _report(self, due: _Due) -> bool:
@@ -246,25 +272,27 @@ class TrialMonitor:
         self._directory.temporary.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._directory.temporary) as folder:
             copy = pathlib.Path(folder)
-            if not self._copy_checkpoint(due.learner_step, copy):
+            if not all(self._copy_checkpoint(name, step, copy) for name, step in due.learner_steps.items()):
                 return False
             (copy / _ORIGIN).write_text(json.dumps({"trial": self._number, STEPS: due.steps}))
             report = {self._tuning.metric: due.value, STEPS: due.steps}
             ray_tune.report(report, checkpoint=ray_tune.Checkpoint.from_directory(folder))
         return True
 
-    def _copy_checkpoint(self, learner_step: int, folder: pathlib.Path) -> bool:
-        """Copies the newest checkpoint; returns False if there is none of this step or later."""
-        latest = self._checkpoints.latest()
+    def _copy_checkpoint(self, policy: str, learner_step: int, folder: pathlib.Path) -> bool:
+        """Copies a policy's newest checkpoint; returns False if there is none of this step or later."""
+        directory = self._directory.of_policy(policy) if policy else self._directory
+        latest = Checkpoints(directory).latest()
         if latest is None or step_of(latest) < learner_step:
             return False
+        copy = (folder / POLICIES / policy if policy else folder) / latest.name
         try:
             # Links make the copy fast; the learner may remove old checkpoints at the same time.
-            shutil.copytree(latest, folder / latest.name, copy_function=link_or_copy)
+            shutil.copytree(latest, copy, copy_function=link_or_copy)
         except (shutil.Error, FileNotFoundError):
             if latest.exists():
                 raise
             # It has just been removed; a newer one will be there at the next status.
-            shutil.rmtree(folder / latest.name, ignore_errors=True)
+            shutil.rmtree(copy, ignore_errors=True)
             return False
         return True

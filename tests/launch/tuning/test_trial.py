@@ -100,6 +100,50 @@ def test_values_that_come_before_the_next_checkpoint_are_all_reported_with_it(tm
     assert reports[2:] == [(12_000, 90.0, 80)]
 
 
+def test_a_trial_of_several_policies_reports_and_takes_over_the_checkpoints_of_all(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    from callboard.launch.tuning import trial as trial_module
+
+    reported = []
+
+    def take(metrics, checkpoint):
+        shutil.copytree(checkpoint.path, tmp_path / "handed")
+        reported.append(metrics)
+
+    monkeypatch.setattr(trial_module.ray_tune, "report", take)
+    donor, taker = RunDirectory(tmp_path / "donor"), RunDirectory(tmp_path / "taker")
+    monitor = trial_module.TrialMonitor(Tuning(settings={}, search=[]), 3, donor, None, ["left", "right"])
+
+    def save(directory, policy, learner_step):
+        checkpoint = directory.of_policy(policy).checkpoints / f"{learner_step:012d}"
+        checkpoint.mkdir(parents=True)
+        write_manifest(checkpoint)
+
+    evaluation = {"evaluator/return": 9.0, "evaluator/environment_steps": 500, "evaluator/learner_step": 6.5}
+    status = {**evaluation, "left/learner/step": 8, "right/learner/step": 5}
+    save(donor, "left", 8)
+    monitor.status(status)
+    assert reported == []
+    save(donor, "right", 5)
+    monitor.status(status)
+    assert reported == [{"evaluator/return": 9.0, "environment_steps": 500}]
+
+    save(taker, "left", 70)
+    trial_module.adopt_checkpoint(tmp_path / "handed", taker)
+    found = {policy: [one.name for one in taker.of_policy(policy).checkpoints.iterdir()] for policy in taker.policies}
+    assert found == {"left": ["000000000008"], "right": ["000000000005"]}
+
+
+def test_the_policies_of_a_trial_are_those_that_learn():
+    pytest.importorskip("ray")
+    from callboard.launch.tuning.trial import policies_of_trial
+
+    experiment = parse_experiment("ppo", {}, ["--env=echo_agents:Echo", "--policies={left: {}, right: random}"])
+    assert policies_of_trial(experiment) == ["left"]
+    assert policies_of_trial(dataclasses.replace(experiment, policies={})) == ["shared"]
+    assert policies_of_trial(parse_experiment("ppo", {}, ["--env=CartPole-v1"])) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", AGENT_CASES, ids=lambda case: case.name)
 def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_path):
