@@ -30,7 +30,7 @@ class FrozenWeights(NamedTuple):
 
 
 def with_absolute_path(policy: FrozenPolicy) -> FrozenPolicy:
-    """Returns a saved policy with an absolute path: nodes may have another working directory."""
+    """Returns a saved policy with an absolute path; URLs are kept."""
     reference = parse_run_reference(policy.weights)
     if is_url(reference.run):
         return policy

@@ -26,7 +26,7 @@ from .program import make_program
 from .run_directory.checkpoints import Checkpoints, load_weights
 from .run_directory.layout import RunDirectory
 from .settings import format_experiment
-from .warm_start import check_warm_start, with_absolute_source
+from .warm_start import check_warm_start, with_absolute_sources
 
 _logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def prepared_run(
     """
     bypass_proxies()
     check_can_be_resumed(experiment)
-    experiment = with_absolute_source(launcher.fit(experiment))
+    experiment = with_absolute_sources(launcher.fit(experiment))
     launcher.check(experiment)
     part = launcher.local_part(experiment)
     layouts = experiment.checked(part.learners)

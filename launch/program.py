@@ -7,7 +7,6 @@ import launchpad as lp
 
 from ..errors import unknown
 from .experiment import Experiment, Run
-from .frozen_weights import with_absolute_path
 from .launchers.launchpad_nodes import GraphNode, SupervisingNode
 from .nodes.actor import ActorNode
 from .nodes.coordinator import Coordinator
@@ -113,9 +112,7 @@ def _served_policies(run: Run, policy: str) -> dict[str, Any]:
     first = next(iter(run.policies)) == policy
     return {
         "snapshots": own,
-        "frozen": {
-            name: with_absolute_path(one) for name, one in policies.items() if isinstance(one, FrozenPolicy) and first
-        },
+        "frozen": {name: one for name, one in policies.items() if isinstance(one, FrozenPolicy) and first},
     }
 
 

@@ -13,7 +13,7 @@ from .launchers.run_outcome import Monitor, Outcome
 from .prepared_run import check_can_be_resumed
 from .run_directory.new_or_resumed import find_run_directory
 from .session import Session
-from .warm_start import check_warm_start, with_absolute_source
+from .warm_start import check_warm_start, with_absolute_sources
 
 
 def run(
@@ -52,7 +52,7 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
       CallboardError: the experiment or the run directory is refused.
     """
     check_can_be_resumed(experiment)
-    experiment = with_absolute_source(experiment)
+    experiment = with_absolute_sources(experiment)
     layouts = experiment.checked()
     check_warm_start(experiment, layouts.whole, new=not resume)
     check_frozen_policies(experiment, layouts.agents)

@@ -15,6 +15,8 @@ from ..data import Layout
 from ..errors import CallboardError
 from ..networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from .experiment import Experiment
+from .frozen_weights import with_absolute_path
+from .policy_settings import FrozenPolicy
 from .run_directory.checkpoints import SavedPolicy, read_policy
 from .run_directory.remote_storage import local_copy
 from .run_directory.run_reference import RunReference
@@ -25,9 +27,16 @@ _BEST = "best"
 _SHOWN = 3
 
 
-def with_absolute_source(experiment: Experiment) -> Experiment:
-    """Returns the experiment with an absolute path in `init_from`: nodes may have another working directory."""
-    return dataclasses.replace(experiment, init_from=absolute_source(experiment.init_from))
+def with_absolute_sources(experiment: Experiment) -> Experiment:
+    """Returns the experiment with absolute paths of the runs that it takes weights from, `init_from` and policies.
+
+    Nodes, and commands that read the experiment from its run directory, may have another working directory.
+    """
+    policies = {
+        name: with_absolute_path(policy) if isinstance(policy, FrozenPolicy) else policy
+        for name, policy in experiment.policies.items()
+    }
+    return dataclasses.replace(experiment, init_from=absolute_source(experiment.init_from), policies=policies)
 
 
 def check_warm_start(experiment: Experiment, layout: Layout, new: bool = True) -> None:

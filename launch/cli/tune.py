@@ -1,7 +1,6 @@
 """`callboard tune`: searches settings with many runs, and writes the best ones as a recipe."""
 
 import argparse
-import dataclasses
 import datetime
 import os
 import pathlib
@@ -23,7 +22,6 @@ from ..tuning.records import TuneDirectory, best_trial, trials_table
 from ..tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
 from ..tuning.search_plots import plot_search
 from ..tuning.search_space import describe
-from ..warm_start_settings import absolute_source
 from .command_parser import CommandParser
 from .experiment_options import check_option_names, parse_arguments
 from .field_options import add_fields, field_values
@@ -112,7 +110,10 @@ def _new(
         new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{now}"
     else:
         base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
-        base = dataclasses.replace(base, init_from=absolute_source(base.init_from))
+        # Only now, since it imports TensorFlow.
+        from ..warm_start import with_absolute_sources
+
+        base = with_absolute_sources(base)
         tuning = Tuning(settings=_settings_of(base), **given)
         name = tuning.settings["agent"]["name"].rpartition(":")[2].lower()
         new_path = default_run_directory(base, f"tune-{name}", now)

@@ -127,7 +127,7 @@ def test_policies_that_do_not_fit_are_refused(tmp_path, settings, message):
 
 
 def test_a_saved_policy_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(CallboardError, match="there is no run in nowhere"):
+    with pytest.raises(CallboardError, match="there is no run in /.*/nowhere to take weights from"):
         run(echo(tmp_path / "run", policies={"left": {}, "right": {"weights": "nowhere"}}), "inline")
     assert not (tmp_path / "run").exists()
 

@@ -16,7 +16,7 @@ from callboard.launch.run_directory.checkpoints import Checkpoints, save_policy
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.remote_storage import Storage
 from callboard.launch.settings import parse_experiment
-from callboard.launch.warm_start import check_warm_start, initialize
+from callboard.launch.warm_start import check_warm_start, initialize, with_absolute_sources
 
 ENVIRONMENTS = {"sac": "Pendulum-v1"}
 SMALL = "--agent.network.hidden-sizes=[4]"
@@ -41,6 +41,14 @@ def write_source(path, agent="impala", options=None):
         weight.assign(tf.cast(tf.fill(weight.shape, 7), weight.dtype))
     save_policy(directory.best_policy, policy, mean_return=0.0, learner_step=4)
     return weights
+
+
+def test_paths_of_other_runs_become_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    policies = "--policies={main: {}, old: {weights: runs/a@best}, far: {weights: s3://b/c}}"
+    experiment = with_absolute_sources(parse_experiment("impala", {}, [*options_of("impala"), policies]))
+    weights = [experiment.policies[name].weights for name in ("old", "far")]
+    assert weights == [f"{tmp_path}/runs/a@best", "s3://b/c"] and experiment.init_from is None
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from ...run_directory.checkpoints import load_weights, save_policy
 from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
-from ...warm_start import check_warm_start, with_absolute_source
+from ...warm_start import check_warm_start, with_absolute_sources
 from ..addresses import fixed_address
 from .node_actors import CALL_SECONDS, NodeHost, RayHandle, start_node
 from .parameter_server import ParameterServer
@@ -104,7 +104,7 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     Raises:
       CallboardError: the experiment, its run directory or the file of weights is not valid.
     """
-    experiment = with_absolute_source(experiment)
+    experiment = with_absolute_sources(experiment)
     layout, policies, _ = experiment.checked(learners_here=0)
     if policies:
         raise CallboardError("rollout tasks act with one policy in environments with one agent; take --launcher ray")
