@@ -35,6 +35,8 @@ def file_draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
         yield draft
         sync(draft)
         os.replace(draft, path)
+        # Where both are links to one file, nothing was renamed.
+        draft.unlink(missing_ok=True)
         sync(path.parent)
 
 

@@ -42,6 +42,16 @@ def test_many_threads_replace_one_file(tmp_path):
     assert len(set(path.read_text())) == 1 and len(path.read_text()) == 1000
 
 
+def test_a_draft_that_links_to_the_same_file_does_not_stay(tmp_path):
+    path, draft_of = tmp_path / "file", tmp_path / "link"
+    write_file(path, "content")
+    for _ in range(2):
+        with file_draft(draft_of) as draft:
+            draft.unlink()
+            os.link(path, draft)
+    assert names(tmp_path) == ["file", "link"]
+
+
 @pytest.mark.parametrize("operation", ["os.fsync", "os.replace"])
 def test_a_write_that_fails_leaves_what_was_there_and_no_draft(tmp_path, monkeypatch, operation):
     path = tmp_path / "file"
