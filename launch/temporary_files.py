@@ -1,6 +1,7 @@
 """Temporary files that are removed when the process that needs them ends, even if it is killed."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import shutil
@@ -10,6 +11,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from .stop_signals import STOP_SIGNALS
+
+_START_BYTES = 2**20
+"""Bytes that a node needs at its start: settings, markers, and the code that TensorFlow generates."""
 
 # Waits for a line, after which nothing is left to do, or for the end of the pipe.  Repeats, because processes that end
 # at the same time may still write.  Kills processes that match $2 and have open files in the directory.
@@ -37,6 +41,16 @@ def temporary_files_in(directory: pathlib.Path) -> Iterator[None]:
         yield
     finally:
         tempfile.tempdir = before
+
+
+def has_space(directory: str | os.PathLike[str]) -> bool:
+    """Returns whether the disk of a directory has room for the files that a node writes when it starts."""
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            os.posix_fallocate(file.fileno(), 0, _START_BYTES)
+    except OSError as error:
+        return error.errno not in (errno.ENOSPC, errno.EDQUOT)
+    return True
 
 
 @contextlib.contextmanager

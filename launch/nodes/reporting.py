@@ -1,6 +1,7 @@
 """A node's reports to the coordinator: counts and values go up, the state of the run comes back."""
 
 import logging
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from ...deadlines import Clock
 from ...errors import CallboardError
 from ...replay import ReplayHandle
 from ..node_names import metric_of, policy_of
+from ..temporary_files import has_space
 from .commands import CommandQueue
 from .node import Node, NodeContext, NodeHandle, Unreachable
 from .node_health import NodeHealth, NodeProbe
@@ -19,6 +21,7 @@ from .step_budget import LeaseRequest
 _CALL_SECONDS = 5.0
 _SHORT_CALL_SECONDS = 1.0
 _CUT_OFF_SECONDS = 3.0
+_SPACE_SECONDS = 2.0
 
 
 class Report(NamedTuple):
@@ -278,7 +281,18 @@ class ReportingNode(Node):
             in_process=self.context.one_process,
         )
 
+    def wait_for_space(self) -> None:
+        """Waits, where the disk is full, until the node can start; other nodes continue meanwhile."""
+        full = False
+        while not self.context.stop.is_set() and not has_space(tempfile.gettempdir()):
+            if not full:
+                self.context.notify("waits for space on the disk, which is full, to start")
+            full = True
+            self.context.progress.waits("space on the disk")
+            self.context.stop.wait(_SPACE_SECONDS)
+
     def run(self) -> None:
+        self.wait_for_space()
         try:
             super().run()
         except BaseException:

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 from callboard.deadlines import wait_until
-from callboard.launch.temporary_files import removed_afterwards, temporary_files_in
+from callboard.launch.temporary_files import has_space, removed_afterwards, temporary_files_in
 
 CODE = """
 import pathlib, sys, time
@@ -66,3 +68,14 @@ def test_processes_with_files_in_it_end_too_where_the_process_is_killed(tmp_path
 
 def assert_removed(directory):
     assert wait_until(lambda: not directory.exists(), 10.0, 0.02)
+
+
+def test_a_full_disk_has_no_space(tmp_path):
+    assert has_space(tmp_path) and has_space(tmp_path / "missing")
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(mounting, capture_output=True).returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        assert not has_space(tmp_path)
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)

@@ -8,6 +8,7 @@ from courier.python.client import StatusNotOk
 
 from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment, Run
+from callboard.launch.nodes import reporting
 from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reporting import Report, Reporter, ReportingNode
@@ -177,3 +178,14 @@ def test_nodes_know_how_long_a_learner_of_theirs_was_short_of_data(name, policy,
     node = ReportingNode(_context(name, "a"), types.SimpleNamespace(name="coordinator/0", client=lambda timeout: None))
     node.reporter.state = node.reporter.state._replace(short_of_data={"learner/0": 1.0, "learner/red/0": 2.0})
     assert node.seconds_short_of_data(0, policy) == seconds
+
+
+def test_a_node_waits_for_space_on_the_disk_before_it_starts(monkeypatch):
+    line = types.SimpleNamespace(name="coordinator/0", client=lambda timeout: None)
+    sent, spaces = [], iter([False, False, True])
+    context = NodeContext("actor/0", "a", threading.Event(), lambda kind, text: sent.append(text), None)
+    node = ReportingNode(context, line)
+    monkeypatch.setattr(context.stop, "wait", lambda seconds: None)
+    monkeypatch.setattr(reporting, "has_space", lambda directory: next(spaces))
+    node.wait_for_space()
+    assert sent == ["waits for space on the disk, which is full, to start"] and not list(spaces)
