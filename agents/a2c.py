@@ -26,6 +26,7 @@ from .network_inputs import sequence_inputs
 from .on_policy import FreshBatches, check_sizes, joined
 from .optimizers import make_objective
 from .ppo_policy import PpoNetworks, PpoPolicy
+from .reward_normalizer import returns_discount
 
 
 class A2CExtras(NamedTuple):
@@ -105,7 +106,7 @@ class A2C(A2CSettings, Agent):
     def make_networks(self, layout: Layout) -> PpoNetworks:
         spec = stacked_spec(layout.spec, self.frame_stack)
         network = policy_value_network(spec, **vars(self.network), **self.deviation)
-        return PpoNetworks(network, spec, normalize_rewards=False)
+        return PpoNetworks(network, spec, self.normalize_rewards)
 
     def make_policy(self, networks: PpoNetworks, mode: Mode) -> A2CPolicy:
         return A2CPolicy(networks, self.discount, mode, self.frame_stack)
@@ -125,33 +126,38 @@ class A2C(A2CSettings, Agent):
             batches=1 + lag,
             max_policy_lag=lag,
             stack=self.frame_stack,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
         steps = layout.max_timesteps // (self.unroll_length * self.batch_size)
         parts = self.batch_size // layout.replicas // self.make_replay(layout).part_size
+        network = networks.network
+        of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
         return A2CLearner(
             functools.partial(self.loss, networks),
-            make_objective("loss", networks.network.trainable_variables, self.optimizer, steps),
+            make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value),
             strategy,
             FreshBatches(strategy, parts, self.max_policy_lag),
         )
 
     def loss(self, networks: PpoNetworks, *samples: Sample) -> LossOutput:
-        """Returns `sequences_loss` of a replica's share of a batch, in parts; updates statistics of observations."""
-        sample = joined(samples)
-        output = self.sequences_loss(networks, sample)
+        """Returns `sequences_loss` of a replica's share of a batch, in parts; updates statistics."""
+        sample, returns = joined(samples), networks.returns
+        reward = sample.record.reward if returns is None else returns.normalized(sample).record.reward
+        output = self.sequences_loss(networks, sample, reward)
         if networks.network.normalizer is not None:
             # Not earlier, since the gradient is that of the policy that acted.
             networks.network.normalizer.update(sample.record.observation)
         return output
 
-    def sequences_loss(self, networks: PpoNetworks, sample: Sample) -> LossOutput:
+    def sequences_loss(self, networks: PpoNetworks, sample: Sample, reward: Any) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 4, "Asynchronous advantage actor-critic") and metrics.
 
         Args:
           networks: policy and value.
-          sample: sequences of T transitions, time-major as described in `Sample`.
+          sample: sequences of T transitions, time-major as described in `Sample`; the network takes its rewards.
+          reward: `[T, B]`, the rewards to learn from, before they are scaled and clipped.
         """
         network, record = networks.network, sample.record
         inputs, state = sequence_inputs(record, sample.state)
@@ -159,7 +165,7 @@ class A2C(A2CSettings, Agent):
         head, observation_t = tf.nest.map_structure(lambda leaf: leaf[:-1], (outputs, record.observation))
         value, dtype = outputs.value, outputs.value.dtype
         valid_t = valid_transitions(record.first, record.last, record.discount)
-        reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
+        reward_t = learning_reward(tf.cast(reward, dtype), self.reward_scale, self.reward_clip)
         discount_t = self.discount * tf.cast(record.discount, dtype)
         advantage_t, target_t = gae(value, reward_t, discount_t, valid_t, self.gae_lambda)
         scale_t = updated_return_scale(network, target_t, valid_t, observation_t)

@@ -3,7 +3,7 @@
 import dataclasses
 
 from ..networks.network_settings import PolicyValueNetworkSettings
-from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveInt, UnitInterval
+from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
@@ -24,6 +24,8 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
       gae_lambda: λ of the advantages; 1, the paper's, for returns of up to t_max steps.
       entropy_cost: weight of the entropy bonus (β), or a schedule of it.
       value_cost: weight of the value loss.
+      value_learning_rate_scale: learning rate of the layers that only the value has, relative to that of the optimizer:
+        those of its head, and of its own torso and core if `network.shared` is false.
       normalize_advantages: whether advantages are standardized over the batch; not in the paper.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.  The paper clips Atari rewards to [-1, 1], which would change other tasks.
@@ -40,6 +42,7 @@ class AdvantageSettings(ObservationSettings, RewardSettings, GaussianPolicySetti
     gae_lambda: UnitInterval = 1.0
     entropy_cost: ScheduledNonNegativeFloat = 0.01
     value_cost: NonNegativeFloat = 0.5
+    value_learning_rate_scale: PositiveFloat = 1.0
     normalize_advantages: bool = False
     optimizer: OptimizerSettings = OptimizerSettings(
         name="rmsprop", learning_rate=7e-4, epsilon=1e-5, rmsprop_decay=0.99, max_gradient_norm=0.5

@@ -5,7 +5,6 @@ learner applies the gradients one by one as they arrive, however old they are.
 """
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import Layout, Update
+from ..data import Layout, Sample, Update
 from ..errors import CallboardError
 from ..networks.factory import check_network
 from ..networks.network import Network
@@ -30,6 +29,7 @@ from .gradient_writer import GradientWriter, with_gradient
 from .live_settings import with_value
 from .optimizers import make_objective
 from .ppo_policy import PpoNetworks
+from .reward_normalizer import returns_discount
 from .schedules import Schedule
 
 _METRICS = ("entropy", "policy_loss", "valid_fraction", "value", "value_loss")
@@ -39,8 +39,10 @@ _METRICS = ("entropy", "policy_loss", "valid_fraction", "value", "value_loss")
 class A3CNetworks(PpoNetworks):
     """A2C's networks, and the weight of the entropy, which workers fetch with the weights."""
 
-    def __init__(self, network: Network, spec: specs.EnvironmentSpec, entropy_cost: float | Schedule):
-        super().__init__(network, spec, normalize_rewards=False)
+    def __init__(
+        self, network: Network, spec: specs.EnvironmentSpec, normalize_rewards: bool, entropy_cost: float | Schedule
+    ):
+        super().__init__(network, spec, normalize_rewards)
         first = entropy_cost.at(0, 1) if isinstance(entropy_cost, Schedule) else entropy_cost
         self.entropy_cost = tf.Variable(first, trainable=False, dtype=tf.keras.backend.floatx(), name="entropy_cost")
 
@@ -51,6 +53,7 @@ class A3CPolicy(A2CPolicy):
     def __init__(self, networks: A3CNetworks, discount: float, mode: Mode, frame_stack: int = 1):
         super().__init__(networks, discount, mode, frame_stack)
         self.entropy_cost = networks.entropy_cost
+        self.returns = networks.returns
 
 
 class A3CLearner(tf.Module):
@@ -97,6 +100,8 @@ class A3CLearner(tf.Module):
         loss = with_gradient(loss, item.gradient, network.trainable_variables)
         if network.normalizer is not None:
             network.normalizer.update(item.observation)
+        if self._networks.returns is not None:
+            self._networks.returns.update(item.discounted_return, weight=~tf.math.is_nan(item.discounted_return))
         return LossOutput(loss, dict(zip(_METRICS, values, strict=True)))
 
 
@@ -136,7 +141,7 @@ class A3C(A3CSettings, Agent):
 
     def make_networks(self, layout: Layout) -> A3CNetworks:
         network = self._worker(layout).make_networks(layout).network
-        return A3CNetworks(network, layout.spec, self.entropy_cost)
+        return A3CNetworks(network, layout.spec, self.normalize_rewards, self.entropy_cost)
 
     def make_policy(self, networks: A3CNetworks, mode: Mode) -> A3CPolicy:
         return A3CPolicy(networks, self.discount, mode, self.frame_stack)
@@ -147,19 +152,33 @@ class A3C(A3CSettings, Agent):
     def make_replay(self, layout: Layout) -> GradientQueue:
         floats = any(leaf.dtype.kind == "f" for leaf in tree.flatten(layout.spec.observation))
         statistics = floats and self.network.normalize_observations
-        return GradientQueue(layout, self.unroll_length, self.waiting_gradients, keeps_observations=statistics)
+        return GradientQueue(
+            layout,
+            self.unroll_length,
+            self.waiting_gradients,
+            keeps_observations=statistics,
+            returns_discount=returns_discount(self),
+        )
 
     def make_writer(self, replay: ReplayHandle, layout: Layout, actor: int, networks: A3CNetworks) -> GradientWriter:
         queue = self.make_replay(layout)
         # Its own copy of the weight of the entropy changes with the weights.
         worker = with_value(self._worker(layout), ["entropy_cost"], networks.entropy_cost)
-        loss = functools.partial(worker.sequences_loss, networks)
+
+        def loss(sample: Sample) -> LossOutput:
+            reward = sample.record.reward
+            return worker.sequences_loss(
+                networks, sample, reward if networks.returns is None else networks.returns(reward)
+            )
+
         variables = networks.network.trainable_variables
         return GradientWriter(queue.writer(replay, actor), queue, layout, loss, variables, self.frame_stack)
 
     def make_learner(self, networks: A3CNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A3CLearner:
         steps = layout.max_timesteps // (self.unroll_length * layout.envs_per_actor)
-        objective = make_objective("loss", networks.network.trainable_variables, self.optimizer, steps)
+        network = networks.network
+        of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
+        objective = make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value)
         return A3CLearner(networks, objective, strategy, self.entropy_cost)
 
     def _worker(self, layout: Layout) -> A2C:

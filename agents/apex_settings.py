@@ -9,14 +9,14 @@ from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .prioritized_replay_settings import PrioritizedReplaySettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 """How the value of an action is distributed: a value alone, C51's atoms, QR-DQN's quantiles, or IQN's sampled ones."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexSettings(ObservationSettings, NormalizedRewardSettings, ExplorationSettings):
+class ApexSettings(ObservationSettings, RewardSettings, ExplorationSettings):
     """Hyperparameters of Ape-X DQN.  Defaults are for one machine; the recipe `apex-atari` has the paper's for Atari.
 
     With the paper's settings, which are for 360 actors and billions of frames, nothing is learned within a million

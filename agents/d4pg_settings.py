@@ -9,13 +9,13 @@ from ..setting_types import FiniteFloat, NonNegativeFloat, PositiveInt, UnitInte
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class DistributionalCriticSettings(ObservationSettings, NormalizedRewardSettings, BoundedActionSettings):
+class DistributionalCriticSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     """Hyperparameters of agents with a categorical critic for continuous actions, D4PG and DMPO.
 
     Attributes:

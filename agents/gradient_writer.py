@@ -8,7 +8,8 @@ import tensorflow as tf
 import tree
 
 from ..data import Layout, Nest, Record, Sample
-from ..replay import GradientItem, GradientQueue, GradientQueueWriter, sequence_spec, stacked_sample
+from ..replay import DiscountedReturns, GradientItem, GradientQueue, GradientQueueWriter, sequence_spec, stacked_sample
+from ..transitions import valid_transitions
 from .fast_function import CompiledFunction, as_arrays
 from .gradient_step import LossOutput
 
@@ -41,6 +42,9 @@ class GradientWriter:
         self._variables = variables
         self._compute = CompiledFunction(self._gradient, sequence_spec(layout, queue.length, layout.envs_per_actor))
         self._records: list[Record] = []
+        discount = queue.returns_discount
+        self._returns = None if discount is None else DiscountedReturns(discount, layout.envs_per_actor)
+        self._returns_of_block: list[np.ndarray] = []
         self._state: Nest = ()
 
     @property
@@ -55,9 +59,11 @@ class GradientWriter:
         if not self._records:
             self._state = tree.map_structure(np.array, state)
         self._records.append(tree.map_structure(np.copy, record))
+        if self._returns is not None:
+            self._returns_of_block.append(self._returns.after(record))
         if len(self._records) > self._queue.length:
             self._write_gradient()
-            del self._records[:-1]
+            del self._records[:-1], self._returns_of_block[:-1]
             self._state = tree.map_structure(np.array, state)
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
@@ -72,7 +78,11 @@ class GradientWriter:
         record = chosen._replace(observation=rows.observation, first=rows.first, last=rows.last)
         gradient, metrics = as_arrays(self._compute(Sample(record, self._state)))
         observation = record.observation if self._queue.keeps_observations else ()
-        self._writer.append(GradientItem((), gradient, metrics, record.version, observation))
+        returns: Any = ()
+        if self._returns is not None:
+            valid = valid_transitions(record.first, record.last, record.discount)
+            returns = np.where(valid, np.stack(self._returns_of_block[:-1]), np.float32(np.nan))
+        self._writer.append(GradientItem((), gradient, metrics, record.version, observation, returns))
 
     def _gradient(self, sample: Sample) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the gradient, flat, and the loss with the other metrics in the order of their names."""

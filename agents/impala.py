@@ -29,6 +29,7 @@ from .network_inputs import ActingNetwork, sequence_inputs
 from .on_policy import acting_network
 from .optimizers import make_objective
 from .registry import agent_name
+from .reward_normalizer import RewardNormalizer, make_reward_normalizer, returns_discount
 
 
 class ImpalaExtras(NamedTuple):
@@ -108,29 +109,41 @@ class Impala(ImpalaSettings, Agent):
     def make_replay(self, layout: Layout) -> SequenceQueue:
         batches = self.updates_per_call * self.accumulate
         return SequenceQueue(
-            layout, self.unroll_length, self.batch_size, self.queue_batches, batches, stack=self.frame_stack
+            layout,
+            self.unroll_length,
+            self.batch_size,
+            self.queue_batches,
+            batches,
+            stack=self.frame_stack,
+            returns_discount=returns_discount(self),
         )
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         steps = layout.max_timesteps // (self.unroll_length * self.batch_size * self.accumulate)
         of_value = (getattr(networks, "value_variables", ()), self.value_learning_rate_scale)
         objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps, *of_value)
-        return GradientLearner(
-            functools.partial(self.loss, networks),
+        returns = make_reward_normalizer(self)
+        learner = GradientLearner(
+            functools.partial(self.loss, networks, returns=returns),
             [objective._replace(is_sum=True)],
             strategy,
             self.updates_per_call,
             accumulate=self.accumulate,
         )
+        learner.returns = returns  # Checkpoints contain what a learner refers to.
+        return learner
 
-    def loss(self, network: Network, sample: Sample) -> LossOutput:
+    def loss(self, network: Network, sample: Sample, returns: RewardNormalizer | None = None) -> LossOutput:
         """Returns a replica's part of a batch's loss (section 4.2) and metrics.
 
         Args:
           network: computes the policy's parameters and values.
           sample: sequences of T transitions, time-major as described in `Sample`.
+          returns: normalizes the rewards; None leaves them unchanged.
         """
         record = sample.record
+        # The network takes previous rewards as they are.
+        reward = record.reward if returns is None else returns.normalized(sample).record.reward
         if network.normalizer is not None:
             network.normalizer.update(record.observation)
         inputs, state = sequence_inputs(record, sample.state)
@@ -143,7 +156,7 @@ class Impala(ImpalaSettings, Agent):
             behavior_log_prob_t = Categorical(extras.logits).log_prob(record.action)
         else:
             behavior_log_prob_t = extras.log_prob
-        reward_t = learning_reward(tf.cast(record.reward, dtype), self.reward_scale, self.reward_clip)
+        reward_t = learning_reward(tf.cast(reward, dtype), self.reward_scale, self.reward_clip)
         valid_t = valid_transitions(record.first, record.last, record.discount)
         log_rho_t = log_prob_t - tf.cast(behavior_log_prob_t, dtype)
         targets = vtrace(

@@ -99,4 +99,6 @@ def joined(samples: Sequence[Sample]) -> Sample:
     """Returns the parts of a replica's share of a batch as one sample; the items' information is left out."""
     record = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *(sample.record for sample in samples))
     state = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=0), *(sample.state for sample in samples))
-    return Sample(record, state)
+    returns = [sample.discounted_return for sample in samples]
+    joined_returns = tree.map_structure(lambda *leaves: tf.concat(leaves, axis=1), *returns)
+    return Sample(record, state, discounted_return=joined_returns)

@@ -7,12 +7,12 @@ from ..setting_types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from .gaussian_settings import GaussianPolicySettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 from .schedules import ScheduledNonNegativeFloat, ScheduledPositiveFloat
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoSettings(ObservationSettings, NormalizedRewardSettings, GaussianPolicySettings):
+class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
     """Hyperparameters of PPO.  Defaults are the paper's for MuJoCo (table 3) where it states one.
 
     The normalization of observations and rewards, learning rate decay and gradient clipping follow the authors' code

@@ -7,11 +7,11 @@ from ..replay_settings import ReplaySettings
 from ..setting_types import NonNegativeInt, PositiveInt, UnitInterval
 from .exploration_settings import ExplorationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class QmixSettings(NormalizedRewardSettings, ExplorationSettings):
+class QmixSettings(RewardSettings, ExplorationSettings):
     """Hyperparameters of QMIX.  Defaults are for one machine; docs/qmix.md compares them with the paper's.
 
     Attributes:

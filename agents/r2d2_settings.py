@@ -8,11 +8,11 @@ from .exploration_settings import ExplorationSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
 from .prioritized_replay_settings import PrioritizedReplaySettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Settings(ObservationSettings, NormalizedRewardSettings, ExplorationSettings):
+class R2D2Settings(ObservationSettings, RewardSettings, ExplorationSettings):
     """Hyperparameters of R2D2.  Defaults are for one machine; the recipe `r2d2-atari` has the paper's (table 2).
 
     The paper's settings, for 256 actors and 10 billion frames, are too large for a machine without a GPU, and with them

@@ -60,7 +60,7 @@ def with_normalized_rewards(record: Any, deviation: Any) -> Any:
 
 
 def make_reward_normalizer(agent: Any) -> RewardNormalizer | None:
-    """Creates the normalizer of an agent with `NormalizedRewardSettings`; None if it does not normalize rewards."""
+    """Creates the normalizer of an agent with `RewardSettings`; None if it does not normalize rewards."""
     return RewardNormalizer() if agent.normalize_rewards else None
 
 

@@ -13,35 +13,21 @@ class RewardSettings:
       reward_scale: factor of rewards, before they are clipped.
       reward_clip: rewards are clipped to [-reward_clip, reward_clip], or to a range such as [-1, 5]; None disables
         clipping.
-    """
-
-    reward_scale: PositiveFloat = 1.0
-    reward_clip: PositiveFloat | tuple[float, float] | None = None
-
-    @property
-    def problem(self) -> str:
-        """What is wrong with the combination of the fields; empty if nothing is."""
-        if isinstance(self.reward_clip, tuple) and not self.reward_clip[0] < self.reward_clip[1]:
-            return f"reward_clip must be an increasing range, such as [-1, 5], not {list(self.reward_clip)}"
-        return ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NormalizedRewardSettings(RewardSettings):
-    """The same for agents that can also normalize rewards.
-
-    Attributes:
       normalize_rewards: whether rewards are divided by the running standard deviation of discounted returns and clipped
         to [-10, 10], before `reward_scale`.  Replay holds the environment's rewards, and every batch is normalized by
         the newest deviation.  Values are then those of normalized rewards, as are `value_min` and `value_max` of a
         distribution.
     """
 
+    reward_scale: PositiveFloat = 1.0
+    reward_clip: PositiveFloat | tuple[float, float] | None = None
     normalize_rewards: bool = False
 
     @property
     def problem(self) -> str:
         """What is wrong with the combination of the fields; empty if nothing is."""
+        if isinstance(self.reward_clip, tuple) and not self.reward_clip[0] < self.reward_clip[1]:
+            return f"reward_clip must be an increasing range, such as [-1, 5], not {list(self.reward_clip)}"
         if self.normalize_rewards and self.reward_clip is not None:
             return "rewards are either normalized or clipped: set normalize_rewards to false, or leave reward_clip out"
-        return super().problem
+        return ""

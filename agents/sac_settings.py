@@ -11,13 +11,13 @@ from ..setting_types import FiniteFloat, PositiveFloat, PositiveInt, UnitInterva
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=3e-4, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class SacSettings(ObservationSettings, NormalizedRewardSettings, BoundedActionSettings):
+class SacSettings(ObservationSettings, RewardSettings, BoundedActionSettings):
     """Hyperparameters of SAC.  Defaults are the paper's (appendix D) where it states one.
 
     The gradients of critics, policy and temperature are taken at the same weights; other implementations update one

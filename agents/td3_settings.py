@@ -11,13 +11,13 @@ from ..setting_types import NonNegativeFloat, PositiveInt, UnitInterval
 from .bounded_action_settings import BoundedActionSettings
 from .observation_settings import ObservationSettings
 from .optimizer_settings import OptimizerSettings
-from .reward_settings import NormalizedRewardSettings
+from .reward_settings import RewardSettings
 
 _ADAM = OptimizerSettings(learning_rate=1e-3, learning_rate_decay=False, epsilon=1e-8, max_gradient_norm=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3Settings(ObservationSettings, NormalizedRewardSettings, BoundedActionSettings):
+class TD3Settings(ObservationSettings, RewardSettings, BoundedActionSettings):
     """Hyperparameters of TD3.  Defaults are the paper's (sections 6.1 and C) where it states one.
 
     docs/defaults.md compares all defaults with the paper's.

@@ -5,6 +5,7 @@ Every timestep is stored once.  Items are slices of chunks, and overlapping item
 
 from .batch_reader import BatchReader, ReaderStopped, raise_if_stopped
 from .checkpoints import ReplayNotSaved, ShardSaver, check_settings, latest_checkpoint
+from .discounted_returns import DiscountedReturns
 from .elements import Elements, rebuilt_if_changed
 from .gradient_queue import GradientItem, GradientQueue, GradientQueueWriter
 from .handle import ReplayHandle
@@ -27,6 +28,7 @@ from .transition_replay import TransitionReplay
 from .windows import WindowFormat, WindowWriter
 
 __all__ = [
+    "DiscountedReturns",
     "Elements",
     "Frames",
     "BatchReader",

@@ -32,6 +32,9 @@ class GradientItem(NamedTuple):
     """int32 `[T, B, 2]`, versions of the weights that acted."""
     observation: Nest
     """`[T + 1, B, ...]`, the block's observations for running statistics; `()` where there are none."""
+    discounted_return: Any = ()
+    """float32 `[T, B]`, see `Sample.discounted_return`, NaN for transitions that are not valid; `()` where there are no
+    such statistics."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +46,14 @@ class GradientQueue:
       length: timesteps of a block (T).
       waiting: gradients that may wait for the learner, at least 3; more means older gradients.
       keeps_observations: whether items contain the block's observations.
+      returns_discount: γ of the discounted returns that items contain; None for none.
     """
 
     layout: Layout
     length: int
     waiting: int
     keeps_observations: bool
+    returns_discount: float | None = None
 
     @property
     def pace(self) -> None:
@@ -96,6 +101,7 @@ class GradientQueue:
             metrics=numbers,
             version=tf.TensorSpec((self.length, batch, 2), tf.int32),
             observation=observation if self.keeps_observations else (),
+            discounted_return=() if self.returns_discount is None else tf.TensorSpec((self.length, batch), tf.float32),
         )
 
 

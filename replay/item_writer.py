@@ -10,6 +10,7 @@ import numpy as np
 import tree
 
 from ..data import Nest, Record
+from .discounted_returns import DiscountedReturns
 from .handle import ReplayHandle
 from .item_format import ItemFormat
 from .per_environment_writers import CHUNK_LENGTH, PerEnvironmentWriters
@@ -63,8 +64,8 @@ class ItemWriter:
         self._timesteps = 0
         self._since_ready = 0
         self._age = np.zeros(batch, np.int32)
-        self._returns_discount = item_format.returns_discount
-        self._discounted_return = np.zeros(batch, np.float32)
+        discount = item_format.returns_discount
+        self._returns = None if discount is None else DiscountedReturns(discount, batch)
         self._whole_stack_from = np.zeros(batch, np.int64)
         self.items_written = 0
 
@@ -82,10 +83,8 @@ class ItemWriter:
             self._age[record.first] = 0
         # `tree` is slow, so it is called only once per timestep.
         leaves = tree.flatten(record)
-        if self._returns_discount is not None:
-            before = np.where(record.first, np.float32(0), self._returns_discount * self._discounted_return)
-            self._discounted_return = before + record.reward
-        self._rows.fill(self._format.row_leaves(self._age, leaves, self._discounted_return))
+        discounted_return = () if self._returns is None else self._returns.after(record)
+        self._rows.fill(self._format.row_leaves(self._age, leaves, discounted_return))
         begins = self._timesteps % self._period == 0
         states = self._states.fill(self._format.state_leaves(state)) if self._states is not None and begins else None
         for _ in range(self._stack if self._timesteps == 0 else 1):

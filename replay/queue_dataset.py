@@ -23,6 +23,7 @@ def queue_dataset(
     updates_per_call: int = 1,
     stack: int = 1,
     repeats: bool = False,
+    keeps_returns: bool = False,
 ) -> tf.data.Dataset:
     """Returns sequences in the order in which they were written, as `Sample` batches of `replica_batch` sequences.
 
@@ -39,9 +40,10 @@ def queue_dataset(
       updates_per_call: batches in an element of the dataset, stacked along a first axis if more than one.
       stack: see `SequenceColumns`, as for `repeats`.
       repeats: whether sequences share no observations.
+      keeps_returns: see `SequenceColumns`.
     """
     envs_per_item = layout.envs_per_actor
-    columns = SequenceColumns(layout, envs_per_item, stack, repeats)
+    columns = SequenceColumns(layout, envs_per_item, stack, repeats, keeps_returns)
     signature = columns.signature(length)
     blocks = max(1, updates_per_call * replica_batch // envs_per_item)
     batches = blocks * envs_per_item // replica_batch

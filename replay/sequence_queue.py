@@ -30,6 +30,7 @@ class SequenceQueue:
         learner has a separate queue, sequences share no observations, and an element of the dataset is a part of a
         replica's share (`part_size`) rather than all of it.
       stack: number of most recent images that the network sees; each image is stored once.
+      returns_discount: γ of the discounted returns that items store, see `Sample.discounted_return`; None for none.
     """
 
     layout: Layout
@@ -39,6 +40,7 @@ class SequenceQueue:
     updates_per_call: int = 1
     max_policy_lag: int | None = None
     stack: int = 1
+    returns_discount: float | None = None
 
     @property
     def pace(self) -> Pace | None:
@@ -61,7 +63,7 @@ class SequenceQueue:
 
     def tables(self) -> list[reverb.Table]:
         envs = self.layout.envs_per_actor
-        signature = sequence_signature(self.layout, self.length, envs, self.stack, self._repeats)
+        signature = sequence_signature(self.layout, self.length, envs, self.stack, self._repeats, self._keeps_returns)
         items = max(1, int(self._items_per_step / self._tables))
         return [queue_table(self._table(number), signature, items, self.batches) for number in range(self._tables)]
 
@@ -69,7 +71,9 @@ class SequenceQueue:
         # With a limit on the policy lag, the last observation of a sequence is written again as the first of the next.
         period = self.length + self._repeats
         table = self._table(self.layout.learner_of(actor))
-        return SequenceWriter(replay, self.layout, table, self.length, period, stack=self.stack)
+        return SequenceWriter(
+            replay, self.layout, table, self.length, period, stack=self.stack, returns_discount=self.returns_discount
+        )
 
     def dataset(self, replay: ReplayHandle, input_context: tf.distribute.InputContext) -> ReplayDataset:
         table = self._table(input_context.input_pipeline_id % self._tables)
@@ -82,6 +86,7 @@ class SequenceQueue:
             updates_per_call=self.updates_per_call,
             stack=self.stack,
             repeats=self._repeats,
+            keeps_returns=self._keeps_returns,
         )
         return ReplayDataset(dataset, table, self.updates_per_call * self._items_per_step / self._tables)
 
@@ -94,6 +99,10 @@ class SequenceQueue:
     def _repeats(self) -> bool:
         """Whether the last observation of a sequence is written again, as the first of the next."""
         return self.max_policy_lag is not None
+
+    @property
+    def _keeps_returns(self) -> bool:
+        return self.returns_discount is not None
 
     @property
     def _tables(self) -> int:

@@ -12,6 +12,7 @@ import tree
 
 from .. import specs
 from ..data import Layout, Nest, Record, Sample
+from .discounted_returns import DiscountedReturns
 from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
 from .handle import ReplayHandle
 from .packing import Packing
@@ -38,16 +39,18 @@ class SequenceColumns:
     """Storage layout of sequences: one column per kind of frame, and a single column for the rest of a timestep.
 
     A row of the latter starts with the id of the item that starts at this timestep, for `DuplicateFilter`.  The
-    record's fields follow, each for all environments, and, if frames are stacked, the ages of their episodes.
+    record's fields follow, each for all environments, then the ages of their episodes if frames are stacked, and
+    discounted returns if they are kept.
 
     Args:
       layout: contains the specs of the record and the recurrent state.
       batch: number of environments of an item (B).
       stack: number of frames in a stack (k).  With k > 1 an item begins with the frames of the k - 1 timesteps before.
       repeats: whether the last observation of a sequence is written again, as the first of the next.
+      keeps_returns: whether rows also hold the discounted returns of `Sample.discounted_return`.
     """
 
-    def __init__(self, layout: Layout, batch: int, stack: int = 1, repeats: bool = False):
+    def __init__(self, layout: Layout, batch: int, stack: int = 1, repeats: bool = False, keeps_returns: bool = False):
         self._record: Record = layout.record
         self._state: Nest = without_frames(layout.state)
         self._batch = batch
@@ -63,7 +66,8 @@ class SequenceColumns:
         """Paths of the kinds of frames in an observation."""
         self._others = [index for index, leaf in enumerate(leaves) if not is_frame(leaf)]
         age = tf.TensorSpec((), tf.int32) if stack > 1 else ()
-        others = [leaves[index] for index in self._others], layout.record._replace(observation=()), age
+        returns = tf.TensorSpec((), tf.float32) if keeps_returns else ()
+        others = [leaves[index] for index in self._others], layout.record._replace(observation=()), age, returns
         self.packing = Packing((tf.TensorSpec((2,), tf.int64), *specs.add_leading(others, batch)))
         # The observation's leaves are the first of the record's.
         packed = [index for index in range(len(tree.flatten(layout.record))) if index not in self._frames]
@@ -89,7 +93,7 @@ class SequenceColumns:
 
     def read(self, items: SequenceItem) -> Sample:
         """Converts items `[N, ...]` to a `Sample`, concatenated along B, with stacks of frames."""
-        _, others, record, age = self.packing.unpack(_time_major(items.packed))
+        _, others, record, age, discounted_return = self.packing.unpack(_time_major(items.packed))
         frames = [self._stacked(_joined(_time_major(kind)), age) for kind in items.frames]
         leaves = dict(zip(self._others, _joined(others), strict=True)) | dict(zip(self._frames, frames, strict=True))
         observation = tree.unflatten_as(self._record.observation, [leaves[index] for index in sorted(leaves)])
@@ -98,7 +102,11 @@ class SequenceColumns:
             observed=_joined,
             chosen=lambda field: tree.map_structure(lambda leaf: leaf[:-1], _joined(field)),
         )._replace(observation=observation)
-        return Sample(record, tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), items.state))
+        return Sample(
+            record,
+            tree.map_structure(lambda leaf: tf.reshape(leaf, (-1, *leaf.shape[2:])), items.state),
+            discounted_return=tree.map_structure(lambda leaf: leaf[:-1], _joined(discounted_return)),
+        )
 
     def _stacked(self, frames: tf.Tensor, age: Any) -> tf.Tensor:
         """Stacks frames `[earlier + T + 1, N * B, ...]` to `[T + 1, N * B, ...]`."""
@@ -117,7 +125,9 @@ def _joined(nest: Nest) -> Nest:
     return tree.map_structure(lambda leaf: tf.reshape(leaf, (leaf.shape[0], -1, *leaf.shape[3:])), nest)
 
 
-def sequence_signature(layout: Layout, length: int, batch: int, stack: int = 1, repeats: bool = False) -> SequenceItem:
+def sequence_signature(
+    layout: Layout, length: int, batch: int, stack: int = 1, repeats: bool = False, keeps_returns: bool = False
+) -> SequenceItem:
     """Returns the `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments.
 
     Args:
@@ -126,8 +136,9 @@ def sequence_signature(layout: Layout, length: int, batch: int, stack: int = 1, 
       batch: number of environments (B).
       stack: number of frames in a stack.
       repeats: whether sequences share no observations.
+      keeps_returns: see `SequenceColumns`.
     """
-    return SequenceColumns(layout, batch, stack, repeats).signature(length)
+    return SequenceColumns(layout, batch, stack, repeats, keeps_returns).signature(length)
 
 
 def sequence_spec(layout: Layout, length: int, batch: int) -> Sample:
@@ -158,6 +169,7 @@ class SequenceWriter:
       shard: index of the replay shard.
       max_pending: number of unconfirmed items above which `ready` makes the actor wait.
       stack: number of frames in a stack (k).
+      returns_discount: γ of the discounted returns that sequences hold; None for none.
     """
 
     def __init__(
@@ -170,12 +182,15 @@ class SequenceWriter:
         shard: int = 0,
         max_pending: int = 2,
         stack: int = 1,
+        returns_discount: float | None = None,
     ):
         self._record_spec = layout.record
         self._repeats = period > length
-        self._columns = SequenceColumns(layout, layout.envs_per_actor, stack, self._repeats)
+        keeps_returns = returns_discount is not None
+        self._columns = SequenceColumns(layout, layout.envs_per_actor, stack, self._repeats, keeps_returns)
         self._stack = stack
         self._age = np.zeros(layout.envs_per_actor, np.int32)
+        self._returns = None if returns_discount is None else DiscountedReturns(returns_discount, layout.envs_per_actor)
         self._rows = self._columns.packing.rows(1)
         self._row = self._rows.bytes[0]  # A view.
         self._table = table
@@ -209,6 +224,8 @@ class SequenceWriter:
         if self._stack > 1:
             self._count_age(record.first, again=begins and self._repeats)
             packed = (*packed, self._age)
+        if self._returns is not None:
+            packed = (*packed, self._returns.after(record, again=begins and self._repeats and self._timesteps > 0))
         self._rows.fill((self._item_id, *packed))
         if self._single_column:
             self._writer.append(self._row)

@@ -20,6 +20,8 @@ def test_the_defaults_are_those_of_the_documentation():
         "value_cost": 0.5,
         "normalize_advantages": False,
         "reward_clip": None,
+        "normalize_rewards": False,
+        "value_learning_rate_scale": 1.0,
         "initial_log_std": 0.0,
         "std_from_observation": False,
         "optimizer.name": "rmsprop",

@@ -117,18 +117,25 @@ def test_staleness_is_the_age_of_the_gradients_weights(start):
     assert int(worker.learner.steps.numpy()) == 22
 
 
-def test_workers_use_the_weight_of_the_entropy_that_the_learner_has(start):
-    agent = from_values(A3C, SETTINGS)
+def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that_the_learner_has(start):
+    agent = from_values(A3C, {**SETTINGS, "normalize_rewards": True})
     worker = start(agent, "CartPole-v1")
     policy = agent.make_policy(worker.networks, "train")
-    assert any(variable is worker.networks.entropy_cost for variable in policy.variables)
+    fetched = {id(variable) for variable in policy.variables}
+    assert {id(one) for one in (worker.networks.entropy_cost, *worker.networks.returns.variables)} <= fetched
+    # A deviation of 1e4, with which rewards of 1 are next to nothing.
+    worker.networks.returns.update(tf.constant([[-1e4, 1e4]]))
     worker.networks.entropy_cost.assign(0.7)
     worker.act(5)
     item = next(worker.items)
     loss, entropy, policy_loss, _, _, value_loss = item.metrics.numpy()
     np.testing.assert_allclose(loss, policy_loss + agent.value_cost * value_loss - 0.7 * entropy, rtol=1e-4)
+    assert value_loss < 0.1
     worker.learned.entropy_cost.assign(0.0)
     worker.learner.step(iter([item]))
+    expected = np.cumsum(0.99 ** np.arange(4))[:, np.newaxis].repeat(ENVS, 1)
+    np.testing.assert_allclose(item.discounted_return, expected, rtol=1e-5)
+    np.testing.assert_allclose(worker.learned.returns.deviations(1), [expected.std()], rtol=1e-4)
     assert float(worker.learned.entropy_cost) == pytest.approx(agent.entropy_cost)
 
 

@@ -26,6 +26,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "initial_log_std": 0.0,
         "std_from_observation": False,
         "reward_clip": None,
+        "normalize_rewards": False,
         "optimizer.name": "rmsprop",
         "optimizer.learning_rate": 6e-4,
         "optimizer.learning_rate_decay": True,

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from small_worlds import SPEC, layout_of
 
+from callboard.agents.a2c import A2C
 from callboard.agents.impala import Impala
 from callboard.agents.live_settings import LiveSettings
 from callboard.agents.optimizer_settings import OptimizerSettings
@@ -57,7 +58,7 @@ def test_changes_of_the_learning_rate_reach_both():
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("kind", [Impala, Ppo])
+@pytest.mark.parametrize("kind", [Impala, Ppo, A2C])
 def test_agents_scale_what_only_the_value_has(kind, shared):
     agent = from_values(kind, {"value_learning_rate_scale": 3.0, "network.shared": shared})
     layout = layout_of(SPEC)
