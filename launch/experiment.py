@@ -143,7 +143,8 @@ class Experiment:
       checkpoint_every: seconds between two checkpoints of the learner.
       checkpoint_every_steps: learner steps between two checkpoints, instead of `checkpoint_every` seconds; None for
         seconds.
-      keep_checkpoints: number of the newest checkpoints that are kept.  Of 1, none is left if it is damaged.
+      keep_checkpoints: number of the newest checkpoints that are kept, besides those that a `Session` saves.  Of 1,
+        none is left if it is damaged.
       checkpoint_replay: whether replay is saved too, for restarted shards and for `--resume`; not for agents that only
         learn from new data (PPO).
       replay_checkpoint_every: seconds between two checkpoints of replay; another one follows at the end of the run.

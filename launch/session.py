@@ -247,7 +247,8 @@ class Session:
     def save(self, policy: str | None = None) -> pathlib.Path:
         """Writes a checkpoint, and returns its path on the machine of the learner.
 
-        After the end of the run, returns the path of its last checkpoint.
+        The run keeps it, in addition to `keep_checkpoints`.  After the end of the run, returns the path of its last
+        checkpoint.
 
         Args:
           policy: name of the policy, if the run has several that learn.

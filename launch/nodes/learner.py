@@ -327,8 +327,11 @@ class LearnerNode(ReportingNode):
         """Converts a step's metrics to plain numbers; waits for the step's computation to end."""
         self._values = {f"learner/{name}": float(value) for name, value in metrics.items()}
 
-    def save_checkpoint(self) -> pathlib.Path:
+    def save_checkpoint(self, keep: bool = False) -> pathlib.Path:
         """Writes a checkpoint of the current state, and returns its path.
+
+        Args:
+          keep: whether later checkpoints leave it.
 
         Raises:
           NotWritten: with the reason.
@@ -343,7 +346,7 @@ class LearnerNode(ReportingNode):
             sources, control = self._checkpoints.counter_sources(), self._checkpoints.control()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
-            return self._checkpoints.save(self._steps, self._modules, self._policy, sources, control)
+            return self._checkpoints.save(self._steps, self._modules, self._policy, sources, control, keep)
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
@@ -415,20 +418,23 @@ class LearnerNode(ReportingNode):
 
     def _save(self) -> str:
         try:
-            return str(self.save_checkpoint())
+            return str(self.save_checkpoint(keep=True))
         except NotWritten as error:
             raise CallboardError(f"no checkpoint could be written: {error}") from error
 
     def _restore(self, path: str) -> int:
-        """Continues from a checkpoint; returns its learner step."""
+        """Continues from a checkpoint; returns its learner step.
+
+        The run's own step does not run backwards, so that the checkpoints that follow are the newest.
+        """
         self._check_alone()
         problem = "is missing" if not pathlib.Path(path, MANIFEST).exists() else damage(pathlib.Path(path))
         if problem:
             raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
-        self._steps = self._checkpoints.restore(pathlib.Path(path), self._modules, self._policy_variables)
+        step = self._checkpoints.restore(pathlib.Path(path), self._modules, self._policy_variables)
         self._losses = LossCheck()
         self._publish_first(self._policy_variables)
-        return self._steps
+        return step
 
     def _set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         self._check_alone()

@@ -32,7 +32,7 @@ from ...atomic_files import (
 from ...errors import CallboardError, unknown
 from ...manifest import MANIFEST, damage, write_manifest
 from .file_errors import file_error
-from .layout import CHECKPOINT_NAME, RunDirectory, is_checkpoint_name, newest_of_steps
+from .layout import CHECKPOINT_NAME, KEEP_MARK, RunDirectory, is_checkpoint_name, newest_of_steps
 
 _KEEP = 2
 _logger = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ class Checkpoints:
         policy: Policy,
         counter_sources: Mapping[str, Mapping[str, int]],
         control: Mapping[str, Any] | None = None,
+        keep: bool = False,
     ) -> pathlib.Path:
         """Writes the checkpoint of a learner step and removes old ones.
 
@@ -114,6 +115,7 @@ class Checkpoints:
           policy: the policy to act with.
           counter_sources: the counters, by source.
           control: what has been changed in the run, see `run_control`; may be empty.
+          keep: whether it is never removed, in addition to the newest ones.
 
         Raises:
           NotWritten: with the reason; no part of the checkpoint is left.
@@ -129,10 +131,12 @@ class Checkpoints:
                 (draft / "counters.json").write_text(json.dumps(counter_sources))
                 if control:
                     (draft / "control.json").write_text(json.dumps(control))
+                if keep:
+                    (draft / KEEP_MARK).touch()
                 write_manifest(draft)
         except (OSError, tf.errors.OpError) as error:
             raise NotWritten(file_error(error)) from error
-        everything = self._all()
+        everything = [path for path in self._all() if not (path / KEEP_MARK).exists()]
         kept = newest_of_steps(everything, step_of, self._keep)
         for old in everything:
             if old not in kept:
@@ -148,7 +152,7 @@ class Checkpoints:
     def replace_counters(self, counter_sources: Mapping[str, Mapping[str, int]]) -> None:
         """Replaces the newest checkpoint by a copy with other counters, those at the end of the run.
 
-        Does nothing if there is no checkpoint.
+        One that is never removed stays beside the copy.  Does nothing if there is no checkpoint.
 
         Raises:
           NotWritten: with the reason; the checkpoint is unchanged.
@@ -159,13 +163,14 @@ class Checkpoints:
         try:
             with directory_draft(self._new_path(step_of(newest))) as draft:
                 for path in newest.iterdir():
-                    if path.name not in ("counters.json", MANIFEST):
+                    if path.name not in ("counters.json", KEEP_MARK, MANIFEST):
                         link_or_copy(path, draft / path.name)
                 (draft / "counters.json").write_text(json.dumps(counter_sources))
                 write_manifest(draft)
         except OSError as error:
             raise NotWritten(file_error(error)) from error
-        remove_directory(newest)
+        if not (newest / KEEP_MARK).exists():
+            remove_directory(newest)
 
     def restore(
         self, path: pathlib.Path, modules: Mapping[str, tf.Module], policy_variables: Sequence[tf.Variable]

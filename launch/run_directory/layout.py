@@ -22,6 +22,10 @@ def is_checkpoint_name(name: str) -> bool:
     return CHECKPOINT_NAME.fullmatch(name) is not None
 
 
+KEEP_MARK = "keep"
+"""Name of an empty file in a checkpoint that later ones do not replace."""
+
+
 def newest_of_steps(entries: Sequence[Entry], step_of: Callable[[Entry], object], keep: int) -> Sequence[Entry]:
     """Returns the newest checkpoints to keep: of every step the newest, unless that would leave fewer than there are.
 

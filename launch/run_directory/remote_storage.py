@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...atomic_files import file_draft
 from ...errors import CallboardError
 from ...manifest import MANIFEST, file_damage, read_manifest, write_manifest
-from .layout import POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
+from .layout import KEEP_MARK, POLICIES, RunDirectory, is_checkpoint_name, newest_of_steps
 
 KEPT = 2
 """Directories of a kind that are kept, such as checkpoints; a damaged one is replaced by the one before it."""
@@ -163,7 +163,8 @@ class Storage:
     def _remove_old(self, folder: str, newest: str, keep: int) -> None:
         """Removes all but the newest complete directories, and incomplete ones of writers that have died."""
         whole = self._whole(folder)
-        kept = newest_of_steps(whole, _step_of, keep)
+        marked = {path.rsplit("/", 2)[1] for path in self._files.glob(self._at(f"{folder}/*/{KEEP_MARK}"))}
+        kept = {*marked, *newest_of_steps([name for name in whole if name not in marked], _step_of, keep)}
         for entry in self._files.ls(self._at(folder), detail=True):
             old = entry["name"].rstrip("/").rpartition("/")[2]
             half = entry["type"] == "directory" and old not in whole and old < newest

@@ -93,6 +93,10 @@ def use(session):
     assert session.train(learner_steps=2).learner_steps == later.learner_steps + 2
     for name, value in session.get_weights().items():
         assert name.startswith("normalizer/") or np.abs(value - frozen[name]).max() < 1e-20, name
+    second = session.save()
+    assert session.restore(saved) == int(saved.name[:12])
+    third = session.save()
+    assert saved.name < second.name < third.name and saved.is_dir() and second.is_dir() and third.is_dir()
     slots = session.for_each_environment(gravity)
     assert slots == [pytest.approx(9.8)] * 32
     with pytest.raises(CallboardError, match="ValueError: there is no such thing"):

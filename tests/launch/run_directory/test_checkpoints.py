@@ -23,10 +23,10 @@ def variables(value):
     return [tf.Variable(np.full((2, 3), value, np.float32), name="weights")]
 
 
-def save(checkpoints, step):
+def save(checkpoints, step, keep=False):
     networks = module(variables(step))
     return checkpoints.save(
-        step, {"learner": tf.Module(), "networks": networks}, networks, {"actor/0#a": {"steps": step}}
+        step, {"learner": tf.Module(), "networks": networks}, networks, {"actor/0#a": {"steps": step}}, keep=keep
     )
 
 
@@ -99,6 +99,20 @@ def test_two_checkpoints_of_one_step(run):
     assert left(run) == ["000000000005.002", "000000000005.003"]
     save(checkpoints, 6)
     assert left(run) == ["000000000005.003", "000000000006"]
+
+
+def test_one_that_is_to_be_kept_is_never_removed_and_takes_no_other_s_place(run):
+    checkpoints = Checkpoints(run)
+    save(checkpoints, 1, keep=True)
+    for step in (2, 3, 4):
+        save(checkpoints, step)
+    assert left(run) == ["000000000001", "000000000003", "000000000004"]
+    save(checkpoints, 5, keep=True)
+    checkpoints.replace_counters({"actor/0#a": {"steps": 9}})
+    assert checkpoints.counter_sources() == {"actor/0#a": {"steps": 9}}
+    for step in (6, 7):
+        save(checkpoints, step)
+    assert left(run) == ["000000000001", "000000000005", "000000000006", "000000000007"]
 
 
 class Death(BaseException):

@@ -8,7 +8,7 @@ from stored_nodes import directory_of, write_checkpoint
 
 from callboard.errors import CallboardError
 from callboard.launch.run_directory.checkpoints import Checkpoints
-from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.layout import KEEP_MARK, RunDirectory
 from callboard.launch.run_directory.node_mirror import Mirror
 from callboard.launch.run_directory.remote_storage import Storage, fetch_run, is_url, local_copy
 
@@ -97,6 +97,17 @@ def test_half_checkpoints_of_those_who_died_are_removed_and_newer_ones_left(tmp_
     write_checkpoint(directory, 100)
     assert Mirror(storage, "learner/0", directory).close()
     assert sorted(path.name for path in (bucket / "checkpoints").iterdir()) == [f"{step:012d}" for step in (100, 150)]
+
+
+def test_a_checkpoint_that_is_to_be_kept_stays(tmp_path, bucket, storage):
+    directory = directory_of(tmp_path, "learner/0")
+    for step in (100, 200, 300):
+        name = f"checkpoints/{step:012d}"
+        write_checkpoint(directory, step)
+        if step == 100:
+            (directory.path / name / KEEP_MARK).touch()
+        storage.store_whole(name, directory.path, keep=1)
+    assert [path.name[9:] for path in sorted((bucket / "checkpoints").iterdir())] == ["100", "300"]
 
 
 def test_a_local_file_is_never_there_in_part(tmp_path, bucket, storage, monkeypatch):
