@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CallboardError
+from ..experiment_checks import check_tasks
 from ..live_view import check_display
 from ..run_directory.remote_storage import local_copy
 from .command_parser import CommandParser
@@ -22,7 +23,8 @@ def main(arguments: Sequence[str]) -> int:
         "callboard evaluate",
         description="Plays with the policy of a run.",
         epilog="--env-options.NAME VALUE changes an option of the run's environment, --no-env-options.NAME removes it; "
-        "--evaluation-mapping and --policies change who plays, if there are several policies.",
+        "--evaluation-task VALUE sets the environments' task; --evaluation-mapping and --policies change who plays, if "
+        "there are several policies.",
     )
     add_run_arguments(parser)
     parser.add_argument("--episodes", type=int, metavar="N", help="number of whole episodes (20)")
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--video", action="store_true", help="record whole episodes as MP4 under RUN/videos")
     parser.add_argument("--video-episodes", type=int, default=1, metavar="N", help="episodes in the video (1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    settings, others = split_options(arguments, ["env_options", "evaluation_mapping", "policies"])
+    settings, others = split_options(arguments, ["env_options", "evaluation_mapping", "evaluation_task", "policies"])
     known = parser.parse_args(others)
     for name in ("episodes", "steps", "video_episodes"):
         number = getattr(known, name)
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     from ..evaluation import evaluate_run, with_evaluation_settings
 
     experiment = with_evaluation_settings(experiment, known.mode, known.epsilon, known.seed)
+    if experiment.evaluation_task is not None:
+        check_tasks(experiment, experiment.agent_specs(), [experiment.evaluation_task])
 
     def notify(text: str) -> None:
         print(text, file=sys.stderr)

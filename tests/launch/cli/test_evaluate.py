@@ -5,6 +5,7 @@ import pathlib
 
 import imageio.v3 as imageio
 import pytest
+from untrained_runs import SMALL, write_run
 
 from callboard.launch.cli.command import main
 
@@ -49,6 +50,20 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert "Impala takes no epsilon" in capsys.readouterr().err
     assert main(["evaluate", path]) == 2
     assert "has no checkpoint best; choose from latest, " in capsys.readouterr().err
+
+
+def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
+    path = str(tmp_path / "run")
+    write_run(tmp_path / "run", options=["--env=own_callbacks:Walk", *SMALL])
+
+    def steps(task):
+        assert main(["evaluate", path, "--episodes", "2", "--evaluation-task", task, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["mean_length"]
+
+    assert steps("{length: -30}") == 1 and steps("{length: 30}") == 20
+    assert main(["evaluate", path, "--evaluation-task", "30"]) == 2
+    error = capsys.readouterr().err
+    assert "a task is a mapping of options for its 'reset', not 30" in error and error.count("\n") == 1
 
 
 def test_a_window_is_refused_without_a_display(monkeypatch, capsys):
