@@ -57,5 +57,5 @@ class CurriculumProgress:
         if condition.metric.startswith("evaluator/"):
             return condition.holds(self._evaluation)
         if is_of_episodes(condition.metric):
-            return condition.holds(windows.means_of_task(stage.episodes))
+            return condition.holds(windows.row_of_task(stage.episodes))
         return condition.holds(metrics())

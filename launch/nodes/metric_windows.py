@@ -72,17 +72,17 @@ class MetricWindows:
         """Returns the values of the newest episodes of the metrics whose distributions are wanted."""
         return {name: list(self._windows[name]) for name in self._histograms if name in self._windows}
 
-    def means_of_task(self, episodes: int) -> dict[str, float]:
-        """Returns the means over the newest episodes that began with the current task.
+    def row_of_task(self, episodes: int) -> dict[str, float]:
+        """Returns mean, minimum and maximum over the newest episodes that began with the current task.
 
         Args:
           episodes: the number of episodes that a metric must have, at most `WINDOW`; those with fewer are left out.
         """
-        return {
-            name: statistics.fmean(list(values)[-episodes:])
-            for name, values in self._of_task.items()
-            if len(values) >= episodes
-        }
+        row: dict[str, float] = {}
+        for name, values in self._of_task.items():
+            if len(values) >= episodes:
+                row.update(aggregated(name, list(values)[-episodes:]))
+        return row
 
 
 def aggregated(name: str, values: Iterable[float]) -> Mapping[str, float]:

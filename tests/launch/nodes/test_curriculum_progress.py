@@ -1,5 +1,7 @@
 """When the stages of a curriculum begin."""
 
+import pytest
+
 from callboard.launch.curriculum import Stage
 from callboard.launch.nodes.curriculum_progress import CurriculumProgress
 from callboard.launch.nodes.metric_windows import MetricWindows
@@ -19,8 +21,8 @@ def test_stages_begin_at_their_steps():
     assert progress.next_stage(99, nothing, windows) is None and progress.begun == 2
 
 
-def test_a_stage_does_not_end_by_the_episodes_of_an_easier_one():
-    when = "episode/success >= 0.8"
+@pytest.mark.parametrize("when", ["episode/success >= 0.8", "episode/success_min >= 0.8"])
+def test_a_stage_does_not_end_by_the_episodes_of_an_easier_one(when):
     stages = [Stage(EASY), Stage(MEDIUM, when=when, episodes=2), Stage(HARD, when=when, episodes=2)]
     progress, windows = CurriculumProgress(stages, 1), MetricWindows()
     windows.set_task(EASY)

@@ -22,17 +22,23 @@ def test_mean_minimum_and_maximum_of_the_newest_hundred_episodes():
     assert windows.histograms() == {"episode/a": [float(value) for value in range(100)]}
 
 
-def test_means_of_the_episodes_of_the_current_task():
+def test_the_episodes_of_the_current_task():
     windows = MetricWindows()
+
+    def means(episodes):
+        row = windows.row_of_task(episodes)
+        assert set(row) <= {"episode/a", "episode/a_min", "episode/a_max"}
+        return row.get("episode/a")
+
     windows.add([[None, {"episode/a": [1.0] * 10}]])
-    assert windows.means_of_task(10) == {"episode/a": 1.0} and windows.means_of_task(11) == {}
+    assert means(10) == 1.0 and windows.row_of_task(11) == {}
     windows.set_task({"size": 2})
-    assert windows.means_of_task(1) == {}
+    assert windows.row_of_task(1) == {}
     # Episodes that had begun before the task was set do not count.
     windows.add([[None, {"episode/a": [1.0] * 10}], [{"size": 2}, {"episode/a": [0.0, 0.5]}]])
-    assert windows.means_of_task(1) == {"episode/a": 0.5} and windows.means_of_task(2) == {"episode/a": 0.25}
+    assert means(1) == 0.5 and means(2) == 0.25 and windows.row_of_task(2)["episode/a_min"] == 0.0
     windows.set_task({"size": 2})
-    assert windows.means_of_task(2) == {"episode/a": 0.25}
+    assert means(2) == 0.25
     assert windows.row()["episode/a_max"] == 1.0
 
 
