@@ -14,6 +14,9 @@ from ..named_objects import import_object
 from ..specs import EnvironmentSpec, describe
 from .tasks import Task
 
+_CALLS_TRIED, _EPISODES_TRIED = 2000, 100
+"""How often a function is called to see what it returns: so often over all agents, for so many episodes at least."""
+
 
 class PolicyMapping(Protocol):
     """Chooses the policy of each agent for an episode."""
@@ -99,7 +102,10 @@ class FunctionMapping:
 
 
 def parse_mapping(
-    mapping: Any, agents: Sequence[str], policies: Mapping[str, Sequence[str] | None]
+    mapping: Any,
+    agents: Sequence[str],
+    policies: Mapping[str, Sequence[str] | None],
+    specs: Mapping[str, EnvironmentSpec] | None = None,
 ) -> TableMapping | FunctionMapping:
     """Returns the mapping of an environment's agents to policies that a setting describes.
 
@@ -110,10 +116,12 @@ def parse_mapping(
         and otherwise each agent has the policy of its own name.
       agents: names of all agents.
       policies: the policies, each with patterns of the agents that it may play for; None for all agents.
+      specs: specs of the agents.  With them, a function is tried for a number of episodes; if the specs differ, it may
+        then give a policy to agents with the spec of those that got it.
 
     Raises:
-      CallboardError: an agent has no policy, no agent can get a policy, a policy or a pattern is unknown, or the
-        mapping is something else.
+      CallboardError: an agent has no policy, no agent can get a policy, a policy or a pattern is unknown, the function
+        fails, or the mapping is something else.
     """
     if not policies:
         raise CallboardError("there are no policies: name at least one")
@@ -144,6 +152,10 @@ def parse_mapping(
                 f"no agent can get the policy {policy!r}: let the mapping name it for one of {', '.join(agents)}, or "
                 "leave it out"
             )
+    if specs and isinstance(parsed, FunctionMapping):
+        agents_of = _agents_tried(mapping, parsed, agents)
+        if any(specs[agent] != specs[agents[0]] for agent in agents):
+            return FunctionMapping(_by_spec(parsed.policies_of, agents_of, specs), parsed.function)
     return parsed
 
 
@@ -240,6 +252,40 @@ def _table_mapping(table: Mapping[Any, Any], agents: Sequence[str], policies: Se
         {agent: tuple(shares) for agent, shares in weights.items()},
         {agent: tuple(float(w) / sum(shares.values()) for w in shares.values()) for agent, shares in weights.items()},
     )
+
+
+def _agents_tried(mapping: Any, function: FunctionMapping, agents: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the agents that get each policy in a number of episodes."""
+    rng = np.random.default_rng(0)
+    found: dict[str, list[str]] = {}
+    for episode in range(max(_EPISODES_TRIED, _CALLS_TRIED // len(agents))):
+        for agent in agents:
+            try:
+                policy = function(agent, episode, rng)
+            except CallboardError:
+                raise
+            except Exception as error:
+                raise CallboardError(
+                    f"mapping {mapping!r} fails for agent {agent!r} in episode {episode}: {type(error).__name__}: "
+                    f"{error}"
+                ) from error
+            if agent not in found.setdefault(policy, []):
+                found[policy].append(agent)
+    return found
+
+
+def _by_spec(
+    policies_of: Mapping[str, Sequence[str]],
+    agents_of: Mapping[str, Sequence[str]],
+    specs: Mapping[str, EnvironmentSpec],
+) -> dict[str, tuple[str, ...]]:
+    """Returns the policies that each agent may get from a function: those that agents with its spec have got."""
+    return {
+        agent: tuple(
+            policy for policy in policies if any(specs[one] == specs[agent] for one in agents_of.get(policy, ()))
+        )
+        for agent, policies in policies_of.items()
+    }
 
 
 def _check_function(mapping: Any, function: Any) -> None:

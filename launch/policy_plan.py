@@ -118,7 +118,7 @@ def make_plan(experiment: Experiment, specs: Mapping[str, EnvironmentSpec], eval
     for name in named or ():
         if name not in policies:
             raise unknown("policy in the mapping", name, policies)
-    parsed = parse_mapping(mapping, tuple(specs), {name: None for name in used})
+    parsed = parse_mapping(mapping, tuple(specs), {name: None for name in used}, specs)
     names = [name for name in used if any(name in of_agent for of_agent in parsed.policies_of.values())]
     learning = learning_policies(policies, experiment.trained)
     return PolicyPlan(policies, learning, policy_slots(names, tuple(specs), specs, parsed), parsed)

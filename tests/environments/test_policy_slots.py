@@ -4,9 +4,11 @@ import collections
 
 import numpy as np
 import pytest
+from dm_env import specs
 
 from callboard.environments import parse_mapping
 from callboard.errors import CallboardError
+from callboard.specs import EnvironmentSpec
 
 AGENTS = ("red_0", "red_1", "blue_0")
 
@@ -15,12 +17,35 @@ def by_number(agent, episode, rng):
     return ("x", "y")[episode % 2]
 
 
+def by_agent(agent, episode, rng):
+    """Gives `blue_0`, which has spaces of its own, one of two policies of its own."""
+    return rng.choice(["x", "y"]) if agent.startswith("red") else "z" if episode < 99 else "w"
+
+
+def too_late(agent, episode, rng):
+    return agent if episode < 5 else "gone"
+
+
+def failing(agent, episode, rng):
+    return {"red_0": "x"}[agent]
+
+
 def too_few(agent):
     return "x"
 
 
 def policies_of(mapping, policies, agents=AGENTS):
     return dict(parse_mapping(mapping, agents, policies).policies_of)
+
+
+def test_a_function_gives_agents_with_different_spaces_policies_of_their_own():
+    small, large = (EnvironmentSpec(specs.Array((size,), np.float32), specs.DiscreteArray(2)) for size in (1, 2))
+    spec_of = {"red_0": small, "red_1": small, "blue_0": large}
+    parsed = parse_mapping(by_agent, AGENTS, dict.fromkeys("vwxyz"), spec_of)
+    assert parsed.policies_of == {"red_0": ("x", "y"), "red_1": ("x", "y"), "blue_0": ("w", "z")}
+    assert parse_mapping(by_agent, AGENTS, dict.fromkeys("wxyz"), dict.fromkeys(AGENTS, small)).policies_of == {
+        agent: ("w", "x", "y", "z") for agent in AGENTS
+    }
 
 
 def test_one_policy_plays_for_all_agents():
@@ -111,6 +136,16 @@ def test_a_function_chooses_among_the_policies_that_may_play_for_an_agent():
             "agents of policy 'x': no agent matches 'green'; the agents are red_0, red_1, blue_0",
         ),
         (
+            "test_policy_slots:too_late",
+            dict.fromkeys(AGENTS),
+            "the mapping gives agent 'red_0' the policy 'gone' in episode 5; choose from red_0, red_1, blue_0",
+        ),
+        (
+            "test_policy_slots:failing",
+            {"x": None},
+            "mapping 'test_policy_slots:failing' fails for agent 'red_1' in episode 0: KeyError: 'red_1'",
+        ),
+        (
             "x",
             {"x": None},
             "mapping 'x' is of type str: give a table {pattern: policy}, a function (agent, episode, rng) -> policy, "
@@ -138,5 +173,5 @@ def test_a_function_chooses_among_the_policies_that_may_play_for_an_agent():
 )
 def test_mistakes(mapping, policies, message):
     with pytest.raises(CallboardError) as caught:
-        parse_mapping(mapping, AGENTS, policies)
+        parse_mapping(mapping, AGENTS, policies, dict.fromkeys(AGENTS, "spec"))
     assert str(caught.value) == message
