@@ -1,5 +1,6 @@
 """PPO's learner: each step is an iteration of several epochs over the minibatches of one batch."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ class PpoLearner(tf.Module):
             return loss(select_minibatch(rollout, minibatches, number * accumulate + part, seed), clip)
 
         def in_replicas(function: Any) -> Any:
-            return tf.function(lambda *arguments: strategy.run(function, args=arguments), autograph=False)
+            # An object of its own: TensorFlow takes the first traces of all functions with one code for retracing.
+            return tf.function(functools.partial(_in_replicas, strategy, function), autograph=False)
 
         self._update = CompiledOnFirstCall(lambda *arguments: gradient_step(minibatch_loss, *arguments))
         self._values = in_replicas(lambda sample: observation_values(networks, sample))
@@ -117,3 +119,8 @@ class PpoLearner(tf.Module):
             metrics, _ = self._update(rollout, tf.constant(number), seed, clip)
             each.append(metrics)
         return {name: sum(metrics[name] for metrics in each) / self._gradient_steps for name in each[0]}
+
+
+def _in_replicas(strategy: tf.distribute.Strategy, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function in every replica, with its part of each argument."""
+    return strategy.run(function, args=arguments)
