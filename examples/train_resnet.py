@@ -109,6 +109,8 @@ def train(options: argparse.Namespace) -> None:
     images = data.train.cardinality().numpy()
     if weights is not None:
         mean, variance = moments(data.train.shard(math.ceil(images / MEASURED), 0))
+        if options.plot is not None:
+            plot(data, options)
         evaluate(make_model(data, mean, variance, options), weights, data)
         return
     if images < options.global_batch:
