@@ -55,6 +55,29 @@ def make_own_head(head: str, spec: specs.EnvironmentSpec, options: Mapping[str, 
     return made
 
 
+def check_outputs(head: str, expected: Mapping[str, tuple[int, ...]], outputs: Any) -> None:
+    """Checks what a head of the user's own has made of features.
+
+    Args:
+      head: its name, for the message.
+      expected: shapes of the outputs without the batch axis, by the name of a field; "" for outputs that are a tensor.
+      outputs: the outputs.
+
+    Raises:
+      CallboardError: an output is missing, or has another shape.
+    """
+    for name, shape in expected.items():
+        found: Any = getattr(outputs, name, None) if name else outputs
+        given = list(found.shape) if hasattr(found, "shape") else None
+        if not given or given[1:] != list(shape):
+            what = f"{name!r} of its outputs" if name else "its output"
+            wanted = ", ".join(["N", *map(str, shape)])
+            raise CallboardError(
+                f"head {head!r} does not fit the environment's action: {what} must have the shape [{wanted}], and is "
+                + (type(outputs).__name__ if given is None else f"{given}")
+            )
+
+
 def check_own_parts(spec: specs.EnvironmentSpec, settings: Any) -> None:
     """Checks that the core and the head in `network_settings` can be made, without making them.
 

@@ -14,7 +14,7 @@ from .action_parts import ActionParts
 from .action_policy import is_single_box
 from .branching_heads import BranchingQHead
 from .composed_heads import AutoregressiveValueHead, ComposedValueHead
-from .core_factory import check_own_parts, make_core, make_own_head
+from .core_factory import check_outputs, check_own_parts, make_core, make_own_head
 from .heads import DistributionalQHead, DuelingQHead, GaussianValueHead, PolicyValueHead, QHead, ValueHead
 from .implicit_quantiles import ImplicitQuantileHead
 from .network import Network
@@ -108,7 +108,11 @@ def policy_value_network(
             both = heads(functools.partial(make_own_head, head, spec, head_options))
         else:
             both = heads(functools.partial(make_head, True))
-        return Network(spec, **parts.make(normalizer), head=both, previous_inputs=previous_inputs)
+        check = None
+        if head is not None and not isinstance(both, AutoregressiveValueHead):
+            check = functools.partial(check_outputs, head, _policy_shapes(action))
+        before_head = parts.make(normalizer)
+        return Network(spec, **before_head, head=both, previous_inputs=previous_inputs, check_outputs=check)
     if isinstance(torso, tf.keras.layers.Layer):
         raise CallboardError("separate networks need a torso each: give a factory of torsos, not one layer")
     policy_head, value_head = heads(functools.partial(make_head, False)), heads(make_value_head)
@@ -194,7 +198,13 @@ def q_network(
         return made if fractions is None else ImplicitQuantileHead(fractions, made)
 
     heads = make_heads(spec.observation, heads_by, make_head)
-    return Network(spec, **before_head, head=heads, previous_inputs=previous_inputs)
+    if head is None:
+        return Network(spec, **before_head, head=heads, previous_inputs=previous_inputs)
+    values = (len(choices.sizes), int(choices.sizes.max())) if composed else (int(choices.sizes[0]),)
+    numbers = () if atoms is None else (atoms,)
+    shapes = {"": (*values, *numbers)} if fractions is None else {"values": (*values, fractions)}
+    check = functools.partial(check_outputs, head, shapes)
+    return Network(spec, **before_head, head=heads, previous_inputs=previous_inputs, check_outputs=check)
 
 
 def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> None:
@@ -210,6 +220,16 @@ def check_network(spec: specs.EnvironmentSpec, settings: NetworkSettings) -> Non
         check_critic_state(spec.observation, settings.critic_state)
         check_popart(spec.observation, settings.popart)
     check_heads(spec.observation, getattr(settings, "heads_by", None))
+
+
+def _policy_shapes(action: ActionParts) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of what a head for policy and value outputs, without the batch axis."""
+    shapes: dict[str, tuple[int, ...]] = {"value": ()}
+    if len(action.sizes):
+        shapes["logits"] = (int(action.sizes.sum()),)
+    if action.numbers:
+        shapes |= {"mean": (action.numbers,), "log_std": (action.numbers,)}
+    return shapes
 
 
 class _Parts(NamedTuple):

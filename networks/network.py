@@ -1,5 +1,6 @@
 """The `Network` module: a torso for features, a core for memory and a head for outputs."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -54,6 +55,7 @@ class Network(tf.Module):
         head: Any,
         previous_inputs: bool = False,
         normalizer: RunningNormalizer | WithoutPart | None = None,
+        check_outputs: Callable[[Any], None] | None = None,
         name: str | None = None,
     ) -> None:
         """Builds all variables.
@@ -66,6 +68,7 @@ class Network(tf.Module):
           previous_inputs: whether `Inputs.previous_action` and `Inputs.previous_reward` are appended to the torso's
             features (actions as in `flatten.flat_features`).
           normalizer: normalizes observations before the torso; None leaves them unchanged.
+          check_outputs: raises `CallboardError` if the head's outputs are not what they should be; None for no check.
           name: name of the module.
 
         Raises:
@@ -79,7 +82,9 @@ class Network(tf.Module):
         self.normalizer = normalizer
         keep_spec(self, spec)
         with TRACING:
-            self._build(spec)
+            outputs = self._build(spec)
+        if check_outputs is not None:
+            check_outputs(outputs)
 
     @property
     def state_spec(self) -> Nest:
@@ -182,7 +187,7 @@ class Network(tf.Module):
             arguments.append(legal_actions(observation))
         return self._head(features, *arguments)
 
-    def _build(self, spec: specs.EnvironmentSpec) -> None:
+    def _build(self, spec: specs.EnvironmentSpec) -> Any:
         observation, action = tree.map_structure(tf.constant, specs.zeros((spec.observation, spec.action), 1))
         inputs = Inputs(observation, action, tf.zeros((1,)))
         first = tf.ones((1,), tf.bool)
@@ -195,7 +200,7 @@ class Network(tf.Module):
                 f"core {type(self._core).__name__} has no state_spec after build: set it to tf.TensorSpecs of its state"
             )
         features, _ = self._core.step(features, self.initial_state(1), first)
-        self._outputs(features, observation)
+        return self._outputs(features, observation)
 
 
 def keep_spec(module: tf.Module, spec: specs.EnvironmentSpec) -> None:

@@ -110,6 +110,19 @@ def make_nothing(spec):
     return None
 
 
+def make_five_values(spec):
+    return tf.keras.layers.Dense(5)
+
+
+@pytest.mark.parametrize("network", [policy_value_network, q_network])
+def test_a_head_with_other_outputs_is_refused(network):
+    missing = r"'value' of its outputs must have the shape \[N\], and is EagerTensor$"
+    wrong = r"its output must have the shape \[N, 3\], and is \[1, 5\]$"
+    message = missing if network is policy_value_network else wrong
+    with pytest.raises(CallboardError, match="^head 'parts_of_the_user:make_five_values' does not fit .* " + message):
+        network(SPEC, head="parts_of_the_user:make_five_values")
+
+
 def test_a_core_and_a_head_are_checked_before_they_are_made():
     settings = PolicyValueNetworkSettings(hidden_sizes=(), activation="relu", lstm_size=1, head_sizes=())
     check_network(SPEC, settings)
