@@ -19,7 +19,7 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
 
     Args:
       run_directory: directory of the run.
-      checkpoint: `best` by evaluation, the `latest`, or a learner step.
+      checkpoint: `best` by evaluation, the `latest`, a learner step, or the name of a checkpoint's directory.
       others: directories of other policies that act with the same checkpoint, for the advice in the error.
 
     Raises:
@@ -34,7 +34,7 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
     elif checkpoint == "latest":
         found = _policy_of(checkpoints.latest())
     else:
-        found = _policy_of(checkpoints.at_step(int(checkpoint)))
+        found = _policy_of(checkpoints.named(checkpoint))
     if found is None:
         of_others = [_choices(other) for other in others]
         choices = [name for name in _choices(run_directory) if all(name in known for known in of_others)]

@@ -74,9 +74,15 @@ class Checkpoints:
                 )
         return newest
 
-    def at_step(self, step: int) -> pathlib.Path | None:
-        """Returns the newest intact checkpoint of a learner step; None if there is none."""
-        return self._newest_whole(step)
+    def named(self, checkpoint: str) -> pathlib.Path | None:
+        """Returns an intact checkpoint of a learner step, the newest unless another one is named; None without one.
+
+        Args:
+          checkpoint: a learner step, or the name of a checkpoint's directory, such as `000000001000.001`.
+        """
+        step = int(checkpoint.partition(".")[0])
+        of_step = [path for path in self._all() if step_of(path) == step]
+        return self._newest_whole(sorted(of_step, key=lambda path: path.name == checkpoint))
 
     def steps(self) -> list[int]:
         """Returns the learner steps of all checkpoints, the newest last."""
@@ -203,9 +209,9 @@ class Checkpoints:
         write_file(marker, str(number))
         return number
 
-    def _newest_whole(self, step: int | None = None) -> pathlib.Path | None:
-        """Returns the newest intact checkpoint, of a learner step if it is given, and sets damaged ones aside."""
-        for path in reversed([path for path in self._all() if step in (None, step_of(path))]):
+    def _newest_whole(self, paths: Sequence[pathlib.Path] | None = None) -> pathlib.Path | None:
+        """Returns the last intact one of some checkpoints, by default of all, and sets damaged ones aside."""
+        for path in reversed(self._all() if paths is None else paths):
             try:
                 key = (path.name, path.stat().st_ino)
                 wrong = "" if key in self._whole else damage(path)

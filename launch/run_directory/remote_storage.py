@@ -69,7 +69,7 @@ class Storage:
         directory: pathlib.Path,
         only: Sequence[str] | None = None,
         notify: Callable[[str], None] = _logger.warning,
-        step: int | None = None,
+        checkpoint: str | None = None,
     ) -> bool:
         """Downloads the newest complete directory in a folder whose contents match its manifest, if there is one.
 
@@ -80,7 +80,7 @@ class Storage:
           directory: the local run directory.
           only: names of the files to download; the local manifest then lists only those.  None downloads all.
           notify: receives a line about every damaged directory.
-          step: the step that the directory is of; None for any.
+          checkpoint: the step that the directory is of, or its name, see `Checkpoints.named`; None for any.
 
         Returns:
           Whether there was one.
@@ -88,7 +88,10 @@ class Storage:
         tried: set[str] = set()
         for _ in range(_TRIES_FOR_NEWEST):
             candidates = [name for name in self._whole(folder) if name not in tried]
-            candidates = [name for name in candidates if step in (None, _step_of(name))]
+            if checkpoint is not None:
+                step = int(checkpoint.partition(".")[0])
+                candidates = [name for name in candidates if _step_of(name) == step]
+                candidates.sort(key=lambda name: name == checkpoint)
             if not candidates:
                 break
             name = f"{folder}/{candidates[-1]}"
@@ -269,9 +272,9 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
         storage.fetch(name, directory.path)
     for name in BEST_POLICIES:
         storage.fetch(name, directory.path)
-    step = int(checkpoint) if checkpoint.isdecimal() else None
+    named = checkpoint if checkpoint[0].isdecimal() else None
     only = None if whole else ["policy.npz"]
-    if not storage.fetch_newest("checkpoints", directory.path, only=only, step=step) and step is not None:
+    if not storage.fetch_newest("checkpoints", directory.path, only=only, checkpoint=named) and named:
         best = ["best"] if any((directory.path / name).exists() for name in BEST_POLICIES) else []
         steps = [str(kept) for kept in storage.steps()]
         choices = [*best, *(["latest"] if steps else []), *steps]

@@ -8,7 +8,7 @@ from ...errors import CallboardError
 from .layout import is_checkpoint_name
 from .remote_storage import is_url
 
-_CHECKPOINT = re.compile(r"best|latest|[0-9]+", re.ASCII)
+_CHECKPOINT = re.compile(r"best|latest|[0-9]+(\.[0-9]+)?", re.ASCII)
 
 
 class RunReference(NamedTuple):
@@ -17,7 +17,7 @@ class RunReference(NamedTuple):
     run: str
     """The run directory, a path or a URL."""
     checkpoint: str
-    """`best` by evaluation, `latest`, or a learner step."""
+    """`best` by evaluation, `latest`, a learner step, or the name of a checkpoint's directory."""
 
     def __str__(self) -> str:
         return f"{self.run}@{self.checkpoint}"
@@ -45,5 +45,5 @@ def parse_run_reference(text: str | os.PathLike[str], default: str = "best") -> 
     folder, _, name = trimmed.rpartition("/")
     if is_checkpoint_name(name) and (folder == "checkpoints" or folder.endswith("/checkpoints")):
         above = folder.removesuffix("checkpoints").rstrip("/")
-        return RunReference(above or (os.sep if folder.startswith("/") else "."), str(int(name.partition(".")[0])))
+        return RunReference(above or (os.sep if folder.startswith("/") else "."), name)
     return RunReference(path, default)

@@ -118,7 +118,7 @@ def test_weights_are_named_by_a_checkpoint_or_a_url(runs, monkeypatch):
     directory = path / "checkpoints" / "000000000005"
     for source in (path, f"{path}@latest", f"{path}@5", directory, str(directory)):
         load_policy(source)
-    assert chosen == ["best", "latest", "5", "5", "5"]
+    assert chosen == ["best", "latest", "5", directory.name, directory.name]
 
 
 def test_a_run_at_a_url(runs):

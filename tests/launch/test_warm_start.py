@@ -181,7 +181,7 @@ def test_a_run_begins_with_the_weights_and_a_resumed_one_has_its_own(tmp_path):
         networks, policy = networks_of(experiment)
         checkpoints = Checkpoints(RunDirectory(tmp_path / "run"))
         assert list(dict.fromkeys(checkpoints.steps())) == list(range(steps - 2, steps + 1))
-        latest = checkpoints.at_step(steps)
+        latest = checkpoints.named(str(steps))
         tf.train.Checkpoint(networks=networks).read(str(latest / "learner")).expect_partial()
         for name, weight in named_weights(networks).items():
             if name.startswith("torso/"):

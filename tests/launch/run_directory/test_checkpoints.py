@@ -115,6 +115,15 @@ def test_one_that_is_to_be_kept_is_never_removed_and_takes_no_other_s_place(run)
     assert left(run) == ["000000000001", "000000000005", "000000000006", "000000000007"]
 
 
+def test_one_of_several_of_a_step_is_found_by_its_name(run):
+    checkpoints = Checkpoints(run)
+    first, second = save(checkpoints, 5, keep=True), save(checkpoints, 5)
+    assert checkpoints.named(first.name) == first and checkpoints.named(second.name) == second
+    assert checkpoints.named("5") == second and checkpoints.named("6") is None
+    empty(first / "policy.npz")
+    assert Checkpoints(run).named(first.name) == second
+
+
 class Death(BaseException):
     """The process ends here: what follows runs only because this is one process."""
 

@@ -110,6 +110,19 @@ def test_a_checkpoint_that_is_to_be_kept_stays(tmp_path, bucket, storage):
     assert [path.name[9:] for path in sorted((bucket / "checkpoints").iterdir())] == ["100", "300"]
 
 
+def test_the_checkpoint_of_a_name_is_fetched(tmp_path, bucket, storage):
+    directory = directory_of(tmp_path, "learner/0")
+    newer = write_checkpoint(directory, 5)
+    newer.rename(f"{newer}.001")
+    write_checkpoint(directory, 5)
+    for name in ("000000000005", "000000000005.001"):
+        storage.store_whole(f"checkpoints/{name}", directory.path)
+    for given, found in (("5", "000000000005.001"), ("000000000005", "000000000005")):
+        copy = RunDirectory(tmp_path / given)
+        assert storage.fetch_newest("checkpoints", copy.path, checkpoint=given)
+        assert [path.name for path in copy.checkpoints.iterdir()] == [found]
+
+
 def test_a_local_file_is_never_there_in_part(tmp_path, bucket, storage, monkeypatch):
     directory = directory_of(tmp_path, "actor/0")
     storage.store("logs/actor-0.log", directory.path)
