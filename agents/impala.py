@@ -123,8 +123,10 @@ class Impala(ImpalaSettings, Agent):
         of_value = (getattr(networks, "value_variables", ()), self.value_learning_rate_scale)
         objective = make_objective("loss", networks.trainable_variables, self.optimizer, steps, *of_value)
         returns = make_reward_normalizer(self)
+        # The loss of a subclass need not know of normalized rewards.
+        normalizing = {} if returns is None else {"returns": returns}
         learner = GradientLearner(
-            functools.partial(self.loss, networks, returns=returns),
+            functools.partial(self.loss, networks, **normalizing),
             [objective._replace(is_sum=True)],
             strategy,
             self.updates_per_call,

@@ -29,7 +29,7 @@ RECURRENT_Q = RecurrentQNetworkSettings(**MLP, stream_size=0, lstm_size=8)
 
 def test_defaults_are_those_that_agents_share():
     image = {"filters": (), "image_features": None, "image_activation": None, "precision": "float32"}
-    body = {"torso": "auto", "torsos": {}, **MLP, "layer_norm": False, **image}
+    body = {"torso": "auto", "torso_options": {}, "torsos": {}, **MLP, "layer_norm": False, **image}
     core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
     head: dict[str, Any] = {"head": None, "head_options": {}, "heads_by": None}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body

@@ -40,7 +40,7 @@ def pictures(directory):
             for value in event.summary.value:
                 assert value.tag == "videos/evaluation" and value.metadata.plugin_data.plugin_name == "images"
                 found.append((event.step, list(value.tensor.string_val)))
-    return found
+    return sorted(found)  # Names of files of one second are not in order.
 
 
 def test_an_episode_is_recorded_after_every_second_evaluation(make_videos, monkeypatch):
