@@ -118,6 +118,7 @@ def test_staleness_is_the_age_of_the_gradients_weights(start):
 
 
 def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that_the_learner_has(start):
+    tf.keras.utils.set_random_seed(3)  # The first values, which the loss is of, are small.
     agent = from_values(A3C, {**SETTINGS, "normalize_rewards": True})
     worker = start(agent, "CartPole-v1")
     policy = agent.make_policy(worker.networks, "train")
@@ -130,7 +131,7 @@ def test_workers_use_the_weight_of_the_entropy_and_the_deviation_of_returns_that
     item = next(worker.items)
     loss, entropy, policy_loss, _, _, value_loss = item.metrics.numpy()
     np.testing.assert_allclose(loss, policy_loss + agent.value_cost * value_loss - 0.7 * entropy, rtol=1e-4)
-    assert value_loss < 1  # With rewards of 1 it would be about 5.
+    assert value_loss < 0.1
     worker.learned.entropy_cost.assign(0.0)
     worker.learner.step(iter([item]))
     expected = np.cumsum(0.99 ** np.arange(4))[:, np.newaxis].repeat(ENVS, 1)
