@@ -14,7 +14,7 @@ from ..named_objects import import_object
 from ..specs import EnvironmentSpec, describe
 from .tasks import Task
 
-_CALLS_TRIED, _EPISODES_TRIED = 2000, 100
+_CALLS_TRIED, EPISODES_TRIED = 2000, 100
 """How often a function is called to see what it returns: so often over all agents, for so many episodes at least."""
 
 
@@ -116,8 +116,8 @@ def parse_mapping(
         and otherwise each agent has the policy of its own name.
       agents: names of all agents.
       policies: the policies, each with patterns of the agents that it may play for; None for all agents.
-      specs: specs of the agents.  With them, a function is tried for a number of episodes; if the specs differ, it may
-        then give a policy to agents with the spec of those that got it.
+      specs: specs of the agents.  With them, a function is tried for a number of episodes, and may then give a policy
+        to agents with the spec of those that got it.
 
     Raises:
       CallboardError: an agent has no policy, no agent can get a policy, a policy or a pattern is unknown, the function
@@ -154,8 +154,7 @@ def parse_mapping(
             )
     if specs and isinstance(parsed, FunctionMapping):
         agents_of = _agents_tried(mapping, parsed, agents)
-        if any(specs[agent] != specs[agents[0]] for agent in agents):
-            return FunctionMapping(_by_spec(parsed.policies_of, agents_of, specs), parsed.function)
+        return FunctionMapping(_by_spec(parsed.policies_of, agents_of, specs), parsed.function)
     return parsed
 
 
@@ -258,7 +257,7 @@ def _agents_tried(mapping: Any, function: FunctionMapping, agents: Sequence[str]
     """Returns the agents that get each policy in a number of episodes."""
     rng = np.random.default_rng(0)
     found: dict[str, list[str]] = {}
-    for episode in range(max(_EPISODES_TRIED, _CALLS_TRIED // len(agents))):
+    for episode in range(max(EPISODES_TRIED, _CALLS_TRIED // len(agents))):
         for agent in agents:
             try:
                 policy = function(agent, episode, rng)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..agents.registry import agent_name
 from ..data import Layout
 from ..environments import environment_text, is_multi_agent
+from ..environments.policy_slots import EPISODES_TRIED, FunctionMapping
 from ..errors import CallboardError, unknown
 from ..specs import EnvironmentSpec, describe
 from .experiment_checks import check_tasks
@@ -87,7 +88,8 @@ def check_all_policies(
     for name in plan.policies:
         if name not in {**plan.slots, **evaluated.slots}:
             raise CallboardError(
-                f"no agent of the environment gets the policy {name!r}; name it in mapping, or leave it out"
+                f"no agent of the environment gets the policy {name!r}{_of_function(plan)}; name it in mapping, "
+                "or leave it out"
             )
     _check_spaces(plan, evaluated)
     _check_conditions(experiment, plan, evaluated)
@@ -99,12 +101,19 @@ def check_all_policies(
     for name, agent in plan.learning.items():
         if name not in plan.slots:
             raise CallboardError(
-                f"the policy {name!r} is to learn, and no agent gets it in training; name it in mapping"
+                f"the policy {name!r} is to learn, and no agent gets it in training{_of_function(plan)}; name it in "
+                "mapping"
             )
         layouts[name] = layout = experiment.policy_layout(plan, name)
         with _naming(name, layout.agents_per_env):
             experiment.for_policy(agent, layout).check_agent(layout, learners_here)
     return Layouts(next(iter(layouts.values())), layouts, agents)
+
+
+def _of_function(plan: PolicyPlan) -> str:
+    """Returns the part of a message about what a mapping gives that says how it is known; empty for a table."""
+    tried = isinstance(plan.mapping, FunctionMapping)
+    return f" in the {EPISODES_TRIED} or more episodes for which the mapping was tried" if tried else ""
 
 
 def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: PolicyPlan) -> None:

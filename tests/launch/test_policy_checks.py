@@ -19,6 +19,10 @@ BOTH: dict[str, dict] = {"left": {}, "right": {}}
 SELF_PLAY = {"main": {}, "past": Snapshots("main")}
 
 
+def always_left(agent, episode, rng):
+    return "left"
+
+
 def check(env="echo_agents:Echo", **settings):
     return Experiment(PPO, env, **{"actors": 1, "envs_per_actor": 4, **settings}).check()
 
@@ -89,6 +93,10 @@ def check(env="echo_agents:Echo", **settings):
         (
             {"policies": BOTH, "stop_when": "evaluator/left/rating > 1"},
             "unknown metric in stop_when 'evaluator/left/rating'; did you mean 'evaluator/left/return'",
+        ),
+        (
+            {"policies": BOTH, "mapping": always_left, "env_options": {"alike": True}},
+            "no agent of the environment gets the policy 'right' in the 100 or more episodes for which the mapping was",
         ),
         (
             {"env_options": {"alike": True}, "envs_per_actor": 3},
