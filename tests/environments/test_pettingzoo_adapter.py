@@ -136,3 +136,23 @@ def test_turn_based_games_show_a_mask_to_the_agent_that_waits():
     assert [(step.reward, step.terminated) for step in steps.values()] == [(1, True), (-1, True)]
     # The board of the player who waits has the other's stones in the second plane.
     assert steps["player_1"].observation["observation"][..., 1].sum() == 4
+
+
+def test_wrappers_that_only_check_calls_are_left_out():
+    pytest.importorskip("pettingzoo")
+    make = pytest.importorskip("mpe2.simple_spread_v3").parallel_env
+    made = make(max_cycles=3)
+    environment = PettingZooEnvironment(made, "simple_spread")
+    assert type(environment._environment) is type(made)
+    assert environment._environment.aec_env is made.aec_env.unwrapped
+    whole, agents = make(max_cycles=3), environment.agents
+    observations, _ = whole.reset(seed=1)
+    steps = environment.reset(seed=1)
+    for action in range(4):
+        assert all((steps[agent].observation == observations[agent]).all() for agent in agents)
+        if environment.is_over:
+            break
+        observations, rewards, _, _, _ = whole.step(dict.fromkeys(agents, action))
+        steps = environment.step(dict.fromkeys(agents, action))
+        assert [steps[agent].reward for agent in agents] == [rewards[agent] for agent in agents]
+    assert environment.is_over and not whole.agents
