@@ -145,7 +145,14 @@ def rollout(parts: Parts, index: int, steps: float = math.inf) -> int:
 
     Returns:
       Environment steps since the task's last start.
+
+    Raises:
+      CallboardError: there is no such actor, or `steps` is not positive.
     """
+    actors = parts.run.experiment.actors
+    if index not in range(actors):
+        raise CallboardError(f"rollout {index!r} does not exist; the experiment has actors 0 to {actors - 1}")
+    _check_steps(steps)
     shared = {"run": parts.run, "coordinator": parts.coordinator, "replay": parts.replay, "learner": parts.weights}
     host = NodeHost()
     host.start(RolloutNode, f"actor/{index}", POLICIES["actor"], index=index, limit=steps, **shared)
@@ -167,7 +174,13 @@ def train(parts: Parts, steps: float = math.inf, push_interval: float = 0.05) ->
 
     Returns:
       Learner steps.
+
+    Raises:
+      CallboardError: `steps` is not positive, or `push_interval` is too short.
     """
+    _check_steps(steps)
+    if not push_interval >= _POLL_SECONDS:
+        raise CallboardError(f"push_interval must be at least {_POLL_SECONDS} seconds, not {push_interval}")
     gpus = len(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()))
     host, actor = NodeHost(), ray.remote(num_cpus=1, num_gpus=gpus, max_concurrency=4)(NodeHost)
     others = [RayHandle(f"learner/{rank}", actor.remote()) for rank in range(1, parts.run.experiment.learners)]
@@ -195,6 +208,11 @@ def train(parts: Parts, steps: float = math.inf, push_interval: float = 0.05) ->
         for other in others:
             ray.kill(other.actor)
         parts.coordinator.call_until_answered("request_stop", "the learner has ended", seconds=_END_SECONDS)
+
+
+def _check_steps(steps: float) -> None:
+    if not steps > 0:
+        raise CallboardError(f"steps must be a number above 0, not {steps}")
 
 
 def _run(

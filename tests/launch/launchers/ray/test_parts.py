@@ -223,6 +223,12 @@ def changed(before, after):
 
 def test_tasks_end_after_their_steps_and_leave_no_actor(start):
     parts = start(SMALL_SAC, "Pendulum-v1", actors=2)
+    with pytest.raises(CallboardError, match="rollout 2 does not exist; the experiment has actors 0 to 1"):
+        ray.get(rollout.remote(parts, 2))
+    with pytest.raises(CallboardError, match="steps must be a number above 0, not -5"):
+        ray.get(rollout.remote(parts, 1, steps=-5))
+    with pytest.raises(CallboardError, match="push_interval must be at least 0.05 seconds, not 0"):
+        ray.get(train.remote(parts, push_interval=0))
     learner = train.remote(parts, steps=30, push_interval=1000.0)
     assert ray.get(rollout.remote(parts, 0, steps=80), timeout=300) == 80
     # At such an interval, only the first and the last weights are sent.
