@@ -49,7 +49,11 @@ class PreparedRun:
             add_nodes(self.program, run)
 
     def launch(self, monitor: Monitor) -> Outcome:
-        """Runs the program to its end; `monitor` receives status and messages."""
+        """Runs the program to its end; `monitor` receives status and messages.
+
+        Raises:
+          CallboardError: nothing was started; or the launcher returned no `Outcome`.
+        """
         summary = SummaryMonitor(self.run, monitor, self._options)
         try:
             outcome = self.launcher.run(self.program, self.run, summary)
@@ -57,6 +61,8 @@ class PreparedRun:
             # The launcher itself may lack ports, file descriptors, processes or disk space.
             outcome = Outcome()
             outcome.failed("launcher", error_text(error))
+        if not isinstance(outcome, Outcome):
+            raise CallboardError(f"run of launcher {self.launcher.name} returned {outcome!r}; return an Outcome")
         return summary.complete(outcome)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import CallboardError
 from ..launchers.launcher import Launcher
 from ..launchers.registry import LAUNCHERS, launcher_class, launcher_options, make_launcher
-from ..option_parsing import apply_options
+from ..option_parsing import apply_options, option_name
 from ..settings_help import format_options
 from .experiment_options import check_option_names, split_options
 
@@ -21,9 +21,17 @@ def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentP
       parser: the parser of the command's other options.
 
     Raises:
-      CallboardError: the launcher does not exist or refuses a value, or an option belongs to another launcher.
+      CallboardError: the launcher does not exist, has an option that the command has, or refuses a value; or an option
+        belongs to another launcher.
     """
     fields = launcher_options(launcher_class(name))
+    of_command = [flag for action in parser._actions for flag in action.option_strings]
+    for option in map(option_name, fields):
+        if option in of_command:
+            raise CallboardError(
+                f"--launcher {name} has the option {option}, which the command has: rename the field, or set "
+                "option_prefix in the class"
+            )
     own, others = split_options(options, fields)
     of_others = {other: launcher_options(launcher_class(other)) for other in LAUNCHERS if other != name}
     for settings in of_others.values():
@@ -33,8 +41,7 @@ def parse_launcher(name: str, options: Sequence[str], parser: argparse.ArgumentP
             key = option.removeprefix("--").partition(".")[0].replace("-", "_").removeprefix("no_")
             owners = [other for other, known in of_others.items() if key in known]
             raise CallboardError(f"{option} is an option of --launcher {' and '.join(owners)}")
-    flags = [f"--{option.replace('_', '-')}" for option in fields]
-    check_option_names(others, [*flags, *(flag for action in parser._actions for flag in action.option_strings)])
+    check_option_names(others, [*map(option_name, fields), *of_command])
     values: dict[str, Any] = {}
     apply_options(values, own, fields)
     return make_launcher(name, values), others

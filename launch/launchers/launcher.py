@@ -76,6 +76,8 @@ class Launcher(abc.ABC):
     """Whether the run directory may be a URL."""
 
     def __post_init__(self) -> None:
+        if not getattr(self, "name", ""):
+            raise CallboardError(f"launcher {type(self).__name__} has no name; set `name` in the class")
         check_ranges(self, self.option_prefix)
 
     def fit(self, experiment: Experiment, given: Sequence[str] = ()) -> Experiment:

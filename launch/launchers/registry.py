@@ -31,7 +31,8 @@ def launcher_class(name: str) -> type[Launcher]:
     """Returns the `Launcher` subclass with that name.
 
     Raises:
-      CallboardError: the name is unknown (the message suggests the closest one), or is not that of a `Launcher`.
+      CallboardError: the name is unknown (the message suggests the closest one), or is not that of a complete
+        `Launcher`.
     """
     path = LAUNCHERS.get(name, name)
     if ":" not in path:
@@ -39,6 +40,8 @@ def launcher_class(name: str) -> type[Launcher]:
     found = import_object("launcher", path)
     if not (isinstance(found, type) and issubclass(found, Launcher) and dataclasses.is_dataclass(found)):
         raise CallboardError(f"launcher {name!r} is not a dataclass that extends callboard's Launcher")
+    if missing := sorted(found.__abstractmethods__):
+        raise CallboardError(f"launcher {name!r} lacks the method {' and '.join(missing)}; add it to the class")
     return found
 
 

@@ -8,8 +8,10 @@ from untrained_runs import write_run
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment, Run
+from callboard.launch.launchers.display import LineMonitor
+from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.nodes.counters import Counters
-from callboard.launch.prepared_run import check_can_be_resumed, warn_of_lost_checkpoints
+from callboard.launch.prepared_run import PreparedRun, check_can_be_resumed, warn_of_lost_checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,3 +42,18 @@ def test_a_policy_that_has_lost_its_checkpoints_is_named(tmp_path, caplog):
     for learner_steps, lines in ((0, []), (1200, ["1,200 learner steps were made: learning begins anew"])):
         warn_of_lost_checkpoints(run, Counters({"learner/0#a": {"learner_steps": learner_steps}}))
         assert len(caplog.messages) == len(lines) and all(line in caplog.text for line in lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Forgetful(Launcher):
+    name = "forgetful"
+
+    def run(self, program, run, monitor):
+        pass
+
+
+def test_a_launcher_that_returns_no_outcome_is_refused(tmp_path):
+    experiment, directory = write_run(tmp_path / "run", best=False)
+    run = Run(experiment, experiment.layout(), directory)
+    with pytest.raises(CallboardError, match="run of launcher forgetful returned None; return an Outcome"):
+        PreparedRun(run, Forgetful(), None).launch(LineMonitor(None))

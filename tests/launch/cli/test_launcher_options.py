@@ -1,5 +1,6 @@
 """Options of launchers: taken from the fields of their classes, and refused where they belong to another."""
 
+import dataclasses
 import re
 
 import pytest
@@ -40,6 +41,22 @@ def test_a_launcher_takes_its_own_options_and_leaves_the_others(parser):
 def test_an_option_of_another_launcher_or_of_none_is_refused(parser, name, options, message):
     with pytest.raises(CallboardError, match=re.escape(message)):
         parse_launcher(name, options, parser)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipes(InlineLauncher):
+    """Runs recipes.
+
+    Attributes:
+      recipe: the recipe.
+    """
+
+    recipe: str = ""
+
+
+def test_an_option_that_the_command_has_is_refused(parser):
+    with pytest.raises(CallboardError, match="Recipes has the option --recipe, which the command has: rename"):
+        parse_launcher(f"{__name__}:Recipes", [], parser)
 
 
 def test_the_help_lists_the_launchers_that_have_options():

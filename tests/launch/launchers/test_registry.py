@@ -22,9 +22,22 @@ from callboard.launch.launchers.registry import (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class WithoutRun(Launcher):
+    name = "without_run"
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutName(Launcher):
+    def run(self, program, run, monitor):
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize(
     "name, message",
     [
+        (f"{__name__}:WithoutRun", "WithoutRun' lacks the method run; add it to the class"),
+        (f"{__name__}:WithoutName", "launcher WithoutName has no name; set `name` in the class"),
         ("thread", "unknown launcher 'thread'; did you mean 'threads'?"),
         ("x", "choose from inline, threads, processes"),
         ("no_module:A", "launcher 'no_module:A' cannot be imported"),
