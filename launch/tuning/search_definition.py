@@ -135,7 +135,7 @@ class Tuning:
         if not isinstance(self.cpus_per_trial, str):
             return self.cpus_per_trial
         if self.cpus_per_trial == NODES:
-            if self.launcher == "inline" and self.trial is None:
+            if self.trial is None and launcher_class(self.launcher).one_thread:
                 return 1.0
             experiment = self.experiment(values, {})
             return float(experiment.actors + experiment.learners)
