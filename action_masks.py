@@ -77,6 +77,27 @@ def check_mask(spec: EnvironmentSpec) -> None:
         raise CallboardError(f"the observation has nothing but an '{MASK}': add what the agent is to see")
 
 
+def with_legal_choices(spec: EnvironmentSpec, actions: Nest, mask: Nest, rows: np.ndarray) -> Nest:
+    """Returns actions whose choices are, in some rows of a batch, the first ones that a mask allows.
+
+    Args:
+      spec: the environment's spec.
+      actions: arrays `[B, ...]`.
+      mask: the mask, or a nest of masks, `[B, N]`.
+      rows: which rows to replace, bool `[B]`.
+    """
+    allowed = np.concatenate(tree.flatten(mask), axis=-1) != 0
+    choices = iter(np.split(allowed[rows], np.cumsum(choice_sizes(spec.action))[:-1], axis=-1))
+    leaves = []
+    for leaf, values in zip(tree.flatten(spec.action), tree.flatten(actions), strict=True):
+        values = np.array(values)
+        if isinstance(leaf, dm_specs.DiscreteArray | MultiDiscreteArray):
+            first = [next(choices).argmax(axis=-1) for _ in range(np.size(leaf.num_values))]
+            values[rows] = np.stack(first, axis=-1).reshape(values[rows].shape)
+        leaves.append(values)
+    return tree.unflatten_as(spec.action, leaves)
+
+
 def illegal_rows(spec: EnvironmentSpec, observation: Nest) -> np.ndarray:
     """Returns the rows of a batch in which a choice has no value left, int64 `[N]`.
 

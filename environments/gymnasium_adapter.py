@@ -8,6 +8,7 @@ import numpy as np
 import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from ..action_masks import MASK, has_mask, with_legal_choices
 from ..data import Nest, Timestep
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec
@@ -193,6 +194,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._same_step = autoreset_mode(environment) is AutoresetMode.SAME_STEP
         self._resets_single = isinstance(environment.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         self._next_observation: Nest = None
+        self._hidden_mask: Nest = None
         self._next_infos: list[Any] = no_infos(environment.num_envs)
         self._seeds: list[int] | None = [int(seed) for seed in seeds]
         self._over = np.zeros(environment.num_envs, np.bool_)
@@ -211,7 +213,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     @property
     def environments(self) -> Sequence[Any]:
         # Those of other vector environments are not objects of this process.
-        return self._environment.envs if isinstance(self._environment, SyncVectorEnv) else (self._environment,)
+        unwrapped = self._environment.unwrapped
+        return unwrapped.envs if isinstance(unwrapped, SyncVectorEnv) else (self._environment,)
 
     def reset(self) -> Timestep:
         seeds, self._seeds = self._seeds, None
@@ -223,6 +226,9 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         return first_timestep(encoding.encode(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
+        if self._same_step and has_mask(self._spec.observation) and self._over.any():
+            # The ignored actions are chosen for the final observations, but the next episodes have begun.
+            actions = with_legal_choices(self._spec, actions, self._hidden_mask, self._over)
         own_actions = encoding.decode(self._action, actions, self.batch_size)
         if self._same_step and self._over.all():
             if self._options is not None:
@@ -368,6 +374,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         if not (self._resets_single or shown.all()):
             return nothing
         self._next_observation = tree.map_structure(np.copy, observation) if shown.all() else None
+        if has_mask(observation):
+            self._hidden_mask = tree.map_structure(np.copy, observation[MASK])
         for leaf, final_leaf in leaves:
             leaf[shown] = final_leaf[shown[rows]]
         return shown

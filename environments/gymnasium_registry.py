@@ -17,8 +17,9 @@ from ..named_objects import import_module
 from .atari import atari_ids
 from .batched import BatchedEnvironment
 from .gymnasium_adapter import GymnasiumVectorBatch, autoreset_mode
+from .info_masks import vector_with_masks
 from .procgen import GAMES as PROCGEN_GAMES
-from .single_environments import Singles, make_batch, refuse_singles
+from .single_environments import Singles, make_batch
 from .user_errors import keywords, unknown_environment, unknown_option, user_errors
 
 _OLD_ATARI = re.compile(r"(\w+?)(NoFrameskip|Deterministic)?-v([04])")
@@ -40,7 +41,7 @@ def make_gymnasium(
       options: `vectorized` is Callboard's: True for the vector form that some environments provide (which steps the
         whole batch with NumPy), False for single environments, 'auto' (the default) for the vector form if there is
         one with the same options and spaces as the single form.  All other options are passed to the environment.
-      singles: how single environments are wrapped and stepped; if either is wanted, the vector form is not taken.
+      singles: how single environments are wrapped and stepped; if either is wanted, 'auto' is False.
 
     Raises:
       CallboardError: if the id or an option is unknown, a required vector form does not exist, a package is not
@@ -51,7 +52,6 @@ def make_gymnasium(
     vectorized = own_options.pop("vectorized", "auto")
     vector = None
     if vectorized is True:
-        refuse_singles(id, singles, "leave 'vectorized' or")
         vector = _make_vector(id, spec, batch_size, own_options)
     elif vectorized == "auto" and spec.vector_entry_point is not None and not singles.wanted:
         vector = _equal_vector(id, spec, batch_size, own_options)
@@ -59,7 +59,7 @@ def make_gymnasium(
         return make_batch(functools.partial(_make_indexed, id, own_options), seeds, singles, id)
     with contextlib.ExitStack() as opened:
         opened.callback(vector.close)
-        batch = GymnasiumVectorBatch(vector, seeds)
+        batch = GymnasiumVectorBatch(vector_with_masks(vector, singles, id, "leave 'vectorized' or"), seeds)
         opened.pop_all()
         return batch
 

@@ -19,10 +19,13 @@ from .agent_padding import PaddedAgents
 from .batched import BatchedEnvironment
 from .dm_env_agents import DmEnvAgents, is_dm_env_of_agents
 from .factory import check_observation, environment_text, is_python_factory
+from .info_masks import agents_mask_key
 from .multi_agent import MultiAgentEnvironment
 from .pettingzoo_adapter import PettingZooEnvironment, is_pettingzoo
 from .pettingzoo_names import PREFIX, make_pettingzoo
+from .previous_inputs import OPTION as PREVIOUS_INPUTS
 from .python_factory import Factory, check_factory, factory_call, factory_name, named_factory
+from .single_environments import PROCESSES, split_singles
 from .tasks import Task, task_errors
 
 _WITH_ONE_AGENT = (gymnasium.Env, gymnasium.vector.VectorEnv, BatchedEnvironment)
@@ -76,7 +79,7 @@ def make_multi_agent(
         interface whose timesteps are mappings by agent.  It is passed what `make_factory` passes to a factory of single
         environments.
       seed: seed of the environment, for a factory that takes it; the first `reset` gets it too.
-      options: options of the environment.
+      options: options of the environment; for one of PettingZoo also `env_wrappers`, which may be `MaskFromInfo`.
       slot: index of the environment among those of all actors.
       actor: index of the actor that steps the environment, if one does.
       groups: patterns of the members of each group of agents that becomes one agent, by the group's name; see
@@ -96,12 +99,13 @@ def make_multi_agent(
     }
     state = converted("agent_state", state, State | None)
     factory, own_options = named_factory(env)
-    merged, name = {**own_options, **(options or {})}, factory_name(factory)
+    mask_key, merged = _split_mask({**own_options, **(options or {})})
+    name = factory_name(factory)
     environment: MultiAgentEnvironment
     if isinstance(factory, str) and factory.startswith(PREFIX):
-        environment = make_pettingzoo(factory, merged)
+        environment = make_pettingzoo(factory, merged, mask_key)
     elif is_python_factory(factory):
-        environment = _adapted(factory_call(factory, 1, [seed], merged, [slot], actor)(0), name)
+        environment = _adapted(factory_call(factory, 1, [seed], merged, [slot], actor)(0), name, mask_key)
     else:
         raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     try:
@@ -122,6 +126,15 @@ def make_multi_agent(
         environment.close()
         raise
     return environment
+
+
+def _split_mask(options: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Returns the name of the masks in infos, if `env_wrappers` says that they are wanted, and the other options."""
+    for setting in (PROCESSES, PREVIOUS_INPUTS):
+        if options.get(setting):
+            raise CallboardError(f"{setting} is for environments with one agent; leave it out")
+    singles, others = split_singles({key: value for key, value in options.items() if key != PREVIOUS_INPUTS})
+    return agents_mask_key(singles.wrappers), others
 
 
 def _check_mask(name: str, agent: str, spec: EnvironmentSpec) -> None:
@@ -165,8 +178,10 @@ def _has_several_agents(made: Any) -> bool:
     )
 
 
-def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
+def _adapted(made: Any, name: str, mask_key: str | None) -> MultiAgentEnvironment:
     """Returns what a factory has made as an environment with several agents."""
+    if mask_key is not None and (isinstance(made, MultiAgentEnvironment) or not is_pettingzoo(made)):
+        raise CallboardError(f"environment {name!r} is not of PettingZoo: let its observations contain the mask")
     if isinstance(made, MultiAgentEnvironment):
         agents, specs = getattr(made, "agents", ()), getattr(made, "specs", {})
         if not agents or set(agents) != set(specs):
@@ -179,7 +194,7 @@ def _adapted(made: Any, name: str) -> MultiAgentEnvironment:
     if isinstance(made, _WITH_ONE_AGENT):
         raise CallboardError(f"environment {name!r} has one agent: leave policies, mapping and agent_groups out")
     if is_pettingzoo(made):
-        return PettingZooEnvironment(made, name)
+        return PettingZooEnvironment(made, name, mask_key)
     if isinstance(made, dm_env.Environment) or is_dm_env_of_agents(made):
         return DmEnvAgents(made, name)
     raise CallboardError(

@@ -13,7 +13,8 @@ from . import encoding
 from .batched import picture
 from .encoding import EnvironmentEncoding
 from .gymnasium_checks import check_picture, frame_rate, rendered
-from .infos import NO_INFO
+from .info_masks import mask_size, read_mask, space_with_mask, with_mask
+from .infos import NO_INFO, Info
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .spaces import action_encoding, observation_encoding
 from .tasks import Task, Tasks, option_errors, reset_options
@@ -34,15 +35,18 @@ class PettingZooEnvironment(MultiAgentEnvironment):
     the task, a mapping, as its `options`.
     """
 
-    def __init__(self, environment: Any, name: str) -> None:
+    def __init__(self, environment: Any, name: str, mask_key: str | None = None) -> None:
         """Takes ownership of an environment; `close` closes it.
 
         Args:
           environment: a `ParallelEnv` or an `AECEnv`.
           name: the environment's name, for messages.
+          mask_key: name of the action masks in `infos`, if they are to become the part `action_mask` of observations.
+            All agents with discrete actions have one; it may be missing where an agent ends, or waits for its turn.
 
         Raises:
-          CallboardError: the environment has no `possible_agents`, or a space is not supported.
+          CallboardError: the environment has no `possible_agents`, a space is not supported, or `mask_key` is given and
+            no agent has discrete actions.
         """
         self._name = name
         self._environment = environment = _parallel(environment)
@@ -51,7 +55,12 @@ class PettingZooEnvironment(MultiAgentEnvironment):
             raise CallboardError(f"{name} has no possible_agents: list all agents that may appear in them")
         self._ids = {str(agent): agent for agent in possible}
         self.agents = tuple(self._ids)
+        self._mask_key = mask_key
+        self._mask_sizes: dict[str, int] = {}
+        self._by_turns = hasattr(environment, "aec_env") and not environment.metadata.get("is_parallelizable")
         self._encodings = {agent: self._encoding(agent, id) for agent, id in self._ids.items()}
+        if mask_key is not None and not self._mask_sizes:
+            raise CallboardError(f"{name} has no discrete actions that could be masked")
         self.specs = {agent: own.spec() for agent, own in self._encodings.items()}
         state_space = getattr(environment, "state_space", None)
         self._state_size = None if state_space is None else int(np.prod(state_space.shape, dtype=np.int64))
@@ -80,7 +89,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         self._ended = set()
         self.is_over = not self._environment.agents
         return {
-            agent: AgentStep(self._observation(agent, observations[id]), info=infos.get(id) or NO_INFO)
+            agent: AgentStep(self._observation(agent, observations[id], infos.get(id)), info=infos.get(id) or NO_INFO)
             for agent, id in self._ids.items()
             if id in observations
         }
@@ -108,7 +117,7 @@ class PettingZooEnvironment(MultiAgentEnvironment):
             if id in observations and (agent in actions or id in left):
                 truncated = truncated or not (terminated or id in left)
                 reward = self._reward(rewards.get(id, 0.0), agent)
-                observation = self._observation(agent, observations[id])
+                observation = self._observation(agent, observations[id], infos.get(id), terminated or truncated)
                 steps[agent] = AgentStep(observation, reward, terminated, truncated, infos.get(id) or NO_INFO)
             if terminated or truncated:
                 self._ended.add(agent)
@@ -146,21 +155,31 @@ class PettingZooEnvironment(MultiAgentEnvironment):
             self._environment.close()
 
     def _encoding(self, agent: str, id: Any) -> EnvironmentEncoding:
+        observation, action = self._environment.observation_space(id), self._environment.action_space(id)
         try:
-            return EnvironmentEncoding(
-                observation_encoding(self._environment.observation_space(id)),
-                action_encoding(self._environment.action_space(id)),
-            )
+            if self._mask_key is not None and (size := mask_size(action)):
+                self._mask_sizes[agent] = size
+                observation = space_with_mask(observation, size)
+            return EnvironmentEncoding(observation_encoding(observation), action_encoding(action))
         except CallboardError as error:
             raise CallboardError(f"agent {agent!r} of {self._name}: {error}") from error
 
-    def _observation(self, agent: str, observation: Any) -> Nest:
+    def _observation(self, agent: str, observation: Any, info: Info | None, ended: bool = False) -> Nest:
+        if agent in self._mask_sizes:
+            observation = with_mask(observation, self._mask(agent, info or NO_INFO, ended))
         encoded = encoding.encode_one(self._encodings[agent].observation, observation)
         if has_mask(encoded) and not any(part.any() for part in tree.flatten(encoded[MASK])):
             if agent not in self._waiting:
                 self._waiting[agent] = absent_observation(self.specs[agent], legal="first")[MASK]
             encoded[MASK] = self._waiting[agent]
         return encoded
+
+    def _mask(self, agent: str, info: Info, ended: bool) -> np.ndarray:
+        size = self._mask_sizes[agent]
+        if self._by_turns and self._environment.aec_env.agent_selection != self._ids[agent]:
+            return np.zeros(size, np.int8)
+        assert self._mask_key is not None
+        return read_mask(info, self._mask_key, size, f"agent {agent!r} of {self._name}", needed=not ended)
 
     def _reward(self, reward: Any, agent: str) -> float:
         try:

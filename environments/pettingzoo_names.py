@@ -46,12 +46,13 @@ def check_pettingzoo(name: str) -> None:
         raise unknown_environment(name, [one.removeprefix(PREFIX) for one in known], _families(known), PREFIX)
 
 
-def make_pettingzoo(name: str, options: Mapping[str, Any]) -> PettingZooEnvironment:
+def make_pettingzoo(name: str, options: Mapping[str, Any], mask_key: str | None = None) -> PettingZooEnvironment:
     """Makes a PettingZoo environment.
 
     Args:
       name: `pettingzoo:FAMILY.NAME`, where `pettingzoo.FAMILY.NAME` (`mpe2.NAME` for the family `mpe`) is the module.
       options: keyword arguments of the module's `parallel_env`, or `env` if it has none.
+      mask_key: see `PettingZooEnvironment`.
 
     Raises:
       CallboardError: the name or an option is unknown, or a package is not installed.
@@ -69,7 +70,7 @@ def make_pettingzoo(name: str, options: Mapping[str, Any]) -> PettingZooEnvironm
                 raise unknown_option(name, option, takes)
         with creation_errors(name, AssertionError):
             made = getattr(module, "parallel_env", module.env)(**options)
-    return PettingZooEnvironment(made, name)
+    return PettingZooEnvironment(made, name, mask_key)
 
 
 def _directories(package: str) -> list[pathlib.Path]:

@@ -16,6 +16,7 @@ from ..named_objects import import_object
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
 from .gymnasium_adapter import GymnasiumVectorBatch
+from .info_masks import vector_with_masks
 from .single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .user_errors import keywords, unknown_option, user_errors
 
@@ -75,7 +76,11 @@ def make_factory(
         if isinstance(made, gymnasium.Env):
             batch = make_batch(call, seeds, singles, name, made)
         elif isinstance(made, BatchedEnvironment | VectorEnv):
-            refuse_singles(name, singles, "let the factory make those, or leave")
+            fix = "let the factory make those, or leave"
+            if isinstance(made, VectorEnv):
+                made = vector_with_masks(made, singles, name, fix)
+            else:
+                refuse_singles(name, singles, fix)
             size = made.num_envs if isinstance(made, VectorEnv) else made.batch_size
             if size != batch_size:
                 raise CallboardError(

@@ -71,7 +71,8 @@ class Experiment:
       env_options: keyword arguments of the environment, or of all environments in a list.
       env_wrappers: wrappers of single Gymnasium environments, the innermost first: names of `gymnasium.wrappers` or
         `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
-        Evaluations leave out those that change rewards.
+        Evaluations leave out those that change rewards.  The wrapper of masks in `info`, see docs/environments.md, is
+        also for vector environments and those of PettingZoo.
       env_processes: whether each environment has a process of its own (Gymnasium's AsyncVectorEnv), for single
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
       env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
@@ -293,7 +294,7 @@ class Experiment:
         """Returns the spec of each agent of an environment with several, by making one; empty if it has one agent."""
         if not is_multi_agent(self.env, self.env_options):
             return {}
-        return agent_specs(self.env, self.env_options, self.agent_options)
+        return agent_specs(self.env, self.options_of_env, self.agent_options)
 
     def policy_layout(self, plan: PolicyPlan, policy: str) -> Layout:
         """Returns the layout of a policy of a plan."""

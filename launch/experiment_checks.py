@@ -104,7 +104,7 @@ def check_tasks(experiment: Experiment, agents: Mapping[str, EnvironmentSpec], t
       tasks: the tasks; None is the environment's own.
     """
     if agents:
-        check_agents_tasks(experiment.env, experiment.env_options, experiment.agent_options, tasks)
+        check_agents_tasks(experiment.env, experiment.options_of_env, experiment.agent_options, tasks)
     else:
         check_hooks(experiment.env, experiment.options_of_env, False, tasks)
 

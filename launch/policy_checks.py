@@ -76,9 +76,6 @@ def check_all_policies(
     """
     check_policies(experiment.policies or {SHARED: experiment.agent}, experiment.trained)
     plan, evaluated = make_plan(experiment, agents), make_plan(experiment, agents, evaluation=True)
-    for setting in ("env_wrappers", "env_processes", "env_previous_inputs"):
-        if getattr(experiment, setting):
-            raise CallboardError(f"{setting} is for environments with one agent; leave it out")
     for setting in ("init_from", "freeze"):
         if getattr(experiment, setting):
             raise CallboardError(

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from dm_env import specs as dm_specs
 
-from callboard.action_masks import check_mask, choice_sizes, has_mask, illegal_rows, visible_spec, without_mask
+from callboard.action_masks import (
+    check_mask,
+    choice_sizes,
+    has_mask,
+    illegal_rows,
+    visible_spec,
+    with_legal_choices,
+    without_mask,
+)
 from callboard.errors import CallboardError
 from callboard.specs import EnvironmentSpec, MultiDiscreteArray
 
@@ -34,6 +42,15 @@ def test_choices_are_in_the_order_of_a_flat_action():
     action = {"b": dm_specs.DiscreteArray(4), "a": (MultiDiscreteArray([[2, 3], [5, 6]]), BOX)}
     assert choice_sizes(action).tolist() == [2, 3, 5, 6, 4]
     assert choice_sizes(BOX).tolist() == []
+
+
+def test_choices_that_a_mask_allows_replace_others_in_some_rows():
+    action = {"a": MultiDiscreteArray([2, 3]), "b": BOX, "c": dm_specs.DiscreteArray(2)}
+    given = {"a": np.zeros((2, 2), np.int32), "b": np.ones((2, 2), np.float32), "c": np.zeros(2, np.int32)}
+    masks = np.array([[0, 1, 0, 0, 1, 0, 1]] * 2)
+    found = with_legal_choices(spec(mask(7), action), given, masks, np.array([False, True]))
+    assert found["a"].tolist() == [[0, 0], [1, 2]] and found["c"].tolist() == [0, 1]
+    assert found["b"].tolist() == [[1, 1], [1, 1]] and given["c"].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def make_joint_environments(
       incarnation: as above.
     """
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
-    slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.env_options
+    slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.options_of_env
     actor = first_slot // experiment.envs_per_actor if role == "actor" else None
     if role == "evaluator":
         env, options = for_evaluation(env, options)
