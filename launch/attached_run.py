@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 
+from ..deadlines import Deadline
 from ..errors import CallboardError, unknown
 from .local_socket import SocketError, call
 from .nodes.proxy_bypass import bypass_proxies
@@ -84,8 +85,8 @@ class AttachedRun:
             return self._call("stacks", node)
         command = uuid.uuid4().hex
         self._call("send_command", command, "stacks", cloudpickle.dumps(((node,), {})), [node])
-        deadline = time.monotonic() + _STACK_SECONDS
-        while time.monotonic() < deadline:
+        deadline = Deadline(_STACK_SECONDS)
+        while not deadline.has_passed:
             replies = self._call("replies", command)
             if node in replies:
                 _, error, result = replies[node]

@@ -18,7 +18,7 @@ from ..agents.agent import Policy
 from ..agents.live_settings import live_changes
 from ..callbacks import plain_task
 from ..data import Layout
-from ..deadlines import wait_until
+from ..deadlines import Deadline, wait_until
 from ..errors import CallboardError, unknown
 from .acting_policy import ActingPolicy
 from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
@@ -162,9 +162,9 @@ class Session:
         now = result_of(run.call("status"))
         environment_steps = math.inf if steps is None else now.environment_steps + steps
         learner_limit = math.inf if learner_steps is None else now.learner_steps + learner_steps
-        end = math.inf if seconds is None else time.monotonic() + seconds
+        end = Deadline(math.inf if seconds is None else seconds)
         try:
-            while (status := run.status()) is not None and time.monotonic() < end:
+            while (status := run.status()) is not None and not end.has_passed:
                 if status["environment_steps"] >= environment_steps or status["learner_steps"] >= learner_limit:
                     if status["paused"]:
                         break

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...deadlines import Deadline
 from .bottleneck import find_bottleneck
 from .run_outcome import OutputClosed
 from .trend import TimeLeft, Trend, duration
@@ -32,15 +33,15 @@ class LineMonitor:
 
     def __init__(self, max_steps: int):
         self._progress = RunProgress(max_steps)
-        self._next = 0.0
+        self._next_line = Deadline(0.0)
         self._evaluated = None
 
     def status(self, status: dict[str, Any]) -> None:
         self._progress.update(status)
         evaluated = status.get("evaluator/environment_steps")
-        if time.monotonic() < self._next and evaluated == self._evaluated:
+        if not self._next_line.has_passed and evaluated == self._evaluated:
             return
-        self._next = time.monotonic() + _LINE_SECONDS
+        self._next_line.restart(_LINE_SECONDS)
         self._evaluated = evaluated
         parts = [f"{status['environment_steps']:>9,} of {self._progress.max_steps:,} steps"]
         parts += [f"{name} {value}" for name, value in self._progress.fields(status)]

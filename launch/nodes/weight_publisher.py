@@ -1,13 +1,13 @@
 """Snapshots of the learner's weights, served to actors."""
 
 import logging
-import time
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from ...agents.weights import Unpacking, pack_weights
 from ...data import Version
+from ...deadlines import Deadline
 from .weight_store import WeightStore
 
 _SECONDS = 0.01
@@ -20,7 +20,7 @@ class WeightPublisher(WeightStore):
     def __init__(self) -> None:
         super().__init__()
         self._incarnation = 0
-        self._next = 0.0
+        self._next_snapshot = Deadline(0.0)
         self._parts: Unpacking | None = None
 
     def begin(self, incarnation: int) -> None:
@@ -28,7 +28,7 @@ class WeightPublisher(WeightStore):
 
     def due(self, soon_again: bool = False) -> bool:
         """Returns whether a snapshot was requested; if `soon_again`, at most once every few milliseconds."""
-        return self._wanted and not (soon_again and time.monotonic() < self._next)
+        return self._wanted and not (soon_again and not self._next_snapshot.has_passed)
 
     def publish_if_due(self, step: int, variables: Sequence[tf.Variable], soon_again: bool = False) -> None:
         """Takes a snapshot if one is `due`.
@@ -38,7 +38,7 @@ class WeightPublisher(WeightStore):
         """
         if not self.due(soon_again):
             return
-        self._next = time.monotonic() + _SECONDS
+        self._next_snapshot.restart(_SECONDS)
         self.publish(step, variables)
 
     def publish(self, step: int, variables: Sequence[tf.Variable]) -> Version:
