@@ -25,10 +25,14 @@ _ACTORS = (
     Metric(
         "actor/waiting_for_learner",
         "time for which actors waited for replay to take data or for newer weights, over the last seconds; not with "
-        "`--launcher inline`, as for the next",
+        "`--launcher inline`",
         "fraction",
     ),
-    Metric("actor/waiting_for_inference", "time for which actors waited for an inference node", "fraction"),
+    Metric(
+        "actor/waiting_for_inference",
+        "time for which actors waited for an inference node; not with `--launcher inline`",
+        "fraction",
+    ),
 )
 _LEARNERS = (
     Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
@@ -84,7 +88,10 @@ POLICY_METRICS = (
     Metric("POLICY/rating", "its Elo rating; `_N` for that of snapshot N"),
     Metric("agent/AGENT/episode_return", "mean return of an agent in the last 100 training episodes"),
     Metric("evaluator/POLICY/return", "mean return of the policy's agents in the evaluation"),
-    Metric("evaluator/POLICY/score", "mean result of games of two agents in the evaluation, as above"),
+    Metric(
+        "evaluator/POLICY/score",
+        "mean result of games of two agents in the evaluation: 1 if won, 0.5 if tied, 0 if lost",
+    ),
     Metric("evaluator/agent/AGENT/return", "mean return of an agent in the evaluation"),
 )
 
