@@ -153,7 +153,7 @@ class Apex(ApexSettings, Agent):
           `[W]`.
         """
         record = with_normalized_rewards(record, record.extras.return_deviation)
-        valid_t = ~record.last[:-1]
+        valid_t = ~record.last[:-1]  # Windows mark what an n-step return does not reach as `last`.
         reward_t = self._clipped(record.reward)
         target, discount = np.zeros(reward_t.shape[1]), np.ones(reward_t.shape[1])
         for t in range(self.n_step):

@@ -58,13 +58,10 @@ def check_conditions(
 ) -> None:
     """Refuses conditions that can never hold because the run has no such metric.
 
+    The arguments that are not listed are those of `check_metric`.
+
     Args:
       stop_when: the conditions.
-      agent: see `check_metric`, as for the next four.
-      shards: as above.
-      inference_nodes: as above.
-      evaluator: as above.
-      own_metrics: as above.
       setting: name of the setting with the conditions, for messages.
 
     Raises:

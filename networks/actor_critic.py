@@ -73,10 +73,10 @@ class TwinCritic(TwinHeads):
         Args:
           spec: the environment's spec.
           action_size: D, the number of components of a unit action.
-          torso: see `TwinHeads`, as for the arguments after the next.
+          torso: see `TwinHeads`.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the action.
-          activation: as above.
-          layer_norm: as above.
+          activation: see `TwinHeads`.
+          layer_norm: see `TwinHeads`.
           name: name of the module.
         """
         super().__init__(torso, 1, hidden_sizes, activation, layer_norm, name)

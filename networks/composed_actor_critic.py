@@ -79,10 +79,10 @@ class AdditiveTwinCritic(TwinHeads):
         Args:
           spec: the environment's spec.
           parts: the parts of its actions.
-          torso: see `actor_critic.TwinHeads`, as for the arguments after the next.
+          torso: see `actor_critic.TwinHeads`.
           hidden_sizes: hidden layer sizes of each critic, which takes the features and the numbers.
-          activation: as above.
-          layer_norm: as above.
+          activation: see `actor_critic.TwinHeads`.
+          layer_norm: see `actor_critic.TwinHeads`.
           name: name of the module.
         """
         super().__init__(torso, 1 + int(parts.sizes.sum()), hidden_sizes, activation, layer_norm, name)

@@ -121,7 +121,7 @@ def shared_encoder_networks(
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
       filters: convolutions of the encoder; empty for the paper's, `FILTERS`.
       image_features: features that policy and critics each make of the encoder's outputs; None for 50.
-      precision: what the encoder computes in, see `torso_factory.make_torso`, as for the next two.
+      precision: what the encoder computes in, see `torso_factory.make_torso`.
       image_activation: activation of the convolutions; None for ReLU.
       torsos: torsos of parts of the observation, in place of the paper's convolutions.
       torso_options: options of a torso `package.module:factory`.

@@ -42,15 +42,12 @@ def make_joint_environments(
 ) -> JointBatch:
     """Makes the environments of `make_environments`, if they have several agents.
 
+    The arguments that are not listed are those of `make_environments`.
+
     Args:
-      experiment: as there, like the next three and the last.
-      role: as above.
-      first_slot: as above.
-      count: as above.
       mapping: chooses the policy of each agent.
       policies: names of all policies.
       counted: the policies whose agents' rewards count.
-      incarnation: as above.
     """
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
     slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.options_of_env

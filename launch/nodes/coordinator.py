@@ -112,22 +112,12 @@ class Coordinator(Node):
     ) -> tuple[Any, ...]:
         """Takes a `reporting.Report` and returns the fields of `reporting.RunState`.
 
+        The arguments from `counts` to `at_rest` are the fields of the report.
+
         Args:
           name: name of the node.
           incarnation_id: id of its incarnation.
           sequence: number of the report, from 1 on in every incarnation.
-          counts: see `reporting.Report`, as for the next eleven.
-          values: as above.
-          episodes: as above.
-          evaluation: as above.
-          lease: as above.
-          short_of_data: as above.
-          replies: as above.
-          requests: as above.
-          health: as above.
-          episode_values: as above.
-          joint_episodes: as above.
-          at_rest: as above.
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:

@@ -255,8 +255,8 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
     Args:
       storage: the run.
       directory: the local directory.
-      checkpoint: see `local_copy`, as for the next one.
-      whole: as above.
+      checkpoint: see `local_copy`.
+      whole: see `local_copy`.
 
     Raises:
       CallboardError: there is no checkpoint of that step.

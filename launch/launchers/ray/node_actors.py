@@ -151,9 +151,9 @@ def start_node(options: Mapping[str, Any], node_class: type[Node], name: str, **
 
     Args:
       options: options of the Ray actor, such as `num_cpus`.
-      node_class: see `NodeHost.start`, as for the next ones.
-      name: as above.
-      arguments: as above.
+      node_class: see `NodeHost.start`.
+      name: see `NodeHost.start`.
+      arguments: see `NodeHost.start`.
     """
 
     def forward(method: str) -> Callable[..., Any]:
