@@ -219,7 +219,7 @@ def _send_or_bind(node: ProgramNode, send: Callable[[str, str, Any], None], kind
         send(node.name, kind, content)
 
 
-def _play(roles: list[Node], stop: threading.Event) -> Any:
+def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
     """Runs the nodes in turn; yields the name of the next node before it runs."""
     actors = [role for role in roles if isinstance(role, EnvironmentNode)]
     inference = [role for role in roles if isinstance(role, InferenceNode)]
@@ -228,16 +228,16 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
     (coordinator,) = [role for role in roles if isinstance(role, Coordinator)]
     replays = {policy_of(role.context.name): role for role in roles if isinstance(role, ReplayNode)}
     limits = [_LearningLimit(learner, replays[policy_of(learner.context.name)]) for learner in learners]
-    done, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
+    steps, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
     turns = itertools.cycle(actors)
     while not stop.is_set():
         paused = any(learner.paused for learner in learners)
-        if done < limit and not paused:
+        if steps < limit and not paused:
             actor = next(turns)
             yield actor.context.name
-            done -= actor.environment_steps
+            steps -= actor.environment_steps
             actor.step()
-            done += actor.environment_steps
+            steps += actor.environment_steps
         for learner, learning in zip(learners, limits, strict=True):
             yield learner.context.name
             policy = policy_of(learner.context.name)
@@ -247,19 +247,19 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
                 if not learner.learn():
                     learning.gives_back()
                     break
-        done_learners = [learner for learner in learners if learner.has_made_all_steps]
-        if coordinator.out_of_time or not _know_of(done_learners, [*actors, *inference]):
-            limit = min(limit, done)
+        finished = [learner for learner in learners if learner.has_made_all_steps]
+        if coordinator.out_of_time or not _know_of(finished, [*actors, *inference]):
+            limit = min(limit, steps)
         paused = any(learner.paused for learner in learners)
-        if done >= min(next_report, limit) or paused:
-            next_report += REPORT_STEPS if done >= next_report else 0
+        if steps >= min(next_report, limit) or paused:
+            next_report += REPORT_STEPS if steps >= next_report else 0
             for role in (*replays.values(), *inference, *actors, *learners):
                 yield role.context.name
                 role.report()
             for replay in replays.values():
                 yield replay.context.name
                 replay.step()
-            for learner in learners if coordinator.stopping else done_learners:
+            for learner in learners if coordinator.stopping else finished:
                 learner.end_learning()
             for evaluator in evaluators:
                 yield evaluator.context.name
@@ -268,18 +268,18 @@ def _play(roles: list[Node], stop: threading.Event) -> Any:
             yield coordinator.context.name
             coordinator.write_metrics()
             coordinator.step()
-            limit = done + coordinator.steps_left
+            limit = steps + coordinator.steps_left
             states = [(policy_of(learner.context.name), learner.reporter.state.control) for learner in learners]
             if any(coordinator.control(policy) != state for policy, state in states):
                 # Changed in this turn: the nodes must know it before the next step.
-                limit = done
+                limit = steps
             elif coordinator.paused:
                 stop.wait(_PAUSE_SECONDS)
 
 
-def _know_of(done: list[LearnerNode], actors: Sequence[ReportingNode]) -> bool:
+def _know_of(finished: list[LearnerNode], actors: Sequence[ReportingNode]) -> bool:
     """Returns whether all actors know that these learners have made their last step."""
-    return all(actor.has_finished(policy_of(learner.context.name)) for learner in done for actor in actors)
+    return all(actor.has_finished(policy_of(learner.context.name)) for learner in finished for actor in actors)
 
 
 class _LearningLimit:
