@@ -16,12 +16,12 @@ from .progress_watchdog import ProgressWatchdog
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
 _KILL_SECONDS = 2.0
-# Time after which the user is informed that the end of the run waits for other hosts.
 _OTHERS_SECONDS = 10.0
-# Time in which all nodes must end after an error of the supervisor itself.
+"""Time after which the user is informed that the end of the run waits for other hosts."""
 _FAILED_SECONDS = 6.0
-# Signals that arrive within this time count as one; `timeout`, for example, sends two at once.
+"""Time in which all nodes must end after an error of the supervisor itself."""
 SIGNAL_SECONDS = 1.0
+"""Signals that arrive within this time count as one; `timeout`, for example, sends two at once."""
 
 
 class Exit(NamedTuple):
