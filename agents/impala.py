@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
-import tree
 
 from ..data import Layout, Nest, Sample, Timestep
 from ..networks.action_policy import DiscretePolicy, action_policy
@@ -172,8 +171,6 @@ class Impala(ImpalaSettings, Agent):
             clip_policy_gradient_rho=self.clip_policy_gradient_rho,
             lambda_=self.lambda_,
         )
-
-        observation_t = tree.map_structure(lambda leaf: leaf[:-1], record.observation)
         scale_t = updated_return_scale(network, targets.vs, valid_t, observation_t)
         targets = targets._replace(advantages=targets.advantages / scale_t, td_errors=targets.td_errors / scale_t)
 
