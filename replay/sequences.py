@@ -131,11 +131,11 @@ def sequence_signature(
     """Returns the `tf.TensorSpec` nest of a `SequenceItem` of `length` transitions of `batch` environments.
 
     Args:
-      layout: see `SequenceColumns`, as for `stack` and `repeats`.
+      layout: see `SequenceColumns`.
       length: transitions in a sequence (T).
       batch: number of environments (B).
-      stack: number of frames in a stack.
-      repeats: whether sequences share no observations.
+      stack: see `SequenceColumns`.
+      repeats: see `SequenceColumns`.
       keeps_returns: see `SequenceColumns`.
     """
     return SequenceColumns(layout, batch, stack, repeats, keeps_returns).signature(length)
@@ -233,9 +233,8 @@ class SequenceWriter:
             frames, states = self._columns.frames(leaves), tree.flatten(without_frames(state)) if begins else ()
             if self._timesteps == 0 and self._stack > 1:
                 # In place of the timesteps before; their rows are not part of any item.
-                for earlier in [*single_frames(state, self._stack, self._columns.kinds), frames][
-                    : self._columns.earlier
-                ]:
+                begun = [*single_frames(state, self._stack, self._columns.kinds), frames]
+                for earlier in begun[: self._columns.earlier]:
                     self._writer.append((self._row, *earlier, *states))
             self._writer.append((self._row, *frames, *states))
         self._timesteps += 1
