@@ -9,6 +9,7 @@ import courier
 import launchpad as lp
 from courier.python.client import StatusNotOk
 from launchpad.nodes import base as lp_base
+from pybind11_abseil.status import StatusCode
 
 from ..run_directory.layout import RunDirectory
 from .progress import Progress
@@ -169,7 +170,7 @@ class NodeClient:
     """Calls the served methods of a node by their names; the methods raise `Unreachable` after five seconds.
 
     Unlike a `courier.Client`, it finds a node that has moved: after a failed call, the next one resolves the address
-    again.
+    again.  A method that the node does not serve raises an `AttributeError`.
 
     Args:
       handle: handle of the node.
@@ -187,8 +188,10 @@ class NodeClient:
             client = self._client = self._client or self._handle.client(_CALL_SECONDS)
             try:
                 return getattr(client, method)(*arguments, **named)
-            except Unreachable:
+            except Unreachable as error:
                 self._client = None
+                if getattr(error, "code", None) == StatusCode.NOT_FOUND:
+                    raise AttributeError(f"{self._handle.name} serves no method {method!r}") from error
                 raise
 
         return call

@@ -90,6 +90,8 @@ def test_a_node_serves_its_methods_and_further_ones_while_it_runs():
     thread.start()
     client = node.create_handle().client(10.0)
     assert (client.double(21), client.triple(14)) == (42, 42)
+    with pytest.raises(AttributeError, match="own/0 serves no method 'halve'"):
+        node.create_handle().dereference().halve(84)
     context.stop.set()
     thread.join(10)
     assert not thread.is_alive()
