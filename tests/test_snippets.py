@@ -169,6 +169,9 @@ def test_pages_run_from_top_to_bottom(page, tmp_path):
                 steps += 3_000
                 limits = ["--max-steps", str(steps)]
             call(["-m", "callboard", *command, *limits], tmp_path)
+    # What the node of docs/guides/own_node.md records, once for each way to run it.
+    records = [path.read_text() for path in tmp_path.glob("runs/*/weight_watch.txt")]
+    assert all(records) and len(records) == (2 if page == "docs/guides/own_node.md" else 0)
 
 
 @pytest.mark.slow
