@@ -72,5 +72,5 @@ def _plot_scale(result: Result) -> Any:
     axes.set_yscale("log", base=2)
     axes.set_xlabel("actors")
     axes.set_ylabel(result.cases[0].unit)
-    axes.legend()
+    axes.legend(loc="best")
     return picture

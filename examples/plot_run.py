@@ -35,7 +35,7 @@ def main() -> None:
             axes.plot(*points(run, metric), label=name + label, marker="o" if "evaluator" in metric else None)
     axes.set(xlabel="environment steps", ylabel="return", title=settings.title)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="best")
     figure.tight_layout()
     figure.savefig(settings.output, dpi=110)
 

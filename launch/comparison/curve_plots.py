@@ -66,7 +66,7 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
         axes.set_title(env)
         axes.set_xlabel("environment steps" if settings.over == "steps" else "seconds")
         axes.set_ylabel(settings.metric)
-        axes.legend(fontsize="small")
+        axes.legend(fontsize="small", loc="best")
     _write(picture, path)
 
 

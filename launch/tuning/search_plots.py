@@ -51,7 +51,7 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
         axes.set_ylabel(f"best {tuning.metric}")
     states = dict.fromkeys(trial.state for trial in with_value)
     handles = [Line2D([], [], marker="o", linestyle="", color=_COLORS[state], label=state) for state in states]
-    panels[0].legend(handles=handles, fontsize="small")
+    panels[0].legend(handles=handles, fontsize="small", loc="best")
     try:
         picture.savefig(path, dpi=120)
     except OSError as error:
