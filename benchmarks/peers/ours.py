@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -12,15 +12,47 @@ import tensorflow as tf
 from ... import environments
 from ...agents.gradient_learner import GradientLearner
 from ...agents.impala import Impala
+from ...agents.ppo import Ppo
+from ...agents.ppo_learner import PpoLearner
+from ...agents.ppo_policy import PpoNetworks
 from ...data import Layout, Nest, Timestep
 from ...environments import BatchedEnvironment
+from ...environments.multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
+from ...environments.pettingzoo_names import make_pettingzoo
 from ...launch.settings import read_recipe
 from ...networks.network import Network
 from ...specs import EnvironmentSpec
-from .inside.work import ACTORS, BATCH, ENVS, HIDDEN, UNROLL, Played, Trained, make
+from .inside.work import (
+    ACTORS,
+    BATCH,
+    ENVS,
+    HIDDEN,
+    SPREAD_EPOCHS,
+    SPREAD_MINIBATCHES,
+    SPREAD_RATE,
+    SPREAD_UNROLL,
+    UNROLL,
+    Played,
+    Trained,
+    make,
+)
 
 _RECIPE = "impala-cartpole"
 """Our best settings for CartPole-v1."""
+_SPREAD_RECIPE = "ppo-simple-spread"
+
+
+def _counted(learner: Any, frames: int) -> Any:
+    """Return the learner, which from now on counts its updates, each of so many frames."""
+    learn, trained = learner.step, Trained()
+
+    def learn_and_count(iterator: Any) -> Any:
+        update = learn(iterator)
+        trained.update(update.steps * frames)
+        return update
+
+    learner.step = learn_and_count
+    return learner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +60,38 @@ class CountedImpala(Impala):
     """IMPALA that counts the frames of every update."""
 
     def make_learner(self, networks: Network, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        learner = super().make_learner(networks, strategy, layout)
-        learn, trained = learner.step, Trained()
+        return _counted(super().make_learner(networks, strategy, layout), self.unroll_length * self.batch_size)
 
-        def learn_and_count(iterator: Any) -> Any:
-            update = learn(iterator)
-            trained.update(update.steps * self.unroll_length * self.batch_size)
-            return update
 
-        learner.step = learn_and_count  # type: ignore[method-assign]
-        return learner
+@dataclasses.dataclass(frozen=True)
+class CountedPpo(Ppo):
+    """PPO that counts the timesteps of every update."""
+
+    def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> PpoLearner:
+        return _counted(super().make_learner(networks, strategy, layout), self.unroll_length * self.batch_size)
+
+
+class CountedScene(MultiAgentWrapper):
+    """An environment with several agents whose steps and episodes are counted; returns are sums over all agents."""
+
+    def __init__(self, environment: MultiAgentEnvironment):
+        super().__init__(environment)
+        self._played = Played()
+        self._return = 0.0
+        self._length = 0
+
+    def reset(self, seed: int | None = None) -> dict[str, AgentStep]:
+        self._return, self._length = 0.0, 0
+        return super().reset(seed)
+
+    def step(self, actions: Mapping[str, Nest]) -> dict[str, AgentStep]:
+        steps = super().step(actions)
+        self._return += sum(step.reward for step in steps.values())
+        self._length += 1
+        self._played.steps(1)
+        if self.is_over:
+            self._played.episode(self._return, self._length)
+        return steps
 
 
 class CountedBatch(BatchedEnvironment):
@@ -92,6 +146,11 @@ def cartpole(batch_size: int, seeds: Sequence[int]) -> CountedBatch:
     return CountedBatch(environments.make("CartPole-v1", batch_size, seeds))
 
 
+def spread() -> CountedScene:
+    """Return the environment with three agents as a user would get it."""
+    return CountedScene(make_pettingzoo("pettingzoo:mpe.simple_spread_v3", {}))
+
+
 def images() -> gymnasium.Env:
     """Return the image environment that all sides use."""
     return make("images")
@@ -99,7 +158,8 @@ def images() -> gymnasium.Env:
 
 def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
     """Return the command line that trains."""
-    settings: dict[str, Any] = {
+    agent, settings = _ppo() if task == "spread" else _impala(task, goal)
+    settings = {
         "env": f"{__name__}:{task}",
         "actors": ACTORS,
         "envs-per-actor": ENVS,
@@ -107,22 +167,38 @@ def command(task: str, goal: str, seed: int, directory: str) -> list[str]:
         "max-steps": 10**9,
         "seed": seed,
         "run-dir": f"{directory}/run",
+        **settings,
     }
+    options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "callboard.launch.cli.command", "train", f"{__name__}:{agent.__name__}", *options]
+
+
+def _impala(task: str, goal: str) -> tuple[type[Impala], dict[str, Any]]:
+    settings: dict[str, Any] = {}
     if goal == "score":
         recipe = read_recipe(_RECIPE)
-        agent = {f"agent.{name}": value for name, value in recipe["agent"].items() if name != "name"}
-        settings |= {"max-steps": recipe["max_steps"], **agent}
+        settings |= {"max-steps": recipe["max_steps"], **_agent_settings(recipe)}
     else:
         settings |= {"agent.unroll_length": UNROLL, "agent.batch_size": BATCH // UNROLL}
         settings["agent.network.normalize_observations"] = "false"
     if task == "cartpole":
         settings["agent.network.hidden_sizes"] = list(HIDDEN)
-    options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    return [
-        sys.executable,
-        "-m",
-        "callboard.launch.cli.command",
-        "train",
-        f"{__name__}:{CountedImpala.__name__}",
-        *options,
-    ]
+    return CountedImpala, settings
+
+
+def _ppo() -> tuple[type[Ppo], dict[str, Any]]:
+    settings = {
+        **_agent_settings(read_recipe(_SPREAD_RECIPE)),
+        "agent.unroll_length": SPREAD_UNROLL,
+        "agent.batch_size": ACTORS * ENVS,
+        "agent.epochs": SPREAD_EPOCHS,
+        "agent.minibatches": SPREAD_MINIBATCHES,
+        "agent.optimizer.learning_rate": SPREAD_RATE,
+        "agent.network.hidden_sizes": list(HIDDEN),
+    }
+    return CountedPpo, settings
+
+
+def _agent_settings(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recipe's agent as options."""
+    return {f"agent.{name}": value for name, value in recipe["agent"].items() if name != "name"}

@@ -2,7 +2,9 @@
 
 On CartPole-v1 with an MLP: environment steps per second while learning, with the same batch on all sides, and seconds
 from the command to a mean return of 475 over 100 episodes, with the settings that each side has published for it.  On
-images of 64x64x3 with the IMPALA ResNet: frames learned from per second.
+images of 64x64x3 with the IMPALA ResNet: frames learned from per second.  On PettingZoo's simple_spread, with PPO and
+one policy for its three agents, for the peers that have that: environment steps per second while learning, and seconds
+to a mean return of -68, with the same settings on all sides.
 
 Everything is counted outside the libraries (`inside.work`): steps and returns by a wrapper around the environments,
 frames where a learner receives its batch.
@@ -26,7 +28,7 @@ VENVS = "CALLBOARD_PEERS_VENVS"
 
 _HERE = pathlib.Path(__file__).parent
 _OURS = "ours"
-_RETURN, _EPISODES = 475.0, 100
+_EPISODES = 100
 
 
 class Peer(NamedTuple):
@@ -36,6 +38,8 @@ class Peer(NamedTuple):
     venv: str
     script: str
     target: float | None = None
+    several_agents: bool = False
+    """Whether it trains on environments with several agents."""
 
     def python(self) -> pathlib.Path:
         directory = os.environ.get(VENVS)
@@ -49,7 +53,7 @@ class Peer(NamedTuple):
 PEERS = (
     Peer("Sample Factory APPO", "sample_factory", "sample_factory_appo", target=3.0),
     Peer("RLlib IMPALA", "rllib", "rllib_impala", target=8.0),
-    Peer("RLlib PPO", "rllib", "rllib_ppo"),
+    Peer("RLlib PPO", "rllib", "rllib_ppo", several_agents=True),
     Peer("Stable-Baselines3 PPO", "sb3", "sb3_ppo"),
     Peer("Acme IMPALA", "acme", "acme_impala"),
 )
@@ -83,8 +87,8 @@ def _rate(program: Program, counted: str, warm_up: float, seconds: float, patien
     return Figure(getattr(found, counted), detail=detail)
 
 
-def _seconds(program: Program, limit: float) -> Figure:
-    found = seconds_to(program, _RETURN, _EPISODES, limit)
+def _seconds(program: Program, mean_return: float, limit: float) -> Figure:
+    found = seconds_to(program, mean_return, _EPISODES, limit)
     return Figure(limit, ended=True, detail=", not reached") if found is None else Figure(found)
 
 
@@ -93,6 +97,7 @@ def contests(quick: bool) -> list[Contest]:
     brief: dict[str, Any] = {"warm_up": 0.0, "seconds": 2.0, "patience": 180.0}
     cartpole = brief if quick else {"warm_up": 5.0, "seconds": 25.0, "patience": 150.0}
     images = brief if quick else {"warm_up": 10.0, "seconds": 40.0, "patience": 240.0}
+    several_agents = brief if quick else {"warm_up": 10.0, "seconds": 40.0, "patience": 240.0}
     return [
         Contest(
             "cartpole",
@@ -107,7 +112,7 @@ def contests(quick: bool) -> list[Contest]:
             "cartpole",
             "score",
             "s",
-            functools.partial(_seconds, limit=20.0 if quick else 150.0),
+            functools.partial(_seconds, mean_return=475.0, limit=20.0 if quick else 150.0),
             lambda peer: 1.0,
             higher_is_better=False,
         ),
@@ -118,6 +123,23 @@ def contests(quick: bool) -> list[Contest]:
             "trained frames/s",
             functools.partial(_rate, counted="frames", **images),
             lambda peer: 1.5,
+        ),
+        Contest(
+            "spread",
+            "spread",
+            "rate",
+            "environment steps/s",
+            functools.partial(_rate, counted="steps", **several_agents),
+            lambda peer: 5.0,
+        ),
+        Contest(
+            "spread to -68",
+            "spread",
+            "score",
+            "s",
+            functools.partial(_seconds, mean_return=-68.0, limit=20.0 if quick else 240.0),
+            lambda peer: 0.5,
+            higher_is_better=False,
         ),
     ]
 
@@ -140,7 +162,8 @@ def measure(repeats: int, quick: bool, only: str, notify: Callable[[str], None])
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         for contest in contests(quick):
-            peers = [peer for peer in present if only in _case_name(contest, peer)]
+            able = [peer for peer in present if peer.several_agents or contest.task != "spread"]
+            peers = [peer for peer in able if only in _case_name(contest, peer)]
             if peers:
                 tried = True
                 cases += _measure_contest(contest, peers, repeats, notify)

@@ -102,6 +102,27 @@ def test_our_batch_counts_steps_but_no_resets(tally):
     assert len(lengths) >= 12
 
 
+def test_an_environment_with_several_agents_counts_its_own_steps_on_both_sides(tally):
+    pytest.importorskip("mpe2.simple_spread_v3")
+    theirs, own = work.make("spread"), ours.spread()
+    for environment in (theirs, own):
+        environment.reset(seed=1)
+        for _ in range(25):
+            environment.step(dict.fromkeys(own.agents, 1))
+    assert tally.counts().steps == 50
+    first, second = (episode.episode_return for episode in tally.episodes())
+    assert first == pytest.approx(second) and first < -20
+
+
+def test_several_agents_learn_with_the_settings_of_all_sides(tmp_path):
+    _, _, _, _, agent, *options = ours.command("spread", "rate", 3, str(tmp_path))
+    run = parse_experiment(agent, {}, options)
+    assert isinstance(run.agent, ours.CountedPpo)
+    assert (run.agent.unroll_length, run.agent.epochs, run.agent.minibatches) == (50, 10, 8)
+    assert run.agent.batch_size == run.actors * run.envs_per_actor == 32
+    assert run.agent.network.hidden_sizes == work.HIDDEN and not run.agent.network.shared
+
+
 def test_we_run_for_the_score_as_our_recipe_says(tmp_path):
     _, _, _, _, agent, *options = ours.command("cartpole", "score", 3, str(tmp_path))
     run = parse_experiment(agent, {}, options)
@@ -329,8 +350,12 @@ def test_setup_is_a_script_and_knows_every_peer():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task, goal", [("cartpole", "rate"), ("cartpole", "score"), ("images", "rate")])
+@pytest.mark.parametrize(
+    "task, goal", [("cartpole", "rate"), ("cartpole", "score"), ("images", "rate"), ("spread", "rate")]
+)
 def test_ours_is_counted(task, goal):
+    if task == "spread":
+        pytest.importorskip("mpe2.simple_spread_v3")
     with started(lambda directory: ours.command(task, goal, 1, directory), signal.SIGINT) as program:
         found = rates(program, warm_up=0.0, seconds=3.0, patience=240.0)
         episodes = program.tally.episodes()
@@ -342,8 +367,10 @@ def test_ours_is_counted(task, goal):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.script)
-@pytest.mark.parametrize("contest", ["cartpole", "cartpole to 475", "images"])
+@pytest.mark.parametrize("contest", ["cartpole", "cartpole to 475", "images", "spread", "spread to -68"])
 def test_a_peer_is_measured_beside_us(contest, peer, tmp_path):
+    if contest.startswith("spread") and not peer.several_agents:
+        pytest.skip(f"{peer.name} has one agent in an environment")
     if not peer.python().exists():
         pytest.skip(f"{peer.python()} does not exist: benchmarks/peers/setup makes it")
     name = f"{contest}, {peer.name}"

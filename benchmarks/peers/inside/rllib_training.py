@@ -9,6 +9,7 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
 from ray.tune.registry import register_env
 from resnet import ImpalaResNet
 from work import ACTORS, ENVS, FEATURES, HIDDEN, TALLY, UNROLL, Trained, make
@@ -48,10 +49,16 @@ def counting(learner_class):
         def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
             loss = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
             if not hasattr(self, "trained"):
-                self.trained = Trained()
+                self.trained, self.frames = Trained(), 0
             mask = batch.get(Columns.LOSS_MASK)
-            self.trained.update(len(batch[Columns.REWARDS]) if mask is None else int(mask.sum()))
+            self.frames += len(batch[Columns.REWARDS]) if mask is None else int(mask.sum())
             return loss
+
+        def after_gradient_based_update(self, *, timesteps):
+            super().after_gradient_based_update(timesteps=timesteps)
+            # Every pass over the batch has added its frames.
+            self.trained.update(self.frames // self.config.num_epochs)
+            self.frames = 0
 
     return CountingLearner
 
@@ -65,9 +72,13 @@ def train(work, config, learner_class, envs=ENVS, unroll=UNROLL, model=None):
       learner_class: learner of the algorithm.
       envs: environments in each acting process.
       unroll: timesteps of a fragment.
-      model: model for CartPole; the shared one by default.
+      model: model for CartPole and `spread`; the shared one by default.
     """
-    register_env(work.task, lambda settings: make(work.task))
+    if work.task == "spread":
+        register_env(work.task, lambda settings: ParallelPettingZooEnv(make(work.task)))
+        config = config.multi_agent(policies={"shared"}, policy_mapping_fn=lambda agent, episode, **more: "shared")
+    else:
+        register_env(work.task, lambda settings: make(work.task))
     model = model or DefaultModelConfig(fcnet_hiddens=list(HIDDEN), fcnet_activation="tanh", vf_share_layers=True)
     module = {"rl_module_spec": RLModuleSpec(ImageModule)} if work.task == "images" else {"model_config": model}
     config = (

@@ -26,6 +26,8 @@ UNROLL, BATCH = 20, 640
 """Where rates are measured: timesteps in an unroll, and frames in an update."""
 HIDDEN = (64, 64)
 """Layers of the MLP, with tanh, shared by policy and value."""
+SPREAD_UNROLL, SPREAD_EPOCHS, SPREAD_MINIBATCHES, SPREAD_RATE = 50, 10, 8, 7e-4
+"""PPO on `spread`: timesteps in an unroll, passes over a batch, its parts, and the learning rate."""
 FEATURES = 256
 """Units of the dense layer of the IMPALA ResNet."""
 
@@ -39,7 +41,7 @@ class Work(NamedTuple):
     """The task of a peer, which runs until it is ended.
 
     Attributes:
-      task: `cartpole` or `images`.
+      task: `cartpole`, `images` or `spread`.
       goal: `rate`, with the settings that all sides share, or `score`, with the best settings of the peer.
       seed: seed of all randomness.
       directory: for temporary files.
@@ -55,7 +57,7 @@ def arguments() -> Work:
     """Parse the arguments of this script, and install a SIGTERM handler that exits cleanly."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     parser = argparse.ArgumentParser()
-    parser.add_argument("task", choices=("cartpole", "images"))
+    parser.add_argument("task", choices=("cartpole", "images", "spread"))
     parser.add_argument("goal", choices=("rate", "score"))
     parser.add_argument("seed", type=int)
     parser.add_argument("directory")
@@ -136,6 +138,32 @@ class Counted(gymnasium.Wrapper):
         return outcome
 
 
+class CountedScene:
+    """A parallel PettingZoo environment whose steps and episodes are counted; returns are sums over all agents."""
+
+    def __init__(self, environment: Any):
+        self.environment = environment
+        self._played = Played()
+        self._return = 0.0
+        self._length = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.environment, name)
+
+    def reset(self, **settings: Any) -> Any:
+        self._return, self._length = 0.0, 0
+        return self.environment.reset(**settings)
+
+    def step(self, actions: Any) -> Any:
+        outcome = self.environment.step(actions)
+        self._return += sum(float(reward) for reward in outcome[1].values())
+        self._length += 1
+        self._played.steps(1)
+        if not self.environment.agents:
+            self._played.episode(self._return, self._length)
+        return outcome
+
+
 class Frames(gymnasium.Env):
     """Images, actions, episode length and CPU time per step as in Procgen, which supports few Python versions.
 
@@ -170,4 +198,8 @@ def make(task: str) -> Any:
     """Return one environment of the task, with counters."""
     if task == "images":
         return Counted(Frames())
+    if task == "spread":
+        from mpe2 import simple_spread_v3
+
+        return CountedScene(simple_spread_v3.parallel_env())
     return Counted(gymnasium.make("CartPole-v1", disable_env_checker=True))
