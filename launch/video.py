@@ -155,7 +155,7 @@ class Recorded(BatchedEnvironment):
     """Writes a frame of another environment after every reset and step.
 
     Args:
-      environment: the environment, see `make_drawing_environment`.
+      environment: the environment, see `make_drawing`.
       write: receives each frame, uint8 `[H, W, 3]`, of an even size for the video's format.
     """
 

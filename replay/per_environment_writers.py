@@ -20,7 +20,7 @@ class ReplayItem(NamedTuple):
     """An item of one environment as stored in replay: slices of columns that store each timestep once."""
 
     rows: Any
-    """uint8 `[length + stack, size]`, one `item_writer.Row` per timestep; the first `stack - 1` only serve to stack."""
+    """uint8 `[length + stack, size]`, one `item_format.Row` per timestep; the first `stack - 1` only serve to stack."""
     state: Any
     """uint8 `[size]`, the recurrent state at the timestep after those; `()` if no state is stored."""
 
