@@ -79,6 +79,8 @@ class Session:
         add_nodes: Callable[[lp.Program, Run], object] | None = None,
     ):
         self._launcher = make_launcher(launcher) if isinstance(launcher, str) else launcher
+        if not isinstance(self._launcher, Launcher):
+            raise CallboardError(f"launcher must be a name, or a Launcher such as ThreadsLauncher(), not {launcher!r}")
         self._arguments = (experiment, self._launcher, resume, add_nodes)
         self._monitor = monitor or MessageMonitor()
         self._opened = contextlib.ExitStack()

@@ -16,6 +16,7 @@ from agent_cases import AGENT_CASES
 from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.background_run import SessionEnded
+from callboard.launch.launchers.local_launchers import ThreadsLauncher
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints, read_policy
 from callboard.launch.run_directory.layout import RunDirectory
@@ -225,6 +226,8 @@ def test_what_cannot_be_run_is_refused_at_the_start(experiment, said):
         with pytest.raises(CallboardError, match="set replay_shards to 1"):
             session.start()
         assert session.close().reason == "", number
+    with pytest.raises(CallboardError, match=r"launcher must be a name, or a Launcher such as .*\(\), not <class"):
+        Session(experiment, ThreadsLauncher)
 
 
 def test_the_failure_of_a_node_is_raised(experiment, said, monkeypatch):
