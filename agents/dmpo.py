@@ -17,6 +17,7 @@ from ..networks.deterministic_actor_critic import (
     DeterministicActorCritic,
     deterministic_actor_critic,
 )
+from ..networks.distributions import DiagonalGaussian
 from ..networks.mpo_networks import GaussianHead, MpoDuals
 from ..networks.network import Inputs
 from ..networks.target_update import copy_weights_every
@@ -96,6 +97,7 @@ class DMPO(DMPOSettings, Agent):
             **vars(self.network),
             make_critic=functools.partial(CategoricalCritic, atoms=self.atoms),
             make_head=GaussianHead,
+            outputs=DiagonalGaussian,
         )
         initial = (self.initial_temperature, self.initial_alpha_mean, self.initial_alpha_stddev)
         duals = MpoDuals(actor_critic.bounds.size, *initial)

@@ -1,7 +1,7 @@
 """Networks for SAC: a squashed Gaussian policy, twin critics and target critics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -33,6 +33,7 @@ class TwinHeads(tf.Module):
       activation: activation of the hidden layers.
       layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
       name: name of the module.
+      make_head: makes what is in place of each MLP; takes the arguments of `heads.MLPHead`.
     """
 
     def __init__(
@@ -43,10 +44,11 @@ class TwinHeads(tf.Module):
         activation: Any,
         layer_norm: bool,
         name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
     ):
         super().__init__(name)
         self._torso = torso
-        self._critics = [MLPHead(outputs, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
+        self._critics = [make_head(outputs, hidden_sizes, activation, layer_norm=layer_norm) for _ in range(2)]
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
@@ -67,6 +69,7 @@ class TwinCritic(TwinHeads):
         activation: Any = "relu",
         layer_norm: bool = False,
         name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
     ) -> None:
         """Builds all variables.
 
@@ -78,8 +81,9 @@ class TwinCritic(TwinHeads):
           activation: see `TwinHeads`.
           layer_norm: see `TwinHeads`.
           name: name of the module.
+          make_head: see `TwinHeads`.
         """
-        super().__init__(torso, 1, hidden_sizes, activation, layer_norm, name)
+        super().__init__(torso, 1, hidden_sizes, activation, layer_norm, name, make_head)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> TwinQ:

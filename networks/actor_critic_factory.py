@@ -1,7 +1,7 @@
 """Networks for SAC, by the kind of the environment's action."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,11 +12,13 @@ from .action_bounds import ActionBounds
 from .action_parts import ActionParts
 from .action_policy import is_single_box
 from .actor_critic import ActorCritic, TwinCritic
-from .composed_actor_critic import AdditiveTwinCritic, ComposedActorCritic, SoftPartsHead
+from .composed_actor_critic import AdditiveTwinCritic, ComposedActorCritic, SoftParts, SoftPartsHead
 from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .distributions import Categorical, SquashedGaussian
 from .encoders import Encoders
 from .heads import SquashedGaussianHead
 from .network import Network
+from .own_heads import NO_OPTIONS, OwnHeads
 from .recurrent import FeedForwardCore
 from .torso_factory import Torso
 
@@ -29,6 +31,10 @@ def actor_critic_networks(
     layer_norm: bool = False,
     temperature: float = 1.0,
     normalize_observations: bool = False,
+    head: str | None = None,
+    head_options: Mapping[str, Any] = NO_OPTIONS,
+    critic_head: str | None = None,
+    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
     **of_torso: Any,
 ) -> ActorCritic:
     """Builds the networks of SAC, including all variables.
@@ -46,6 +52,10 @@ def actor_critic_networks(
       layer_norm: see `dense.hidden_layers`.
       temperature: initial value of alpha.
       normalize_observations: whether all networks share a `normalization.RunningNormalizer`.
+      head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
+      head_options: its options.
+      critic_head: `package.module:factory` of another head of the critics, likewise.
+      critic_head_options: its options.
       **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
@@ -54,22 +64,31 @@ def actor_critic_networks(
     """
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
     layers: Any = (hidden_sizes, activation, layer_norm)
+    own = OwnHeads(head, head_options, critic_head, critic_head_options)
     parts = bounds = None
-    head: tf.Module
+    make_policy_head: Callable[[], tf.Module]
     make_critic: Any
     if isinstance(spec.action, dm_specs.DiscreteArray):
-        head = CategoricalHead(spec.action.num_values, *layers)
-        make_critic = functools.partial(DiscreteTwinCritic, spec, spec.action.num_values)
+        number = spec.action.num_values
+        make_policy_head = functools.partial(CategoricalHead, number, *layers)
+        make_critic = functools.partial(DiscreteTwinCritic, spec, number)
+        check = own.policy_check({"logits": (number,)}, Categorical)
     elif is_single_box(spec):
         bounds = ActionBounds(spec.action)
-        head = SquashedGaussianHead(bounds.size, hidden_sizes, activation, layer_norm=layer_norm)
-        make_critic = functools.partial(TwinCritic, spec, bounds.size)
+        size = bounds.size
+        make_policy_head = functools.partial(
+            SquashedGaussianHead, size, hidden_sizes, activation, layer_norm=layer_norm
+        )
+        make_critic = functools.partial(TwinCritic, spec, size)
+        check = own.policy_check({"mean": (size,), "log_std": (size,)}, SquashedGaussian)
     else:
         parts = ActionParts(spec.action, unbounded=False)
-        head = SoftPartsHead(parts, *layers)
+        make_policy_head = functools.partial(SoftPartsHead, parts, *layers)
         make_critic = functools.partial(AdditiveTwinCritic, spec, parts)
-    policy = Network(spec, encoders.make(), FeedForwardCore(), head)
-    critic, target_critic = (make_critic(encoders.make(), *layers) for _ in range(2))
+        check = own.policy_check({}, SoftParts)
+    policy_head = own.policy(spec, make_policy_head)
+    policy = Network(spec, encoders.make(), FeedForwardCore(), policy_head, check_outputs=check)
+    critic, target_critic = (make_critic(encoders.make(), *layers, **own.critic(spec)) for _ in range(2))
     if parts is not None:
         return ComposedActorCritic(parts, policy, critic, target_critic, temperature, encoders.normalizer)
     return ActorCritic(policy, critic, target_critic, bounds, temperature, encoders.normalizer)

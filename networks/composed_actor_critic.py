@@ -1,6 +1,6 @@
 """Parts of SAC's networks for composed actions: discrete choices, and numbers with finite bounds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from .action_parts import ActionParts
 from .actor_critic import ActorCritic, TwinHeads, TwinQ
 from .discrete_actor_critic import CategoricalHead
 from .distributions import Categorical
-from .heads import SquashedGaussianHead
+from .heads import MLPHead, SquashedGaussianHead
 from .legal_actions import mask_illegal
 from .network import Network
 from .normalization import RunningNormalizer
@@ -73,6 +73,7 @@ class AdditiveTwinCritic(TwinHeads):
         activation: Any = "relu",
         layer_norm: bool = False,
         name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
     ) -> None:
         """Builds all variables.
 
@@ -84,8 +85,9 @@ class AdditiveTwinCritic(TwinHeads):
           activation: see `actor_critic.TwinHeads`.
           layer_norm: see `actor_critic.TwinHeads`.
           name: name of the module.
+          make_head: see `actor_critic.TwinHeads`.
         """
-        super().__init__(torso, 1 + int(parts.sizes.sum()), hidden_sizes, activation, layer_norm, name)
+        super().__init__(torso, 1 + int(parts.sizes.sum()), hidden_sizes, activation, layer_norm, name, make_head)
         self._parts = parts
         count = len(parts.sizes)
         weight = tf.zeros((1, count, int(parts.sizes.max()))) if count else ()

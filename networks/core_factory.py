@@ -43,25 +43,40 @@ def make_core(core: str = "none", lstm_size: int = 256, core_options: Mapping[st
     return LSTMCore(lstm_size) if core == "lstm" else FeedForwardCore()
 
 
-def make_own_head(head: str, spec: specs.EnvironmentSpec, options: Mapping[str, Any]) -> Any:
+def make_own_head(head: str, spec: specs.EnvironmentSpec, options: Mapping[str, Any], kind: str = "head") -> Any:
     """Makes the head that `package.module:factory` returns for a spec and options.
 
+    Args:
+      head: the factory.
+      spec: its first argument.
+      options: its other arguments, by name.
+      kind: name of the setting, for messages.
+
     Raises:
-      CallboardError: the factory does not exist, does not take these options, or returns nothing that can be called.
+      CallboardError: the factory does not exist, does not take these options, or returns no module.
     """
-    made = make_own_part("head", head, options, spec)
-    if not callable(made):
-        raise CallboardError(f"head {head!r} must return a module that maps features, not {type(made).__name__}")
+    made = make_own_part(kind, head, options, spec)
+    # A model of Keras raises an error if the attribute is read before its first call.
+    if not (callable(made) and "trainable_variables" in dir(made)):
+        raise CallboardError(f"{kind} {head!r} must return a module that maps features, not {type(made).__name__}")
     return made
 
 
-def check_outputs(head: str, expected: Mapping[str, tuple[int, ...]], outputs: Any) -> None:
+def check_outputs(
+    head: str,
+    expected: Mapping[str, tuple[int, ...]],
+    outputs: Any,
+    kind: str = "head",
+    used_by: str = "the environment's action",
+) -> None:
     """Checks what a head of the user's own has made of features.
 
     Args:
       head: its name, for the message.
       expected: shapes of the outputs without the batch axis, by the name of a field; "" for outputs that are a tensor.
       outputs: the outputs.
+      kind: name of the setting that names the head, for the message.
+      used_by: what the outputs are for, for the message.
 
     Raises:
       CallboardError: an output is missing, or has another shape.
@@ -73,13 +88,13 @@ def check_outputs(head: str, expected: Mapping[str, tuple[int, ...]], outputs: A
             what = f"{name!r} of its outputs" if name else "its output"
             wanted = ", ".join(["N", *map(str, shape)])
             raise CallboardError(
-                f"head {head!r} does not fit the environment's action: {what} must have the shape [{wanted}], and is "
+                f"{kind} {head!r} does not fit {used_by}: {what} must have the shape [{wanted}], and is "
                 + (type(outputs).__name__ if given is None else f"{given}")
             )
 
 
 def check_own_parts(spec: specs.EnvironmentSpec, settings: Any) -> None:
-    """Checks that the core and the head in `network_settings` can be made, without making them.
+    """Checks that the core and the heads in `network_settings` can be made, without making them.
 
     Raises:
       CallboardError: a factory does not exist, or does not take its options.
@@ -89,3 +104,6 @@ def check_own_parts(spec: specs.EnvironmentSpec, settings: Any) -> None:
         check_own_part("core", core, settings.core_options)
     if head is not None:
         check_own_part("head", head, settings.head_options, spec)
+    critic_head = getattr(settings, "critic_head", None)
+    if critic_head is not None:
+        check_own_part("critic_head", critic_head, settings.critic_head_options, spec)

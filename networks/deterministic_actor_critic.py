@@ -1,6 +1,6 @@
 """Networks for deterministic policies (TD3, D4PG): a policy and a critic, and a target of each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from .encoders import Encoders
 from .heads import MLPHead
 from .network import Network
 from .normalization import RunningNormalizer
+from .own_heads import NO_OPTIONS, OwnHeads
 from .recurrent import FeedForwardCore
 from .target_update import copy_weights
 from .torso_factory import Torso
@@ -55,6 +56,7 @@ class CategoricalCritic(tf.Module):
         layer_norm: bool = False,
         atoms: int = 51,
         name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
     ) -> None:
         """Builds all variables.
 
@@ -67,11 +69,12 @@ class CategoricalCritic(tf.Module):
           layer_norm: whether the hidden layers are normalized, as in `dense.hidden_layers`.
           atoms: number of values that the distribution is over.
           name: name of the module.
+          make_head: makes the critic after the torso; takes the arguments of `heads.MLPHead`.
         """
         super().__init__(name)
         self._torso = torso
         # Initially all values are about equally likely.
-        self._logits = MLPHead(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
+        self._logits = make_head(atoms, hidden_sizes, activation, gain=_INITIAL_GAIN, layer_norm=layer_norm)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)), tf.zeros((1, action_size)))
 
     def __call__(self, observation: Nest, action: Any) -> tf.Tensor:
@@ -133,6 +136,11 @@ def deterministic_actor_critic(
     normalize_observations: bool = False,
     make_critic: Callable[..., tf.Module] = TwinCritic,
     make_head: Callable[..., tf.Module] = UnitActionHead,
+    head: str | None = None,
+    head_options: Mapping[str, Any] = NO_OPTIONS,
+    critic_head: str | None = None,
+    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
+    outputs: type | None = None,
     **of_torso: Any,
 ) -> DeterministicActorCritic:
     """Builds the networks of TD3, D4PG or DMPO, including all variables.
@@ -149,6 +157,11 @@ def deterministic_actor_critic(
       make_critic: takes the spec, the number of action components, a torso, hidden sizes, activation and `layer_norm`.
       make_head: takes the number of action components, hidden sizes, activation and `layer_norm`; its outputs are those
         of the policy.
+      head: `package.module:factory` of the policy's head in place of that, see `own_heads.OwnHeads`.
+      head_options: its options.
+      critic_head: `package.module:factory` of the critics' heads, likewise.
+      critic_head_options: its options.
+      outputs: class of the policy's outputs, with `mean` and `log_std`; None for unit actions.
       **of_torso: further arguments of `torso_factory.make_torso`.
 
     Raises:
@@ -157,11 +170,15 @@ def deterministic_actor_critic(
     encoders = Encoders(spec, torso, activation, normalize_observations, layer_norm=layer_norm, **of_torso)
     bounds, layers = ActionBounds(spec.action), (hidden_sizes, activation, layer_norm)
 
+    own = OwnHeads(head, head_options, critic_head, critic_head_options)
+    size = (bounds.size,)
+    check = own.policy_check({"": size} if outputs is None else {"mean": size, "log_std": size}, outputs)
+
     def policy() -> Network:
-        head = make_head(bounds.size, *layers)
-        return Network(spec, encoders.make(), FeedForwardCore(), head)
+        made = own.policy(spec, lambda: make_head(bounds.size, *layers))
+        return Network(spec, encoders.make(), FeedForwardCore(), made, check_outputs=check)
 
     def critic() -> tf.Module:
-        return make_critic(spec, bounds.size, encoders.make(), *layers)
+        return make_critic(spec, bounds.size, encoders.make(), *layers, **own.critic(spec))
 
     return DeterministicActorCritic(policy(), policy(), critic(), critic(), bounds, encoders.normalizer)

@@ -1,6 +1,6 @@
 """Parts of SAC's networks for discrete actions: a categorical policy and twin critics of all actions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -48,9 +48,10 @@ class DiscreteTwinCritic(TwinHeads):
         activation: Any = "relu",
         layer_norm: bool = False,
         name: str | None = None,
+        make_head: Callable[..., Any] = MLPHead,
     ) -> None:
         """Builds all variables for `num_actions` actions; for the other arguments see `actor_critic.TwinCritic`."""
-        super().__init__(torso, num_actions, hidden_sizes, activation, layer_norm, name)
+        super().__init__(torso, num_actions, hidden_sizes, activation, layer_norm, name, make_head)
         self(tree.map_structure(tf.constant, specs.zeros(spec.observation, 1)))
 
     def __call__(self, observation: Nest) -> TwinQ:

@@ -67,8 +67,9 @@ class NetworkSettings:
             return f"precision is for torsos by name: leave it out, and let {self.torso} set the dtype of its layers"
         if self.filters and not {"auto", "conv"}.intersection(names):
             return f"filters are those of torso conv, not of {', '.join(names)}: leave one of them out"
-        if getattr(self, "head_options", None) and getattr(self, "head", None) is None:
-            return "head_options are for a head package.module:factory, not for the default"
+        for head in ("head", "critic_head"):
+            if getattr(self, f"{head}_options", None) and getattr(self, head, None) is None:
+                return f"{head}_options are for a {head} package.module:factory, not for the default"
         return getattr(self, "core_problem", "")
 
 
@@ -81,9 +82,19 @@ class ActorCriticSettings(NetworkSettings):
         vector is its own features.
       normalize_observations: whether observations are normalized to zero mean and unit variance, by running statistics
         of the observations in the learner's batches.  Byte images are not normalized.
+      head: package.module:factory of the policy's head, which takes the spec and head_options and returns a module from
+        features to the same outputs; None for the default.
+      head_options: options of a head of your own by name.
+      critic_head: package.module:factory of the head of each critic, which takes the spec and critic_head_options and
+        returns a module from features and action to as many outputs; None for the default.
+      critic_head_options: options of a critic_head of your own by name.
     """
 
     normalize_observations: bool = False
+    head: str | None = None
+    head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    critic_head: str | None = None
+    critic_head_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ def make_own_part(kind: str, path: str, options: Mapping[str, Any], *arguments: 
     """Returns what a factory makes.
 
     Args:
-      kind: `torso`, `core` or `head`, for messages.
+      kind: `torso`, `core`, `head` or `critic_head`, for messages.
       path: the factory, `package.module:factory`.
       options: arguments of the factory by name.
       *arguments: its first arguments.

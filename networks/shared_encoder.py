@@ -4,7 +4,6 @@ Yarats, Kostrikov and Fergus 2021, "Image augmentation is all you need", https:/
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -16,10 +15,12 @@ from ..data import Nest
 from .action_bounds import ActionBounds
 from .actor_critic import ActorCritic, TwinCritic
 from .discrete_actor_critic import CategoricalHead, DiscreteTwinCritic
+from .distributions import Categorical, SquashedGaussian
 from .encoders import Encoders
 from .flatten import scale
 from .heads import SquashedGaussianHead
 from .network import Network
+from .own_heads import NO_OPTIONS, OwnHeads
 from .precision import Precision, with_precision
 from .recurrent import FeedForwardCore
 from .torso_factory import Torso
@@ -106,8 +107,12 @@ def shared_encoder_networks(
     image_features: int | None = None,
     precision: Precision = "float32",
     image_activation: Any = None,
-    torsos: Mapping[str, Torso] = MappingProxyType({}),
-    torso_options: Mapping[str, Any] = MappingProxyType({}),
+    torsos: Mapping[str, Torso] = NO_OPTIONS,
+    torso_options: Mapping[str, Any] = NO_OPTIONS,
+    head: str | None = None,
+    head_options: Mapping[str, Any] = NO_OPTIONS,
+    critic_head: str | None = None,
+    critic_head_options: Mapping[str, Any] = NO_OPTIONS,
 ) -> ActorCritic:
     """Builds the networks of DrQ, including all variables, for actions as those of SAC.
 
@@ -125,6 +130,10 @@ def shared_encoder_networks(
       image_activation: activation of the convolutions; None for ReLU.
       torsos: torsos of parts of the observation, in place of the paper's convolutions.
       torso_options: options of a torso `package.module:factory`.
+      head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
+      head_options: its options.
+      critic_head: `package.module:factory` of another head of the critics, likewise.
+      critic_head_options: its options.
     """
     features = _FEATURES if image_features is None else image_features
     of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
@@ -143,21 +152,28 @@ def shared_encoder_networks(
         has_own_torsos = torso not in ("auto", "conv") or torsos
         return encoders.make() if has_own_torsos else encoders.normalized(paper_encoder)
 
+    own = OwnHeads(head, head_options, critic_head, critic_head_options)
     critic_encoder, heads = encoder(), (hidden_sizes, activation)
     discrete = isinstance(spec.action, dm_specs.DiscreteArray)
     bounds = None if discrete else ActionBounds(spec.action)
     size = spec.action.num_values if bounds is None else bounds.size
-    head: Any
-    if bounds is None:
-        head = CategoricalHead(size, *heads, layer_norm)
-    else:
-        head = SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, layer_norm)
+
+    def policy_head() -> tf.Module:
+        if discrete:
+            return CategoricalHead(size, *heads, layer_norm)
+        return SquashedGaussianHead(size, *heads, _LOG_STD_BOUNDS, layer_norm)
+
+    check = own.policy_check(
+        {"logits": (size,)} if discrete else {"mean": (size,), "log_std": (size,)},
+        Categorical if discrete else SquashedGaussian,
+    )
     kind: Any = DiscreteTwinCritic if discrete else TwinCritic
     critic, target_critic = (
-        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, layer_norm)
+        kind(spec, size, EncoderTrunk(one, features, trains_encoder=True), *heads, layer_norm, **own.critic(spec))
         for one in (critic_encoder, encoder())
     )
-    policy = Network(spec, EncoderTrunk(critic_encoder, features, trains_encoder=False), FeedForwardCore(), head)
+    trunk = EncoderTrunk(critic_encoder, features, trains_encoder=False)
+    policy = Network(spec, trunk, FeedForwardCore(), own.policy(spec, policy_head), check_outputs=check)
     return ActorCritic(policy, critic, target_critic, bounds, temperature, encoders.normalizer)
 
 

@@ -33,7 +33,8 @@ def test_defaults_are_those_that_agents_share():
     core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
     head: dict[str, Any] = {"head": None, "head_options": {}, "heads_by": None}
     assert dataclasses.asdict(NetworkSettings(**MLP)) == body
-    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, "normalize_observations": False}
+    heads: dict[str, Any] = {"head": None, "head_options": {}, "critic_head": None, "critic_head_options": {}}
+    assert dataclasses.asdict(ActorCriticSettings(**MLP)) == {**body, **heads, "normalize_observations": False}
     assert dataclasses.asdict(POLICY_VALUE) == {
         **{**body, **core, **head, "core": "none"},
         **{"head_sizes": (16, 16), "shared": True, "previous_inputs": False, "normalize_observations": True},
