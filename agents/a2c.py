@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from ..data import Layout, Nest, Sample, Timestep, Update
+from ..errors import CallboardError
 from ..networks.factory import check_network, policy_value_network
 from ..networks.popart import updated_return_scale
 from ..replay import SequenceQueue, check_stack, stacked_spec
@@ -62,6 +63,7 @@ class A2CLearner(tf.Module):
       objective: what the loss trains.
       strategy: the strategy in whose scope networks and optimizer were created.
       batches: takes the batches.
+      accumulate: into how many batches what is taken is divided; their gradients are averaged.
     """
 
     def __init__(
@@ -70,13 +72,16 @@ class A2CLearner(tf.Module):
         objective: Objective,
         strategy: tf.distribute.Strategy,
         batches: FreshBatches,
+        accumulate: int = 1,
     ):
         super().__init__()
         self.optimizer = objective.optimizer
         self.steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="steps")
         self._batches = batches
-        self._gradient_step = gradient_step = GradientStep([objective], strategy)
-        self._update = CompiledOnFirstCall(lambda *parts: gradient_step(loss, *parts)[0])
+        self._loss = loss
+        self._accumulate = accumulate
+        self._gradient_step = gradient_step = GradientStep([objective], strategy, accumulate)
+        self._update = CompiledOnFirstCall(lambda *parts: gradient_step(self._batch_loss, *parts)[0])
 
     def step(self, iterator: Iterator[Any]) -> Update:
         """Takes a batch from `iterator` and makes one gradient step."""
@@ -85,6 +90,15 @@ class A2CLearner(tf.Module):
         self.steps.assign_add(1)
         taken = {"policy_lag": batch.policy_lag, "dropped_rollouts": batch.dropped}
         return Update({**metrics, **taken}, finite=self._gradient_step.finite)
+
+    def _batch_loss(self, *arguments: Any) -> LossOutput:
+        """Returns the loss of the parts of a batch; if there are several batches, the last argument is its index."""
+        if self._accumulate == 1:
+            return self._loss(*arguments)
+        *parts, number = arguments
+        size = len(parts) // self._accumulate
+        is_last = number == self._accumulate - 1
+        return self._loss(*parts[number * size :][:size], seen=parts if is_last else ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +111,14 @@ class A2C(A2CSettings, Agent):
         check_discrete_or_bounded("a2c", layout.spec.action)
         check_network(layout.spec, self.network)
         check_stack(layout.spec, self.frame_stack)
-        check_sizes(layout, self.unroll_length, self.batch_size)
-        self.make_replay(layout).check()
+        check_sizes(layout, self.unroll_length, self.batch_size, self.accumulate)
+        replay = self.make_replay(layout)
+        replay.check()
+        if self.batch_size // layout.replicas % replay.part_size:
+            raise CallboardError(
+                f"each learner device takes whole blocks of an actor's environments: make agent.batch_size a multiple "
+                f"of {replay.part_size * layout.replicas}, or leave agent.accumulate out"
+            )
 
     def for_agents(self, count: int) -> "A2C":
         return dataclasses.replace(self, batch_size=self.batch_size * count)
@@ -122,7 +142,7 @@ class A2C(A2CSettings, Agent):
         return SequenceQueue(
             layout,
             self.unroll_length,
-            self.batch_size,
+            self.batch_size * self.accumulate,
             batches=1 + lag,
             max_policy_lag=lag,
             stack=self.frame_stack,
@@ -130,8 +150,9 @@ class A2C(A2CSettings, Agent):
         )
 
     def make_learner(self, networks: PpoNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> A2CLearner:
-        steps = layout.max_timesteps // (self.unroll_length * self.batch_size)
-        parts = self.batch_size // layout.replicas // self.make_replay(layout).part_size
+        sequences = self.batch_size * self.accumulate
+        steps = layout.max_timesteps // (self.unroll_length * sequences)
+        parts = sequences // layout.replicas // self.make_replay(layout).part_size
         network = networks.network
         of_value = (getattr(network, "value_variables", ()), self.value_learning_rate_scale)
         return A2CLearner(
@@ -139,16 +160,24 @@ class A2C(A2CSettings, Agent):
             make_objective("loss", network.trainable_variables, self.optimizer, steps, *of_value),
             strategy,
             FreshBatches(strategy, parts, self.max_policy_lag),
+            self.accumulate,
         )
 
-    def loss(self, networks: PpoNetworks, *samples: Sample) -> LossOutput:
-        """Returns `sequences_loss` of a replica's share of a batch, in parts; updates statistics."""
+    def loss(self, networks: PpoNetworks, *samples: Sample, seen: Sequence[Sample] | None = None) -> LossOutput:
+        """Returns `sequences_loss` of a replica's share of a batch, in parts; updates statistics.
+
+        Args:
+          networks: policy and value.
+          *samples: the parts.
+          seen: those whose observations the statistics then also have; None for these parts.
+        """
         sample, returns = joined(samples), networks.returns
         reward = sample.record.reward if returns is None else returns.normalized(sample).record.reward
         output = self.sequences_loss(networks, sample, reward)
-        if networks.network.normalizer is not None:
+        seen = samples if seen is None else seen
+        if networks.network.normalizer is not None and seen:
             # Not earlier, since the gradient is that of the policy that acted.
-            networks.network.normalizer.update(sample.record.observation)
+            networks.network.normalizer.update(joined(seen).record.observation)
         return output
 
     def sequences_loss(self, networks: PpoNetworks, sample: Sample, reward: Any) -> LossOutput:

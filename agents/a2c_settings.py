@@ -59,9 +59,12 @@ class A2CSettings(AdvantageSettings):
     Attributes:
       batch_size: sequences in a learner step, over all replicas; a multiple of the number of all environments.  With
         several agents in an environment, as many of each agent that the policy plays for.
+      accumulate: batches in a learner step, whose gradients are averaged before the optimizer applies them, as if they
+        were one larger batch that did not fit into memory.
       max_policy_lag: maximum age, in learner steps, of the weights that acted when their data is learned from.  With 0
         actors and learner alternate, which is A2C; higher values trade staleness for speed, without a correction.
     """
 
     batch_size: PositiveInt = 32
+    accumulate: PositiveInt = 1
     max_policy_lag: NonNegativeInt = 0

@@ -17,13 +17,14 @@ def acting_network(network: Any, mode: Mode) -> Any:
     return network if mode == "train" else getattr(network, "acting", network)
 
 
-def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:
+def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate: int = 1) -> None:
     """Checks that every environment gives the same number of sequences to a batch, and that there is time for one.
 
     Args:
       layout: the layout.
       unroll_length: transitions in a sequence.
       batch_size: sequences in a batch, of all agents of the environments.
+      accumulate: batches in an iteration.
 
     Raises:
       CallboardError: the sizes do not fit.
@@ -41,11 +42,12 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int) -> None:
         raise CallboardError(
             f"{layout.actors} actors cannot be shared evenly by {layout.learners} learners: make actors a multiple"
         )
-    if layout.max_timesteps < unroll_length * batch_size:
+    if layout.max_timesteps < unroll_length * batch_size * accumulate:
+        factor = " x agent.accumulate" if accumulate > 1 else ""
         raise CallboardError(
             f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
-            f"{unroll_length * batch_size // agents} of an iteration (agent.unroll_length x "
-            "agent.batch_size)"
+            f"{unroll_length * batch_size * accumulate // agents} of an iteration (agent.unroll_length x "
+            f"agent.batch_size{factor})"
         )
 
 

@@ -143,6 +143,25 @@ def test_one_step_learns_from_all_parts_of_a_batch_and_drops_what_is_old():
     assert 2 * 8 * 4 in [variable.numpy().tolist() for variable in networks.network.normalizer.variables]
 
 
+def test_accumulated_batches_make_the_step_of_one_batch():
+    layout, rng = layout_of(DISCRETE), np.random.default_rng(0)
+    settings = {"unroll_length": 3, "network.head_sizes": (), "optimizer.name": "sgd"}
+    samples = [random_sample(rng, from_values(A2C, settings), DISCRETE, 4) for _ in range(4)]
+    found = []
+    for size, accumulate in ((16, 1), (8, 2)):
+        agent = from_values(A2C, {**settings, "batch_size": size, "accumulate": accumulate})
+        networks = agent.make_networks(layout)
+        for variable in networks.network.trainable_variables:
+            variable.assign(tf.ones_like(variable) / 8)
+        learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
+        iterator = iter([tree.map_structure(tf.constant, sample) for sample in samples])
+        loss = learner.step(iterator).metrics["loss"]
+        assert next(iterator, None) is None
+        found.append((loss, *networks.network.variables))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
 def test_a_record_has_the_log_probability_and_the_action_before_it_is_clipped(spec):
     layout = layout_of(spec)
@@ -168,6 +187,16 @@ def test_an_action_that_it_has_no_policy_for_is_refused():
         ({"network.torso": "nature"}, {}, "torso 'nature' is for images"),
         ({"unroll_length": 0}, {}, "agent.unroll_length must be a whole number of at least 1, not 0"),
         ({}, {"max_steps": 159}, "max_steps = 159 are fewer than the 160 of an iteration"),
+        (
+            {"accumulate": 2},
+            {"max_steps": 319},
+            "320 of an iteration (agent.unroll_length x agent.batch_size x agent.a",
+        ),
+        (
+            {"batch_size": 4, "accumulate": 2},
+            {"replicas": 2},
+            "make agent.batch_size a multiple of 8, or leave agent.acc",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(settings, layout, message):
