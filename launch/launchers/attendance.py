@@ -164,7 +164,7 @@ class AttendingWorker:
     def check_process(self) -> None:
         """Reports the exit of the node if its process has ended without doing so."""
         with self._lock:
-            if self._process is not None and not _is_running(self._process):
+            if self._process is not None and not is_running(self._process):
                 self._end(Exit(clean=False, description="its process has ended"))
 
     def _end(self, how: Exit) -> None:
@@ -199,7 +199,8 @@ class Attendance:
             worker.check_process()
 
 
-def _is_running(process: psutil.Process) -> bool:
+def is_running(process: psutil.Process) -> bool:
+    """Returns whether a process has not ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

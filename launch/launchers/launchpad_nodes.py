@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import launchpad as lp
+import psutil
 
 from ..experiment import Run
 from ..nodes.devices import device_names, prepare_devices
@@ -27,7 +28,7 @@ from ..nodes.node import NodeContext, NodePolicy, ProgramNode
 from ..nodes.progress import HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..run_directory.run_files import begun
-from .attendance import Attendance, Attendant, AttendingWorker
+from .attendance import Attendance, Attendant, AttendingWorker, is_running
 from .display import LineMonitor
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
@@ -41,6 +42,7 @@ from .supervisor import Event, Exit, Supervised, Supervisor, Worker
 _ONE_PROCESS = (lp.LaunchType.LOCAL_MULTI_THREADING, lp.LaunchType.TEST_MULTI_THREADING)
 _WATCH_SECONDS = 0.2
 _STOPPED = Outcome(reason="stopped by Launchpad", exit_code=143)
+_LEFT = Outcome(reason="the process that launched it has ended", exit_code=143)
 
 
 class GraphNode(ProgramNode):
@@ -114,6 +116,7 @@ class SupervisingNode(GraphNode):
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
         self.monitor_address = ""
+        self._launching_process = 0
         self._others: dict[str, NodePolicy] = {}
 
     def supervise(self, nodes: Sequence[ProgramNode]) -> None:
@@ -124,13 +127,14 @@ class SupervisingNode(GraphNode):
     def to_executables(nodes: Sequence["SupervisingNode"], label: str, context: Any) -> Any:
         """Called by Launchpad in the process that launches, before it starts any node."""
         for node in nodes:
+            node._launching_process = os.getpid()
             node._prepare_run(context.launch_type)
         return GraphNode.to_executables(nodes, label, context)
 
     def run(self) -> None:
         one_process = self._begin()
-        stop = lp.stop_event()
-        monitor = MonitorClient(self.monitor_address) if self.monitor_address else _TerminalMonitor(self._run)
+        stop, address = lp.stop_event(), self.monitor_address
+        monitor = MonitorClient(address, self._is_wanted) if address else _TerminalMonitor(self._run)
         # Not in the main thread: there the supervisor would take over the signals, to which Launchpad reacts.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             outcome = pool.submit(self._supervise, monitor, stop).result()
@@ -140,7 +144,7 @@ class SupervisingNode(GraphNode):
             *_, reason = ["", *(outcome.error or "").splitlines()]
             failed = f"{outcome.failed_node} failed: {reason}"
         # Launchpad ignores errors of a program that it is stopping; where it sees one, it stops the program by itself.
-        if not stop.is_set() and not (failed and one_process):
+        if not stop.is_set() and not (failed and one_process) and self._is_wanted():
             self.launch_context.program_stopper()
         self._end(failed)
 
@@ -179,12 +183,21 @@ class SupervisingNode(GraphNode):
                 attendance.check_processes()
                 if stop.is_set():
                     events.put(Event("", "outcome", _STOPPED))
+                elif not self._is_wanted():
+                    events.put(Event("", "outcome", _LEFT))
 
         threading.Thread(target=watch, name="watch", daemon=True).start()
         try:
             return Supervisor(supervised, events, monitor).run()
         finally:
             over.set()
+
+    def _is_wanted(self) -> bool:
+        """Returns whether the process that launched the program is running; one that was killed stops no node."""
+        try:
+            return is_running(psutil.Process(self._launching_process))
+        except psutil.NoSuchProcess:
+            return False
 
     def _prepare_run(self, launch_type: lp.LaunchType) -> None:
         """Checks the run and opens its directory, until this process ends, unless a launcher has done so."""

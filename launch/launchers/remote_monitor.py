@@ -1,6 +1,7 @@
 """A monitor in another process: the coordinator's process reports to it over Courier."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -52,9 +53,11 @@ class MonitorClient:
 
     Args:
       address: the server's address.
+      is_there: returns whether the server's process is running; if not, calls do not wait for an answer.
     """
 
-    def __init__(self, address: str):
+    def __init__(self, address: str, is_there: Callable[[], bool] = lambda: True):
+        self._is_there = is_there
         self._client = courier.Client(address, call_timeout=_CALL_SECONDS)
 
     def status(self, status: dict[str, Any]) -> None:
@@ -68,6 +71,8 @@ class MonitorClient:
         self._call("complete", cloudpickle.dumps(outcome))
 
     def _call(self, method: str, content: Any) -> None:
+        if not self._is_there():
+            return
         try:
             getattr(self._client, method)(content)
         except Unreachable as error:

@@ -106,6 +106,17 @@ def test_a_node_that_is_killed_ends_the_run_with_a_checkpoint(train, tmp_path, m
 
 
 @pytest.mark.slow
+def test_nodes_end_with_a_checkpoint_when_the_launcher_is_killed(train):
+    run = train("--launcher", "launchpad", "--launch-type", "local_mp", "--max-steps", 10_000_000)
+    run.wait_for_steps(3, "learner_steps")
+    run.look()
+    run.process.kill()
+    # Launchpad's own temporary files remain.
+    run.wait_until(lambda: not [left for left in run.leftovers() if left[0].isdecimal()], timeout=60)
+    assert list((run.run_dir / "checkpoints").glob("0*"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher",
     [("launchpad",), ("launchpad", "--launch-type", "local_mp"), ("threads",), ("processes",), ("hosts",), ("ray",)],

@@ -36,3 +36,7 @@ def test_what_a_server_that_is_gone_cannot_receive_is_dropped(monkeypatch, caplo
     client.complete(Outcome(reason="over"))
     assert not server.outcome.ended
     assert "the launcher does not answer" in caplog.text
+    # No call waits for a process that has ended.
+    caplog.clear()
+    MonitorClient(server.address, is_there=lambda: False).notify("a line")
+    assert not caplog.messages
