@@ -26,6 +26,7 @@ from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import POLICIES, learner_policy
 from ...run_directory.checkpoints import load_weights, save_policy
+from ...run_directory.file_errors import file_error
 from ...run_directory.new_or_resumed import find_run_directory
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
@@ -83,14 +84,17 @@ class Parts:
         """Writes the newest weights to an `.npz` file on this machine, with which `start_parts` can begin.
 
         Raises:
-          CallboardError: there are no weights yet.
+          CallboardError: there are no weights yet, or the file cannot be written.
         """
         policy = _policy(self.run)
         weights = WeightClient(self.weights.client(CALL_SECONDS), policy.variables)
         weights.fetch()
         if not weights.apply():
             raise CallboardError("there are no weights to save; wait until the learner has published some")
-        save_policy(pathlib.Path(path), policy)
+        try:
+            save_policy(pathlib.Path(path), policy)
+        except OSError as error:
+            raise CallboardError(f"the weights could not be written to {path}: {file_error(error)}") from error
 
 
 def start_parts(experiment: Experiment, resume: bool = False, restore: str | pathlib.Path | None = None) -> Parts:

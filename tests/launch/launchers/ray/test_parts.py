@@ -256,6 +256,8 @@ def test_saved_weights_are_restored_and_a_run_is_resumed(start, tmp_path):
     _, before = newest_weights(parts)
     saved = tmp_path / "weights.npz"
     parts.save_weights(saved)
+    with pytest.raises(CallboardError, match="could not be written to .*: No such file or directory"):
+        parts.save_weights(tmp_path / "missing" / "weights.npz")
     parts.close()
     for value, kept in zip(before, read_policy(saved).values, strict=True):
         np.testing.assert_array_equal(value, kept)
