@@ -73,7 +73,7 @@ class HostMember:
         self._thread = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
 
     def join(self, monitor: Monitor, stopped: threading.Event) -> bool:
-        """Wait until this host may take part; return False if it was stopped first.
+        """Waits until this host may take part; returns False if it was stopped first.
 
         Raises:
           CallboardError: the host was refused, or the first host does not answer.
@@ -95,7 +95,7 @@ class HostMember:
         return False
 
     def _try_to_join(self) -> str:
-        """Send a heartbeat; return why this host may not take part yet, or empty."""
+        """Sends a heartbeat; returns why this host may not take part yet, or empty."""
         command = self._send()
         if command is None:
             if reason := self._end_of_run():
@@ -110,11 +110,11 @@ class HostMember:
         return ""
 
     def start(self) -> None:
-        """Send heartbeats in the background until `close`; call this once `join` has returned True."""
+        """Sends heartbeats in the background until `close`; is called once `join` has returned True."""
         self._thread.start()
 
     def close(self) -> None:
-        """Report that all nodes have ended."""
+        """Reports that all nodes have ended."""
         self._lowest_order = ALL_ENDED
         self._closed = True
         self._wake.set()
@@ -151,7 +151,7 @@ class HostMember:
             self._leaves = True
 
     def heartbeat(self) -> None:
-        """Send a heartbeat and carry out the command; if there is no answer for too long, this host leaves."""
+        """Sends a heartbeat and carries out the command; if there is no answer for too long, this host leaves."""
         if self._command.kind in (WAIT, LEAVE):
             return  # It is no longer a member.
         command = self._send()
@@ -179,7 +179,7 @@ class HostMember:
             self._leave(self._host, error_text(error))
 
     def _send(self) -> Command | None:
-        """Send a heartbeat; return the command in the answer, or None if there is no answer.
+        """Sends a heartbeat; returns the command in the answer, or None if there is no answer.
 
         Raises:
           CallboardError: the first host runs another version.
@@ -222,12 +222,12 @@ class HostMember:
             self._leaves = True
 
     def _leave(self, host: str, problem: str) -> None:
-        """End this host's part in the run, as a failure."""
+        """Ends this host's part in the run, as a failure."""
         self._leaves = True
         self._events.put(Event("", "failed", (f"host {host}", problem)))
 
     def _epoch_of(self, group: str) -> tuple[int, bool]:
-        """Return the epoch of a restart group according to the newest command, and whether its nodes may start."""
+        """Returns the epoch of a restart group according to the newest command, and whether its nodes may start."""
         epoch, may_start = self._command.epochs.get(group, (0, False))
         return epoch, may_start
 

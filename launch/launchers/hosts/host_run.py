@@ -39,7 +39,7 @@ _DIAL_SECONDS = 1.0
 
 
 def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host: str) -> Outcome:
-    """Run this host's nodes of the program until the run has ended on all hosts.
+    """Runs this host's nodes of the program until the run has ended on all hosts.
 
     Args:
       program: the nodes of all hosts.
@@ -99,7 +99,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
 
 
 def _end_of_this_run(directory: RunDirectory) -> Callable[[], str]:
-    """Return a function that returns why the run has ended; empty if it has not.
+    """Returns a function that returns why the run has ended; empty if it has not.
 
     The directory of a run that is being resumed contains its former end, until the first host has started.
     """
@@ -114,7 +114,7 @@ def _end_of_this_run(directory: RunDirectory) -> Callable[[], str]:
 
 @contextlib.contextmanager
 def _served(table: HostTable, port: int) -> Iterator[None]:
-    """Serve the table of hosts to the other hosts."""
+    """Serves the table of hosts to the other hosts."""
     server = courier.Server(port=port)
     server.Bind("heartbeat", table.heartbeat)
     server.Start()
@@ -126,12 +126,12 @@ def _served(table: HostTable, port: int) -> Iterator[None]:
 
 
 def _client(address: str) -> Any:
-    """Return a client of the first host's table."""
+    """Returns a client of the first host's table."""
     return courier.Client(address, call_timeout=_CALL_SECONDS)
 
 
 def _join(member: HostMember, monitor: Monitor) -> Outcome:
-    """Wait until this host is admitted; the returned outcome has ended if a signal arrived first."""
+    """Waits until this host is admitted; the returned outcome has ended if a signal arrived first."""
     outcome, stopped = Outcome(), threading.Event()
 
     def interrupt(number: int) -> None:
@@ -155,7 +155,7 @@ class _Ports:
         return self
 
     def reserve(self, address: str) -> None:
-        """Reserve the port of an address.  Processes of a start that was killed have a moment to end."""
+        """Reserves the port of an address.  Processes of a start that was killed have a moment to end."""
         port = port_of(address)
         advice = f"end the program that has it, or set other ports in {self._cluster.path}"
         # Without the lock, another run could also reserve a port that is reserved but not yet listened on.
@@ -175,7 +175,7 @@ class _Ports:
 
 @contextlib.contextmanager
 def _locked(name: str, problem: str) -> Iterator[None]:
-    """Hold a lock on a name.  The kernel releases it when the process ends; it applies to one network namespace."""
+    """Holds a lock on a name.  The kernel releases it when the process ends; it applies to one network namespace."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
         try:
             lock.bind(f"\0callboard {name}")
@@ -185,7 +185,7 @@ def _locked(name: str, problem: str) -> Iterator[None]:
 
 
 def _refuse_another_first_host(cluster: Cluster) -> None:
-    """Raise `CallboardError` if the first host already runs on the machine that the cluster file names."""
+    """Raises `CallboardError` if the first host already runs on the machine that the cluster file names."""
     host, port = cluster.hosts[cluster.first], cluster.ports.start
     try:
         socket.create_connection((host, port), timeout=_DIAL_SECONDS).close()

@@ -141,7 +141,7 @@ class HostTable:
         self._reminder = Deadline(_LATE_SECONDS, clock)
 
     def heartbeat(self, protocol: Any, *fields: Any) -> tuple[int, tuple[Any, ...]]:
-        """Take a heartbeat.
+        """Takes a heartbeat.
 
         Args:
           protocol: the `PROTOCOL` of the host; another version may send anything here.
@@ -178,7 +178,7 @@ class HostTable:
         return Command(RUN, epochs=epochs, blocked={group: self._seconds_blocked(group) for group in row.epochs})
 
     def _admit(self, heartbeat: Heartbeat, returns: bool) -> _Row:
-        """Put a host, or another incarnation of it, into the table."""
+        """Puts a host, or another incarnation of it, into the table."""
         host = heartbeat.host
         if returns:
             self._notify("rejoined the run", host)
@@ -220,12 +220,12 @@ class HostTable:
         return all(row.epochs.get(group, epoch) >= epoch for row in self._rows.values() if row.is_present)
 
     def _seconds_blocked(self, group: str) -> float:
-        """Return for how long all nodes of a restart group have been in a common step; 0 if a host of it is silent."""
+        """Returns for how long all nodes of a restart group have been in a common step; 0 if a host of it is silent."""
         rows = [row for row in self._rows.values() if group in row.epochs]
         return min(row.blocked.get(group, 0.0) if row.is_present else 0.0 for row in rows)
 
     def _look_for_silent_hosts(self) -> None:
-        """Report hosts that have become silent, and from time to time those that have never joined."""
+        """Reports hosts that have become silent, and from time to time those that have never joined."""
         for host, row in self._rows.items():
             if row.is_present and row.silence.has_passed:
                 row.is_silent = True
@@ -245,7 +245,7 @@ class HostTable:
 
 
 def _differences(host: str, settings: Mapping[str, str], first: str, expected: Mapping[str, str]) -> str:
-    """Return the settings in which two hosts differ, in one line; empty if there are none."""
+    """Returns the settings in which two hosts differ, in one line; empty if there are none."""
     names = [name for name in {**expected, **settings} if settings.get(name) != expected.get(name)]
     if not names:
         return ""

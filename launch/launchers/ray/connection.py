@@ -99,12 +99,12 @@ def find_cluster(address: str | None) -> str | None:
 
 
 def session_directory() -> pathlib.Path:
-    """Return the directory in which the cluster keeps its files on this machine."""
+    """Returns the directory in which the cluster keeps its files on this machine."""
     return pathlib.Path(ray._private.worker.global_worker.node.get_session_dir_path())
 
 
 def files_were_removed() -> bool:
-    """Return whether the cluster's files on this machine were removed, so that Ray can start no process here.
+    """Returns whether the cluster's files on this machine were removed, so that Ray can start no process here.
 
     Ray's processes make the directory again, but not the socket.
     """

@@ -89,29 +89,29 @@ class NodeGroup:
         }
 
     def pickled(self, node: LaunchedNode, incarnation_id: str) -> bytes:
-        """Return the pickled arguments of a node's next incarnation."""
+        """Returns the pickled arguments of a node's next incarnation."""
         with self._lock:
             return cloudpickle.dumps(Incarnation(node, incarnation_id, self.run, self._book, self.scratch))
 
     def set_addresses(self, name: str, addresses: Sequence[str]) -> None:
-        """Record the addresses that a node has reported, and send them to all nodes."""
+        """Records the addresses that a node has reported, and sends them to all nodes."""
         with self._lock:
             self._book.enter(name, addresses)
             for actor in self.actors.values():
                 actor.update_addresses.remote(self._book.version, self._book.known)
 
     def remove_peer_addresses(self, name: str) -> None:
-        """Remove the addresses of a node that has ended, so that its successor does not connect to those of others."""
+        """Removes the addresses of a node that has ended, so that its successor does not connect to those of others."""
         known = self._book.known.get(name, [])
         if len(known) > 1:
             self.set_addresses(name, known[:1])
 
     def has_room(self) -> bool:
-        """Return whether the cluster has placed every node."""
+        """Returns whether the cluster has placed every node."""
         return placement_group_table(self._group).get("state") == "CREATED"
 
     def end(self) -> None:
-        """End all actors, and wait until they are gone."""
+        """Ends all actors, and waits until they are gone."""
         for actor in self.actors.values():
             ray.kill(actor, no_restart=True)
         names = {f"{self.name}:{name}" for name in self.actors}
@@ -120,7 +120,7 @@ class NodeGroup:
             self._remove_scratch()
 
     def _remove_scratch(self) -> None:
-        """Remove the files that killed nodes left on the machines of the cluster."""
+        """Removes the files that killed nodes left on the machines of the cluster."""
         # Sent by value: for a function of this module, every machine would have to import TensorFlow.
         remove: Any = ray.remote(num_cpus=0, max_retries=0)(
             lambda name: shutil.rmtree(os.path.join(tempfile.gettempdir(), name), ignore_errors=True)
@@ -156,7 +156,7 @@ class RayWorker:
         ray.kill(self._actor, no_restart=False)
 
     def _follow(self) -> None:
-        """Run the node and forward its messages until the incarnation ends."""
+        """Runs the node and forwards its messages until the incarnation ends."""
         try:
             how = self._run_incarnation()
         except Exception as error:  # Where Ray itself fails, it also raises errors that are not its own.
@@ -184,7 +184,7 @@ class RayWorker:
         return Exit(clean=False, description="ended without a message")
 
     def _wait_for_process(self) -> bool:
-        """Wait for a process that has not run an incarnation yet; return False if none is needed any more."""
+        """Waits for a process that has not run an incarnation yet; returns False if none is needed any more."""
         notice, latest, notified, ended = Deadline(_PATIENCE_SECONDS), Deadline(_PROCESS_SECONDS), False, set()
         answer = self._actor.past_incarnation.remote()
         while not (self._stop_requested.is_set() or self._killed.is_set()):
@@ -239,7 +239,7 @@ def run(
     strategy: str,
     wait: int,
 ) -> Outcome:
-    """Run the program to its end on a Ray cluster.
+    """Runs the program to its end on a Ray cluster.
 
     The output of each node goes to its own file under `logs/`.
 
@@ -298,7 +298,7 @@ def _supervise(
 def bundles_of(
     program: lp.Program, experiment: Experiment, cpus: Mapping[str, float], has_gpus: bool
 ) -> list[dict[str, float]]:
-    """Return the resources of each node, in the order of the program's nodes.
+    """Returns the resources of each node, in the order of the program's nodes.
 
     A learner with one device takes a GPU if the cluster has any.  Ray chooses which one; in the learner's process it is
     `GPU:0`.  An inference node takes one if the cluster has any.
@@ -321,7 +321,7 @@ def bundles_of(
 
 @contextlib.contextmanager
 def _placed(bundles: Sequence[dict[str, float]], strategy: str, wait: int, monitor: Monitor) -> Iterator[Any]:
-    """Create a placement group of these bundles, and remove it afterwards."""
+    """Creates a placement group of these bundles, and removes it afterwards."""
     group = placement_group(list(bundles), strategy=strategy)
     try:
         if not group.wait(1):

@@ -56,20 +56,20 @@ class AddressBook:
         self._changed = threading.Condition()
 
     def enter(self, name: str, addresses: Sequence[str]) -> None:
-        """Record the addresses of a node."""
+        """Records the addresses of a node."""
         with self._changed:
             self.version += 1
             self.known = {**self.known, name: list(addresses)}
 
     def update(self, version: int, known: Mapping[str, list[str]]) -> None:
-        """Adopt a newer version of the book."""
+        """Adopts a newer version of the book."""
         with self._changed:
             if version > self.version:
                 self.version, self.known = version, dict(known)
                 self._changed.notify_all()
 
     def find(self, name: str, index: int) -> str:
-        """Return an address of a node; wait if it is not known yet.
+        """Returns an address of a node; waits if it is not known yet.
 
         Raises:
           NodeStopped: `stop` was set in the meantime.
@@ -142,17 +142,17 @@ class RayNode:
 
     @ray.method(concurrency_group="control")
     def past_incarnation(self) -> str:
-        """Return the id of the incarnation that this process has run; empty if it has run none."""
+        """Returns the id of the incarnation that this process has run; empty if it has run none."""
         return self._incarnation_id
 
     @ray.method(concurrency_group="control")
     def stop(self) -> None:
-        """Stop the node."""
+        """Stops the node."""
         self._stop.set()
 
     @ray.method(concurrency_group="control")
     def update_addresses(self, version: int, known: dict[str, list[str]]) -> None:
-        """Receive the driver's address book."""
+        """Receives the driver's address book."""
         with self._lock:
             self._newest_book = max(self._newest_book, (version, known), key=lambda book: book[0])
             if self._book is not None:
@@ -160,7 +160,7 @@ class RayNode:
 
     @ray.method(num_returns="streaming")
     def run(self, incarnation_id: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
-        """Run the node; yield its messages as `(kind, content)`, and finally `("exit", Exit)`."""
+        """Runs the node; yields its messages as `(kind, content)`, and finally `("exit", Exit)`."""
         self._incarnation_id = incarnation_id
         HeartbeatSender(self._progress, self._send, _HEARTBEAT_SECONDS)
         threading.Thread(target=self._run_incarnation, args=(pickled,), name="node", daemon=True).start()
@@ -183,7 +183,7 @@ class RayNode:
         self._messages.put(("exit", how))
 
     def _run_shared(self, incarnation: Incarnation) -> Exit:
-        """Run in a directory that is shared by all machines."""
+        """Runs in a directory that is shared by all machines."""
         directory = incarnation.run.directory
         if not directory.experiment.exists():
             raise CallboardError(
@@ -193,7 +193,7 @@ class RayNode:
         return self._run(incarnation, directory, directory.temporary / incarnation.node.name.replace("/", "-"))
 
     def _run_with_copy(self, incarnation: Incarnation) -> Exit:
-        """Run in a directory of this machine, and upload what the node writes there."""
+        """Runs in a directory of this machine, and uploads what the node writes there."""
         name, url = incarnation.node.name, incarnation.run.directory.url
         path = pathlib.Path(tempfile.gettempdir()) / incarnation.scratch / name.replace("/", "-")
         # An earlier incarnation may have been killed here.
