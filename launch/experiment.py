@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -405,11 +406,14 @@ class Run(NamedTuple):
     """The policy that this part of the run trains, see `of_policy`; empty for the whole run."""
     agents: Mapping[str, EnvironmentSpec] = {}
     """The spec of each agent of the environment, if it has several; else empty."""
+    start: str = ""
+    """Id of this start of the run: a resumed run has another one, a restarted node the same."""
 
     @classmethod
     def of(cls, experiment: Experiment, layouts: Layouts, directory: RunDirectory, controlled: bool = False) -> "Run":
         """Returns the run of an experiment whose check has returned these layouts."""
-        return cls(experiment, layouts.whole, directory, controlled, layouts.policies, agents=layouts.agents)
+        start = uuid.uuid4().hex
+        return cls(experiment, layouts.whole, directory, controlled, layouts.policies, "", layouts.agents, start)
 
     def plan(self, evaluation: bool = False) -> PolicyPlan | None:
         """Returns the policies of a run whose environment has several agents; None if it has one.

@@ -77,7 +77,7 @@ class Coordinator(Node):
         self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
         self._sequences: dict[str, tuple[str, int]] = {}
         self._nodes = NodeIncarnations(context.incarnation_id)
-        self._overview = NodeOverview(clock, context)
+        self._overview = NodeOverview(clock, context, self._counters, run.start)
         self._metrics = RunMetrics(run, self._counters, clock)
         self._short_of_data: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)

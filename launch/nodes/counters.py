@@ -50,6 +50,11 @@ class Counters:
                 self._totals[name] = self._totals.get(name, 0) + count - before
         return source == _PAST or self._incarnations[source.partition("#")[0]][-1] == source
 
+    @property
+    def incarnations(self) -> dict[str, str]:
+        """The id of the newest incarnation of every node that has reported, by the node's name."""
+        return {node: sources[-1].partition("#")[2] for node, sources in self._incarnations.items()}
+
     def total(self, name: str) -> int:
         return self._totals.get(name, 0)
 

@@ -1,17 +1,19 @@
 """What the coordinator knows of all nodes: their health, their restarts, and what they wait for."""
 
-import collections
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..node_names import kind_of, number_of
+from .counters import Counters
 from .node import NodeContext
 from .node_health import NodeHealth, NodeProbe
 
 _REASONS = (("replay", "replay"), ("newer weights", "learner"), ("inference/", "inference"), ("data", "data"))
 """Beginnings of what a node waits for, as it marks it, and the part of the run that stands behind."""
+_RESTARTS = "restarts of "
+"""Beginning of the name of the counter of a node's restarts."""
 
 
 class NodeOverview:
@@ -20,14 +22,28 @@ class NodeOverview:
     Args:
       clock: returns seconds.
       own: context of the coordinator, which is one of the nodes.
+      counters: the run's counters, which also keep the restarts.
+      start: id of this start of the run, see `Run`.  Nodes of an earlier start have ended, and were not restarted.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, own: NodeContext | None = None):
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        own: NodeContext | None = None,
+        counters: Counters | None = None,
+        start: str = "",
+    ):
         self._clock = clock
+        self._counters = Counters() if counters is None else counters
+        started = f"start {start}"
+        self._incarnations: dict[str, str] = {}
+        if self._counters.total(started):  # This coordinator is itself a restarted one.
+            self._incarnations = self._counters.incarnations
+        else:
+            self._counters.add_past(started, 1)
         self._own = own
         self._probe = None if own is None else NodeProbe(own.progress, dict, lambda: None)
-        self._nodes: dict[str, tuple[str, float, NodeHealth | None]] = {}
-        self._restarts: collections.Counter[str] = collections.Counter()
+        self._nodes: dict[str, tuple[float, NodeHealth | None]] = {}
         self._lags: dict[str, int] = {}
         if own is not None:
             self.update(own.name, own.incarnation_id, None)
@@ -43,12 +59,14 @@ class NodeOverview:
           health: the fields of its `NodeHealth`, or None if they have not been measured anew.
           learner_step: step of the learner's newest weights, for the lag of those that the node acts with.
         """
-        known = self._nodes.get(name)
-        if known is not None and known[0] != incarnation_id:
-            self._restarts[name] += 1
-            known = None
-        newest = NodeHealth(*health) if health is not None else known[2] if known is not None else None
-        self._nodes[name] = incarnation_id, self._clock(), newest
+        newest = self._nodes[name][1] if name in self._nodes else None
+        if self._incarnations.setdefault(name, incarnation_id) != incarnation_id:
+            self._incarnations[name] = incarnation_id
+            self._counters.add_past(f"{_RESTARTS}{name}", 1)
+            newest = None
+        if health is not None:
+            newest = NodeHealth(*health)
+        self._nodes[name] = self._clock(), newest
         if health is not None and newest is not None and None not in (newest.weights, learner_step):
             self._lags[name] = max(0, int(learner_step or 0) - (newest.weights or 0))
         elif newest is None:
@@ -61,8 +79,9 @@ class NodeOverview:
 
     @property
     def restarts(self) -> dict[str, int]:
-        """Restarts of nodes since the coordinator started, by name; only of those that were restarted."""
-        return dict(self._restarts)
+        """Restarts of nodes in this run, by name; only of those that were restarted."""
+        totals = self._counters.totals.items()
+        return {name.removeprefix(_RESTARTS): count for name, count in totals if name.startswith(_RESTARTS)}
 
     def waiting(self) -> dict[str, dict[str, float]]:
         """Returns for how much of the time nodes waited, by kind of node and by `data`, `replay`, `learner`, ...
@@ -70,7 +89,7 @@ class NodeOverview:
         The fractions are means over the nodes of a kind that have reported their health and are not starting.
         """
         by_kind: dict[str, list[dict[str, float]]] = {}
-        for name, (_, _, health) in self._nodes.items():
+        for name, (_, health) in self._nodes.items():
             if health is not None and not health.starting:
                 by_kind.setdefault(kind_of(name), []).append(_by_reason(health.waiting))
         return {
@@ -85,7 +104,7 @@ class NodeOverview:
         """Returns the metrics of all nodes together."""
         waiting = self.waiting()
         actor, learner = waiting.get("actor", {}), waiting.get("learner", {})
-        metrics: dict[str, float] = {"restarts": sum(self._restarts.values())}
+        metrics: dict[str, float] = {"restarts": sum(self.restarts.values())}
         if "learner" in waiting:
             metrics["learner/waiting_for_data"] = learner.get("data", 0.0)
         if "actor" in waiting:
@@ -103,8 +122,9 @@ class NodeOverview:
         now = self._clock()
         rows = []
         for name in sorted(self._nodes, key=_order):
-            _, heard, health = self._nodes[name]
-            row: dict[str, Any] = {"node": name, "silent": now - heard, "restarts": self._restarts[name]}
+            heard, health = self._nodes[name]
+            restarts = self._counters.total(f"{_RESTARTS}{name}")
+            row: dict[str, Any] = {"node": name, "silent": now - heard, "restarts": restarts}
             if health is not None:
                 row |= health._asdict()
                 if name in self._lags:

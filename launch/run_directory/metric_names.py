@@ -15,7 +15,7 @@ _RUN = (
     Metric("environment_steps", "actions executed by the actors, over the whole run", "steps"),
     Metric("learner_steps", "learner steps made, over the whole run, including those lost with a learner", "steps"),
     Metric("episodes", "training episodes that ended, over the whole run"),
-    Metric("restarts", "restarts of nodes since the coordinator started; not with `--launcher inline`"),
+    Metric("restarts", "restarts of nodes in this run; not with `--launcher inline`"),
     Metric("ignored_timesteps", "actions that were ignored because their episode had ended, over the whole run"),
 )
 _ACTORS = (

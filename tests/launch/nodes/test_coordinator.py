@@ -27,7 +27,7 @@ def sent():
 def make_coordinator(tmp_path, sent):
     incarnation_ids = map("incarnation-{}".format, itertools.count())
 
-    def make(clock=time.monotonic, controlled=False, **settings):
+    def make(clock=time.monotonic, controlled=False, start="first", **settings):
         directory = RunDirectory(tmp_path)
         directory.create()
         context = NodeContext(
@@ -38,7 +38,7 @@ def make_coordinator(tmp_path, sent):
             None,
         )
         experiment = Experiment(agent=Impala(), **{"env": "CartPole-v1", **settings})
-        return Coordinator(context, Run(experiment, experiment.layout(), directory, controlled), clock)
+        return Coordinator(context, Run(experiment, experiment.layout(), directory, controlled, start=start), clock)
 
     return make
 
@@ -151,6 +151,27 @@ def test_the_counters_outlive_the_coordinator(make_coordinator, tmp_path, sent):
         .total("environment_steps")
         == 200
     )
+
+
+def test_restarts_are_kept_when_the_coordinator_dies_and_a_resume_is_none(make_coordinator):
+    coordinator = make_coordinator(lambda: 0.0)
+    for incarnation_id in ("a", "b"):
+        report(coordinator, incarnation_id=incarnation_id)
+    report(coordinator, "learner/0")
+    coordinator.step()
+    another = make_coordinator(lambda: 0.0)
+    report(another, incarnation_id="b", sequence=2)
+    # This one died with the coordinator.
+    report(another, "learner/0", incarnation_id="c")
+    expected = {"actor/0": 1, "coordinator/0": 1, "learner/0": 1}
+    assert another.status()["node_restarts"] == expected and another.status()["restarts"] == 3
+    another.finish()
+    resumed = make_coordinator(lambda: 0.0, start="second")
+    for name in ("actor/0", "learner/0"):
+        report(resumed, name, incarnation_id="d")
+    assert resumed.status()["node_restarts"] == expected
+    report(resumed, incarnation_id="e")
+    assert {row["node"]: row["restarts"] for row in resumed.overview()["table"]} == {**expected, "actor/0": 2}
 
 
 def test_rows_do_not_go_back_with_another_coordinator(make_coordinator, tmp_path):
