@@ -95,13 +95,14 @@ class Session:
         """Starts the run, which then is paused before its first step."""
         try:
             self._prepared = self._opened.enter_context(prepared_run(*self._arguments, controlled=True))
+            self._experiment = self._prepared.run.experiment
+            self._background = BackgroundRun(self._prepared, self._monitor)
+            atexit.register(self.close)
+            self._background.start()
         except BaseException:
-            self._opened.close()
+            # A block that was not entered is not left: nothing else would end the run and unlock its directory.
+            self.close()
             raise
-        self._experiment = self._prepared.run.experiment
-        self._background = BackgroundRun(self._prepared, self._monitor)
-        atexit.register(self.close)
-        self._background.start()
         return self
 
     def close(self) -> Outcome:

@@ -16,7 +16,9 @@ from agent_cases import AGENT_CASES
 from callboard.environments import WeightedEnvironment
 from callboard.errors import CallboardError
 from callboard.launch.background_run import SessionEnded
+from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
+from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints, read_policy
 from callboard.launch.run_directory.layout import RunDirectory
@@ -228,6 +230,25 @@ def test_what_cannot_be_run_is_refused_at_the_start(experiment, said):
         assert session.close().reason == "", number
     with pytest.raises(CallboardError, match=r"launcher must be a name, or a Launcher such as .*\(\), not <class"):
         Session(experiment, ThreadsLauncher)
+
+
+@dataclasses.dataclass(frozen=True)
+class NeverReady(Launcher):
+    """Its run fails before a node reports."""
+
+    name = "never_ready"
+
+    def run(self, program, run, monitor):
+        outcome = Outcome()
+        outcome.failed("replay/0", "no memory")
+        return outcome
+
+
+def test_a_run_that_fails_while_it_starts_leaves_its_directory_unlocked(experiment, said):
+    for number in range(2):
+        with pytest.raises(CallboardError, match="replay/0 failed: no memory"), Session(experiment, NeverReady()):
+            pytest.fail(f"run {number} was started")
+    assert not (pathlib.Path(experiment.run_dir) / "lock").exists()
 
 
 def test_the_failure_of_a_node_is_raised(experiment, said, monkeypatch):
