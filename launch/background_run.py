@@ -42,7 +42,6 @@ class BackgroundRun:
         self._monitor = _StatusKeeper(monitor)
         self._coordinator = handle_of(prepared.program, "coordinator/0")
         self._client: Any = None
-        self._closing = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._launch, name="session", daemon=True)
 
@@ -58,7 +57,6 @@ class BackgroundRun:
 
     def close(self) -> None:
         """Ends the run as at a limit, and waits for its end."""
-        self._closing = True
         while self.exists:
             with contextlib.suppress(Unreachable, SessionEnded):
                 if self.newest_status:
@@ -73,11 +71,6 @@ class BackgroundRun:
     def exists(self) -> bool:
         """Whether the run has begun and has not ended."""
         return self._thread.is_alive() and self.outcome is None
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether a limit was reached, or the end was requested."""
-        return self._closing or bool(self.newest_status.get("stopping"))
 
     @property
     def newest_status(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import numbers
 import pathlib
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
@@ -115,7 +114,7 @@ class Session:
 
     def __enter__(self) -> "Session":
         # In the main thread, signals end the run with a checkpoint.
-        self._opened.enter_context(stop_signals(self._on_signal))
+        self._opened.enter_context(stop_signals(_raise_stopped))
         return self.start()
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
@@ -405,8 +404,6 @@ class Session:
             raise CallboardError("the session was not started: use it in a with block, or call start()")
         return self._background
 
-    def _on_signal(self, number: int) -> None:
-        run = self._background
-        if number == signal.SIGTERM and run is not None and run.exists and run.is_ending:
-            return  # Launchpad sends it to its own process at the end of a run.
-        raise Stopped(number)
+
+def _raise_stopped(number: int) -> None:
+    raise Stopped(number)

@@ -60,6 +60,7 @@ class LaunchpadLauncher(Launcher):
         server = MonitorServer(GuardedMonitor(monitor, give_up))
         (coordinator,) = program.groups["coordinator"]
         coordinator.monitor_address = server.address
+        coordinator.signals_launchpad = threading.current_thread() is threading.main_thread()
         try:
             with begun(run), launchpad_signals() as signals:
                 manager = lp.launch(

@@ -111,11 +111,15 @@ class SupervisingNode(GraphNode):
 
     `monitor_address` is the address of a `MonitorServer`, set by a launcher that prepares the run directory itself.
     Without it, the coordinator's process prints the progress, and Launchpad's process prepares the directory.
+
+    `signals_launchpad` says whether Launchpad handles the signal with which a program is stopped: it does not where it
+    was called in another thread than the main one.  All nodes have ended by then.
     """
 
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
         self.monitor_address = ""
+        self.signals_launchpad = True
         self._launching_process = 0
         self._others: dict[str, NodePolicy] = {}
 
@@ -144,7 +148,8 @@ class SupervisingNode(GraphNode):
             *_, reason = ["", *(outcome.error or "").splitlines()]
             failed = f"{outcome.failed_node} failed: {reason}"
         # Launchpad ignores errors of a program that it is stopping; where it sees one, it stops the program by itself.
-        if not stop.is_set() and not (failed and one_process) and self._is_wanted():
+        wanted = self.signals_launchpad and self._is_wanted()
+        if wanted and not stop.is_set() and not (failed and one_process):
             self.launch_context.program_stopper()
         self._end(failed)
 

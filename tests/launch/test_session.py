@@ -18,6 +18,7 @@ from callboard.errors import CallboardError
 from callboard.launch.background_run import SessionEnded
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.launchers.local_launchers import ThreadsLauncher
+from callboard.launch.launchers.registry import make_launcher
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.run import run
 from callboard.launch.run_directory.checkpoints import Checkpoints, read_policy
@@ -274,6 +275,20 @@ def test_a_session_does_the_same_under_every_launcher(experiment, said, launcher
                 break
     assert session.outcome.exit_code == 0, session.outcome
     assert threading.active_count() < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch_type", ["local_mt", "local_mp"])
+def test_launchpad_sends_no_signal_to_a_program_whose_session_ends(experiment, said, launch_type):
+    arrived = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: arrived.append(number))
+    try:
+        experiment = dataclasses.replace(experiment, max_steps=500)
+        session = Session(experiment, make_launcher("launchpad", {"launch_type": launch_type}), Quiet(said)).start()
+        assert session.train(steps=10_000).over
+        assert session.close().reason.startswith("reached max_steps") and arrived == []
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.slow
