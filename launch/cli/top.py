@@ -19,6 +19,8 @@ from .command_parser import CommandParser
 _SILENT_SECONDS = 10.0
 _WIDTH = 160
 """Width of the table where the output is no terminal."""
+_LEAST_WIDTHS = {"host": 120, "process": 120, "waiting": 80}
+"""Columns that only terminals of at least this width have room for; the others are always shown."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,8 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     if known.json:
         _print(json.dumps(overview))
     elif known.once or not console.is_terminal:
-        console = Console(highlight=False, markup=False, emoji=False, width=_WIDTH)
-        console.print(overview_table(overview))
+        if not console.is_terminal:
+            console.width = _WIDTH
+        console.print(overview_table(overview, console.width))
     else:
         with contextlib.suppress(KeyboardInterrupt):
             _follow(run, overview, console, known.seconds)
@@ -57,22 +60,23 @@ def _print(text: str) -> None:
 
 
 def _follow(run: AttachedRun, overview: Mapping[str, Any], console: Console, seconds: float) -> None:
-    with Live(overview_table(overview), console=console, auto_refresh=False, screen=False) as live:
+    with Live(overview_table(overview, console.width), console=console, auto_refresh=False, screen=False) as live:
         while True:
             live.refresh()
             time.sleep(seconds)
             try:
-                live.update(overview_table(run.overview()))
+                live.update(overview_table(run.overview(), console.width))
             except NotAnswering:
                 break
     console.print(f"the run in {run.run} has ended, or cannot be reached any more", soft_wrap=True)
 
 
-def overview_table(overview: Mapping[str, Any]) -> Group:
+def overview_table(overview: Mapping[str, Any], width: int = _WIDTH) -> Group:
     """Returns the status of a run and the table of its nodes.
 
     Args:
       overview: see `AttachedRun.overview`.
+      width: of the terminal, in characters.
     """
     parts = [
         f"{overview['environment_steps']:,} of {overview['max_steps']:,} environment steps",
@@ -84,27 +88,30 @@ def overview_table(overview: Mapping[str, Any]) -> Group:
     lines = [Text("  ".join(parts))] + ([Text(bottleneck.description)] if bottleneck is not None else [])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("node", "host", "process", "CPU", "memory", "waiting", "lag", "restarts", "doing"):
-        table.add_column(column, justify="right" if column in ("CPU", "memory", "lag", "restarts") else "left")
-    for row in overview["table"]:
-        table.add_row(*_cells(row))
+        if width >= _LEAST_WIDTHS.get(column, 0):
+            is_number = column in ("CPU", "memory", "lag", "restarts")
+            table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number or column == "node")
+    for row in map(_cells, overview["table"]):
+        table.add_row(*(row.get(str(column.header), "") for column in table.columns))
     return Group(*lines, Text(), table)
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the cells of a node by column."""
+    known = {"node": row["node"], "restarts": str(row["restarts"])}
     if "process" not in row:
-        return [row["node"], "", "", "", "", "", "", str(row["restarts"]), "starting"]
+        return {**known, "doing": "starting"}
     waiting = sorted(row["waiting"].items(), key=lambda item: -item[1])
     doing = row["activity"]
     if row["silent"] > _SILENT_SECONDS:
         doing = f"silent for {row['silent']:.0f} s, then {doing}"
-    return [
-        row["node"],
-        row["host"],
-        str(row["process"]),
-        f"{row['cpu']:.0%}",
-        f"{row['memory'] / 2**20:,.0f} MiB",
-        ", ".join(f"{fraction:.0%} for {name}" for name, fraction in waiting[:2]) or "-",
-        str(row.get("lag", "-")),
-        str(row["restarts"]),
-        doing,
-    ]
+    return {
+        **known,
+        "host": row["host"],
+        "process": str(row["process"]),
+        "CPU": f"{row['cpu']:.0%}",
+        "memory": f"{row['memory'] / 2**20:,.0f} MiB",
+        "waiting": ", ".join(f"{fraction:.0%} for {name}" for name, fraction in waiting[:2]) or "-",
+        "lag": str(row.get("lag", "-")),
+        "doing": doing,
+    }

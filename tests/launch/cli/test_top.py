@@ -21,10 +21,10 @@ STATUS = {
 HEALTH = {"host": "cpu-0", "process": 17, "cpu": 1.5, "memory": 300 * 2**20, "activity": "in learner step"}
 
 
-def printed(table):
-    console = Console(width=160, highlight=False)
+def printed(table, width=160):
+    console = Console(width=width, highlight=False)
     with console.capture() as capture:
-        console.print(overview_table({**STATUS, "table": table}))
+        console.print(overview_table({**STATUS, "table": table}, width))
     return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
@@ -46,6 +46,16 @@ def test_the_table_shows_what_each_node_does():
         "actor/1 cpu-0 17 150% 300 MiB - 3 0 silent for 42 s, then in learner step",
         "learner/0 cpu-0 17 150% 300 MiB 50% for newer weights, 25% for data - 0 in learner step",
     ]
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(100, {"host", "process"}), (60, {"host", "process", "waiting"})])
+def test_a_narrow_terminal_shows_fewer_columns_and_whole_names(width, hidden):
+    names = ["coordinator/0", "inference/right/10", "inference/right/11"]
+    node = {"restarts": 0, "silent": 0.1, "waiting": {"replay to take data": 0.5}, **HEALTH}
+    lines = printed([{"node": name, **node} for name in names], width)
+    columns = "node host process CPU memory waiting lag restarts doing".split()
+    heading = lines.index(" ".join(column for column in columns if column not in hidden))
+    assert [line.split()[0] for line in lines[heading + 1 :] if "150%" in line] == names
 
 
 @pytest.mark.parametrize(
