@@ -28,6 +28,7 @@ from ..nodes.node import NodeContext, NodePolicy, ProgramNode
 from ..nodes.progress import HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..run_directory.run_files import begun
+from ..run_directory.run_lock import hold_as_remains
 from .attendance import Attendance, Attendant, AttendingWorker, is_running
 from .display import LineMonitor
 from .launcher import locked
@@ -184,11 +185,13 @@ class SupervisingNode(GraphNode):
         over = threading.Event()
 
         def watch() -> None:
+            held = False
             while not over.wait(_WATCH_SECONDS):
                 attendance.check_processes()
                 if stop.is_set():
                     events.put(Event("", "outcome", _STOPPED))
                 elif not self._is_wanted():
+                    held = held or hold_as_remains(self._run.directory.lock())
                     events.put(Event("", "outcome", _LEFT))
 
         threading.Thread(target=watch, name="watch", daemon=True).start()

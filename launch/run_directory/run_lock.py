@@ -113,6 +113,27 @@ def run_lock(path: pathlib.Path, what: str) -> Iterator[int]:
                 parent.rmdir()
 
 
+def hold_as_remains(path: pathlib.Path) -> bool:
+    """Takes the lock of a launcher that was killed, until this process ends: a new start then waits for that.
+
+    Args:
+      path: path of the lock file.
+
+    Returns:
+      Whether it was taken; False if there is no such file, or if another process has locked it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    return True
+
+
 def check_not_running(path: pathlib.Path) -> None:
     """Rejects a directory in which another process runs, without waiting and without writing anything.
 

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import threading
 
+import psutil
 import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.run_directory import run_lock as module
 from callboard.launch.run_directory.remote_storage import Storage
-from callboard.launch.run_directory.run_lock import Holder, run_lease, run_lock
+from callboard.launch.run_directory.run_lock import Holder, hold_as_remains, run_lease, run_lock
 
 REFUSAL = f"a run is active in .*, by process {os.getpid()} on {re.escape(socket.gethostname())}"
 
@@ -64,6 +65,21 @@ def test_what_is_left_of_a_run_that_was_killed_is_waited_for(tmp_path, dead, mon
     threading.Timer(0.3, left.stdin.close).start()
     with run_lock(path, "--launcher processes"):
         assert left.wait() == 0
+
+
+def test_nodes_that_outlive_their_launcher_are_waited_for(tmp_path, dead, monkeypatch):
+    path = tmp_path / "lock"
+    assert not hold_as_remains(path)
+    path.write_bytes(dead.write())
+    assert hold_as_remains(path) and not hold_as_remains(path)
+    monkeypatch.setattr(module, "_REMAINS_SECONDS", 0.1)
+    with pytest.raises(CallboardError, match=f"something still runs in .*, left by process {dead.pid} on"):
+        with run_lock(path, "--launcher processes"):
+            pass
+    (held,) = [file.fd for file in psutil.Process().open_files() if file.path == str(path)]
+    os.close(held)
+    with run_lock(path, "--launcher processes"):
+        pass
 
 
 def test_a_directory_that_cannot_be_written_is_refused_in_one_line(tmp_path):
