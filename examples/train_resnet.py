@@ -17,7 +17,6 @@ import difflib
 import math
 import os
 import pathlib
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -86,7 +85,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--update-freq", default="epoch", help="TensorBoard: epoch, batch, or a number of steps")
     parser.add_argument("--histogram-freq", type=int, default=0, help="TensorBoard: epochs between histograms; 0: none")
     parser.add_argument("--write-images", action="store_true", help="TensorBoard: show weights as images too")
-    parser.add_argument("--plot", type=pathlib.Path, help="picture of the model, such as model.png; needs Graphviz")
+    parser.add_argument("--plot", type=pathlib.Path, help="picture of the model, such as model.png; needs matplotlib")
     return parser.parse_args(arguments)
 
 
@@ -196,21 +195,37 @@ def tensorboard_settings(options: argparse.Namespace) -> dict[str, Any]:
 def check_plot(path: pathlib.Path) -> None:
     if path.suffix[1:] not in PICTURES:
         raise CallboardError(f"--plot {path} must end in one of {', '.join(PICTURES)}")
-    if shutil.which("dot") is None:
-        raise CallboardError("--plot needs Graphviz: install its package, such as graphviz of Debian")
     try:
-        import pydot  # noqa: F401
+        import matplotlib  # noqa: F401
     except ImportError as error:
-        raise CallboardError(f"--plot needs pydot ({error}): pip install pydot") from error
+        raise CallboardError(f"--plot needs matplotlib ({error}): pip install 'callboard[plot]'") from error
 
 
 def plot(data: Data, options: argparse.Namespace) -> None:
-    """Draws the network with its blocks, which are calls inside of one layer in the model that is trained."""
+    """Draws the network, a chain, with its blocks, which are calls inside of one layer in the model that is trained.
+
+    Each box shows the shape of its outputs and the number of its weights.
+    """
+    import matplotlib.pyplot as plt
+
     images = tf.keras.Input(data.train.element_spec[0].shape)
     body, top = resnet_classifier(images.shape[1:], data.classes, options.depth, options.width, options.l2).layers
-    blocks = tf.keras.Model(images, top(body.call(images)), name=f"resnet{options.depth}")
+    layers = tf.keras.Model(images, top(body.call(images))).layers
+    figure, axes = plt.subplots(figsize=(6, 1 + 0.5 * len(layers)))
+    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "tab:blue"}
+    for row, layer in enumerate(layers):
+        kind = layer.name if layer.name.startswith("tf.") else type(layer).__name__.strip("_")
+        # The last layer has been called in the other model, too.
+        shape = " × ".join(map(str, layer.get_output_at(-1).shape[1:]))
+        axes.text(0, -row, f"{kind}: {shape}, {layer.count_params():,} weights", ha="center", va="center", bbox=box)
+        if row > 0:
+            line = {"arrowstyle": "->", "shrinkA": 9, "shrinkB": 9}
+            axes.annotate("", (0, -row), (0, 1 - row), arrowprops=line, zorder=1)
+    axes.set(xlim=(-1, 1), ylim=(-len(layers), 1), title=f"resnet{options.depth}")
+    axes.axis("off")
     options.plot.parent.mkdir(parents=True, exist_ok=True)
-    tf.keras.utils.plot_model(blocks, str(options.plot), show_shapes=True)
+    figure.savefig(options.plot, bbox_inches="tight", dpi=110)
+    plt.close(figure)
 
 
 def make_strategy(name: str, devices: int) -> tf.distribute.Strategy:

@@ -224,6 +224,20 @@ def test_a_dataset_of_any_name_and_of_images_of_several_sizes(example, tmp_path)
         example.load("wave", None, str(tmp_path))
 
 
+def test_a_picture_of_the_network(example, tmp_path, monkeypatch):
+    data = example.Data(tf.data.Dataset.from_tensors((np.zeros((8, 8, 3), np.uint8), 0)), None, 4)
+    picture = tmp_path / "new" / "model.png"
+    options = example.parse(["--data", "x", "--out", "y", "--depth", "8", "--plot", str(picture)])
+    example.check_plot(options.plot)
+    example.plot(data, options)
+    pixels = imageio.imread(picture)
+    # A box for each of 3 blocks, and for what is before and after them.
+    assert pixels.shape[0] > 400 and pixels[..., :3].min() < 100
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(CallboardError, match=r"--plot needs matplotlib \(.*\): pip install 'callboard\[plot\]'$"):
+        example.check_plot(options.plot)
+
+
 def test_tensorboard_settings(example):
     def settings(*arguments):
         return example.tensorboard_settings(example.parse(["--data", "x", "--out", "y", *arguments]))
