@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .run_directory.metric_names import RUN_METRICS
+
 if TYPE_CHECKING:
     from ..agents.acting import Episode
+
+_RUN_METRICS = frozenset(metric.name for metric in RUN_METRICS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +62,7 @@ class EvaluationResult:
 
 def result_of(status: Mapping[str, Any]) -> Result:
     """Returns the result that a status of the coordinator contains."""
-    metrics = {name: value for name, value in status.items() if "/" in name}
+    metrics = {name: value for name, value in status.items() if "/" in name or name in _RUN_METRICS}
     return Result(
         environment_steps=status["environment_steps"],
         learner_steps=status["learner_steps"],

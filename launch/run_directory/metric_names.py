@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
 
-_RUN = (
+RUN_METRICS = (
     Metric("time", "wall-clock time of the row, since the epoch", "s"),
     Metric("elapsed_seconds", "time since the coordinator started, by a monotonic clock", "s"),
     Metric("environment_steps", "actions executed by the actors, over the whole run", "steps"),
@@ -97,7 +97,7 @@ POLICY_METRICS = (
 
 METRICS: Mapping[str, Sequence[Metric]] = MappingProxyType(
     {
-        "The run": _RUN,
+        "The run": RUN_METRICS,
         "Actors": _ACTORS,
         "Learners": _LEARNERS,
         "Learner steps": tuple(metric._replace(name=f"learner/{metric.name}") for metric in LEARNER_METRICS),

@@ -6,8 +6,8 @@ from callboard.launch.result import EvaluationResult, Result, evaluation_result,
 
 def test_a_result_has_the_counters_and_the_metrics_of_a_status():
     counters = {"environment_steps": 30, "learner_steps": 4, "episodes": 2}
-    metrics = {"actor/episode_return": 1.5, "learner/loss": 0.1}
-    status = {**counters, "elapsed_seconds": 9.0, "stopping": True, "max_steps": 100, **metrics}
+    metrics = {**counters, "elapsed_seconds": 9.0, "restarts": 1, "actor/episode_return": 1.5, "learner/loss": 0.1}
+    status = {**metrics, "stopping": True, "max_steps": 100, "node_restarts": {"actor/0": 1}}
     expected = Result(**counters, seconds=9.0, episode_return=1.5, score=None, metrics=metrics, over=True)
     assert result_of(status) == expected
     assert result_of({**status, "evaluator/return": 7.0}).score == 7.0
