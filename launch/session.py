@@ -6,6 +6,7 @@ import dataclasses
 import math
 import numbers
 import pathlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
@@ -96,8 +97,8 @@ class Session:
             self._prepared = self._opened.enter_context(prepared_run(*self._arguments, controlled=True))
             self._experiment = self._prepared.run.experiment
             self._background = BackgroundRun(self._prepared, self._monitor)
-            atexit.register(self.close)
             self._background.start()
+            self._close_at_exit()
         except BaseException:
             # A block that was not entered is not left: nothing else would end the run and unlock its directory.
             self.close()
@@ -106,11 +107,24 @@ class Session:
 
     def close(self) -> Outcome:
         """Ends the run with a checkpoint, and returns how it ended."""
-        atexit.unregister(self.close)
         if self._background is not None:
             self._background.close()
         self._opened.close()
+        # Not before, since an interrupt may have ended this call.
+        atexit.unregister(self.close)
+        if self in _open_sessions:
+            _open_sessions.remove(self)
         return self.outcome or Outcome()
+
+    def _close_at_exit(self) -> None:
+        """Closes the session at the end of the program, if that does not."""
+        if threading.current_thread() is not threading.main_thread():
+            atexit.register(self.close)
+            return
+        _open_sessions.append(self)
+        # These functions are called before those of `atexit`, the last one first.  Launchpad has registered one that
+        # waits for its program.
+        threading._register_atexit(_close_sessions)  # type: ignore[attr-defined]
 
     def __enter__(self) -> "Session":
         # In the main thread, signals end the run with a checkpoint.
@@ -407,3 +421,12 @@ class Session:
 
 def _raise_stopped(number: int) -> None:
     raise Stopped(number)
+
+
+_open_sessions: list[Session] = []
+"""Those that were started in the main thread and are not closed."""
+
+
+def _close_sessions() -> None:
+    for session in list(_open_sessions):
+        session.close()

@@ -165,8 +165,9 @@ class RunProgress:
         if restarts:
             names = ", ".join(f"{name} {count}" for name, count in sorted(restarts.items())[:_SHOWN_RESTARTS])
             more = len(restarts) - _SHOWN_RESTARTS
-            total = sum(restarts.values())
-            fields.append(("restarts", f"{total} ({names}{f' and {more} more nodes' if more > 0 else ''})"))
+            if more > 0:
+                names += f" and {more} more node{'s' if more > 1 else ''}"
+            fields.append(("restarts", f"{sum(restarts.values())} ({names})"))
         return fields
 
     def _evaluation(self, status: dict[str, Any]) -> str:

@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -289,6 +291,31 @@ def test_launchpad_sends_no_signal_to_a_program_whose_session_ends(experiment, s
         assert session.close().reason.startswith("reached max_steps") and arrived == []
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+UNCLOSED = """
+import sys
+
+from callboard import Experiment, Session
+from callboard.agents.ppo import Ppo
+from callboard.launch.launchers.registry import make_launcher
+
+if __name__ == "__main__":
+    agent = Ppo(unroll_length=20, batch_size=4, minibatches=2, epochs=1)
+    experiment = Experiment(agent, "CartPole-v1", actors=1, envs_per_actor=4, evaluator=False, run_dir=sys.argv[1])
+    session = Session(experiment, make_launcher(sys.argv[2], {})).start()
+    session.train(steps=200)
+    raise SystemExit(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["launchpad", "threads", "processes"])
+def test_a_program_that_does_not_close_its_session_ends(launcher, tmp_path):
+    script, run_dir = tmp_path / "unclosed.py", tmp_path / "run"
+    script.write_text(UNCLOSED)
+    ended = subprocess.run([sys.executable, script, run_dir, launcher], timeout=120)
+    assert ended.returncode == 3 and list(run_dir.glob("checkpoints/*"))
 
 
 @pytest.mark.slow
