@@ -22,6 +22,14 @@ NETWORK: dict[str, Any] = {
 """Defaults of every agent's network but DMPO's."""
 HEAD: dict[str, Any] = {"network.head": None, "network.head_options": {}, "network.heads_by": None}
 """Defaults of networks with one head."""
+ACTOR_CRITIC_NETWORK: dict[str, Any] = {
+    **NETWORK,
+    "network.head": None,
+    "network.head_options": {},
+    "network.critic_head": None,
+    "network.critic_head_options": {},
+}
+"""Defaults of networks for a policy and critics."""
 POLICY_VALUE_NETWORK: dict[str, Any] = {
     **NETWORK,
     **HEAD,

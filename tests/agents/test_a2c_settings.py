@@ -12,6 +12,7 @@ def test_the_defaults_are_those_of_the_documentation():
     assert values_of(A2CSettings) == {
         "unroll_length": 5,
         "batch_size": 32,
+        "accumulate": 1,
         "reward_scale": 1.0,
         "max_policy_lag": 0,
         "discount": 0.99,

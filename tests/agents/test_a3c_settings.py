@@ -9,7 +9,7 @@ from callboard.nested_settings import from_values
 
 def test_the_defaults_are_those_of_a2c():
     of_a2c = values_of(A2CSettings)
-    for name in ("batch_size", "max_policy_lag"):
+    for name in ("batch_size", "accumulate", "max_policy_lag"):
         del of_a2c[name]
     assert values_of(A3CSettings) == {**of_a2c, "waiting_gradients": 3}
 

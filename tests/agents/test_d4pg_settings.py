@@ -1,7 +1,7 @@
 """D4PG's hyperparameters: all defaults, and their ranges."""
 
 import pytest
-from settings_checks import NETWORK, assert_refused, through_yaml, values_of
+from settings_checks import ACTOR_CRITIC_NETWORK, assert_refused, through_yaml, values_of
 
 from callboard.agents.d4pg_settings import D4PGSettings
 from callboard.errors import CallboardError
@@ -38,7 +38,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "replay.min_size": 10_000,
         "replay.samples_per_insert": 256.0,
         "replay.error_buffer": None,
-        **NETWORK,
+        **ACTOR_CRITIC_NETWORK,
         "network.hidden_sizes": (400, 300),
         "network.activation": "relu",
         "network.normalize_observations": False,

@@ -184,10 +184,15 @@ def test_the_outputs_are_those_for_the_kind_of_action(action, changed, outputs):
 
 
 def test_a_head_of_the_user_outputs_what_the_default_one_does():
-    network = small_network(ACTIONS["multi-discrete"], head=f"{__name__}:own_head", head_options={"logit": 2.0})
+    network = small_network(ACTIONS["multi-discrete"], head=f"{__name__}:ConstantHead", head_options={"logit": 2.0})
     outputs, _ = network.step(Inputs(tf.zeros((2, 3))), (), tf.ones(2, tf.bool))
     np.testing.assert_array_equal(outputs.logits, np.full((2, 9), 2.0))
 
 
-def own_head(spec, logit):
-    return lambda features: ComposedValue(tf.fill((2, 9), logit), (), (), tf.zeros(2))
+class ConstantHead(tf.Module):
+    def __init__(self, spec, logit):
+        super().__init__()
+        self._logit = logit
+
+    def __call__(self, features):
+        return ComposedValue(tf.fill((2, 9), self._logit), (), (), tf.zeros(2))
