@@ -14,7 +14,8 @@ from typing import Any
 
 import cloudpickle
 
-from ..launch.experiment import Experiment, Run
+from ..launch.checked_run import Run
+from ..launch.experiment import Experiment
 from ..launch.launchers.addresses import reserved_ports
 from ..launch.nodes.node import Node, NodeContext, ProgramNode
 from ..launch.program import make_program, nodes_of

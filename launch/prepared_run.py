@@ -11,7 +11,8 @@ from ..agents.registry import agent_class, agent_name
 from ..data import Layout
 from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
-from .experiment import Experiment, Run
+from .checked_run import Run
+from .experiment import Experiment
 from .frozen_weights import check_frozen_policies
 from .launchers.launcher import Launcher
 from .launchers.registry import launcher_arguments

@@ -6,7 +6,8 @@ from typing import Any
 import launchpad as lp
 
 from ..errors import unknown
-from .experiment import Experiment, Run
+from .checked_run import Run
+from .experiment import Experiment
 from .launchers.launchpad_nodes import GraphNode, SupervisingNode
 from .nodes.actor import ActorNode
 from .nodes.coordinator import Coordinator

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import launchpad as lp
 
-from .experiment import Experiment, Run
+from .checked_run import Run
+from .experiment import Experiment
 from .frozen_weights import check_frozen_policies
 from .launchers.display import LineMonitor
 from .launchers.launcher import Launcher

@@ -8,7 +8,8 @@ import numpy as np
 from ..agents.agent import Policy
 from ..data import Layout
 from ..errors import CallboardError
-from .experiment import Experiment, Run
+from .checked_run import Run
+from .experiment import Experiment
 from .frozen_weights import frozen_agent, read_frozen
 from .nodes.evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
 from .nodes.evaluator_setup import evaluation_mode

@@ -22,8 +22,9 @@ from ..deadlines import Deadline, wait_until
 from ..errors import CallboardError, unknown
 from .acting_policy import ActingPolicy
 from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
+from .checked_run import Run
 from .evaluation import play_episodes, with_evaluation_settings
-from .experiment import Experiment, Run
+from .experiment import Experiment
 from .experiment_checks import check_tasks
 from .launchers.display import MessageMonitor
 from .launchers.launcher import REPORT_STEPS, Launcher

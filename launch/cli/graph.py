@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = define_experiment(agent, known.recipe, options)
     settings.without_agent().check_numbers()
     environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
-    from ..experiment import Run
+    from ..checked_run import Run
     from ..program import describe_graph, make_program
     from ..run_directory.layout import RunDirectory
 

@@ -21,7 +21,7 @@ from typing import Any
 import launchpad as lp
 
 from ...errors import CallboardError
-from ..experiment import Run
+from ..checked_run import Run
 from ..local_socket import served_at
 from ..node_names import policy_of
 from ..nodes.coordinator import Coordinator

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ...environments import environment_names, environment_text
 from ...errors import CallboardError
 from ...setting_types import check_ranges
-from ..experiment import Experiment, Run
+from ..checked_run import Run
+from ..experiment import Experiment
 from ..run_directory.layout import RunDirectory
 from ..run_directory.new_or_resumed import check_state, find_run_directory
 from ..run_directory.remote_storage import is_url

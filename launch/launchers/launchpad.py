@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..experiment import Run
+from ..checked_run import Run
 from ..import_path import library_path
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import launchpad as lp
 import psutil
 
-from ..experiment import Run
+from ..checked_run import Run
 from ..nodes.devices import device_names, prepare_devices
 from ..nodes.node import NodeContext, NodePolicy, ProgramNode
 from ..nodes.progress import HeartbeatSender

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import CallboardError
-from ..experiment import Experiment, Run
+from ..checked_run import Run
+from ..experiment import Experiment
 from .forkserver import start_forkserver
 from .launcher import Launcher
 from .run_outcome import Monitor, Outcome

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import cloudpickle
 import launchpad as lp
 
-from ..experiment import Run
+from ..checked_run import Run
 from ..nodes.node import LaunchedNode
 from ..program import nodes_of
 from ..run_directory.layout import RunDirectory

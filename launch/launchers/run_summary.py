@@ -8,7 +8,8 @@ from typing import Any
 
 from ...agents.registry import agent_name
 from ...environments import environment_text
-from ..experiment import Experiment, Run
+from ..checked_run import Run
+from ..experiment import Experiment
 from ..option_parsing import option_name
 from ..run_directory.best_policy import BestPolicy
 from .run_outcome import Monitor, Outcome

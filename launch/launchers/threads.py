@@ -5,7 +5,7 @@ import queue
 
 import launchpad as lp
 
-from ..experiment import Run
+from ..checked_run import Run
 from ..program import nodes_of
 from ..run_directory.run_files import begun
 from .addresses import reserved_ports

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ...agents.acting import Actor, trace_layout
 from ...agents.weights import WeightClient
 from ...replay import Heartbeat
-from ..experiment import Run
+from ..checked_run import Run
 from .acting_setup import compile_policy
 from .actor_writer import ActorWriter, act_once
 from .environment_node import POLL_SECONDS, EnvironmentNode

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...callbacks import CallbackFailed, CallbackRun, Metrics, make_callbacks, overridden
-from ..experiment import Run
+from ..checked_run import Run
 from .reporting import Reporter
 
 

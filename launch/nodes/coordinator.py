@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ..experiment import Run
+from ..checked_run import Run
 from ..loggers.run_loggers import RunLoggers
 from ..node_names import metric_of, policy_of
 from ..result import result_of

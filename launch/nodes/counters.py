@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from ...atomic_files import write_file
-from ..experiment import Run
+from ..checked_run import Run
 from ..run_directory.checkpoints import Checkpoints
 
 _PAST = "past"

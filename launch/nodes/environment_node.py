@@ -8,7 +8,7 @@ from ...agents.acting import Episode, Stepper
 from ...environments import BatchedEnvironment
 from ...environments.episode_metrics import parse_episode_metrics
 from ...errors import CallboardError
-from ..experiment import Run
+from ..checked_run import Run
 from .acting_setup import make_environments
 from .callback_calls import CallbackCalls, callback_run
 from .episode_watch import WatchedEnvironment

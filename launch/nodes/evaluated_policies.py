@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ...agents.agent import Policy
 from ...agents.weights import WeightClient
 from ...data import Version
-from ..experiment import Run
+from ..checked_run import Run
 from ..run_directory.best_policy import BestPolicy
 from .node import NodeContext, NodeHandle, Unreachable
 from .weight_fetching import fetch_weights, wait_for_weights

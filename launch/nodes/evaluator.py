@@ -14,7 +14,7 @@ from ...callbacks import EvaluationView
 from ...data import Version
 from ...environments.episode_metrics import parse_episode_metrics
 from ...environments.joint_batch import JointBatch
-from ..experiment import Run
+from ..checked_run import Run
 from ..run_directory.file_errors import file_error
 from .callback_calls import CallbackCalls, callback_run
 from .episode_watch import WatchedEnvironment

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...agents.agent import Agent, Mode, Policy
-from ..experiment import Experiment, Run
+from ..checked_run import Run
+from ..experiment import Experiment
 from .evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
 from .frozen_policies import fetch_frozen_agents, make_frozen_policies
 from .node import NodeContext, NodeHandle

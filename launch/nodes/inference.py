@@ -20,7 +20,7 @@ from ...agents.weights import WeightClient
 from ...data import Version
 from ...deadlines import Deadline
 from ...replay import Heartbeat
-from ..experiment import Run
+from ..checked_run import Run
 from ..node_names import policy_of
 from .actor_session import ActorSession, PendingResult
 from .actor_writer import ActorWriter

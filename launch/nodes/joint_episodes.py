@@ -10,7 +10,7 @@ from ...agents.agent import Agent
 from ...atomic_files import write_file
 from ...environments.policy_slots import SceneEpisode
 from ...environments.tasks import Task
-from ..experiment import Run
+from ..checked_run import Run
 from ..policy_settings import Snapshots
 from .metric_windows import WINDOW, EpisodeValues, first_episodes
 

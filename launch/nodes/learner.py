@@ -26,7 +26,7 @@ from ...errors import CallboardError
 from ...manifest import MANIFEST, damage
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ...tracing_lock import TRACING
-from ..experiment import Run
+from ..checked_run import Run
 from ..node_names import metric_of
 from ..policy_settings import FrozenPolicy, Snapshots
 from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name

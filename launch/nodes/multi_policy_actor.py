@@ -7,7 +7,7 @@ from ...agents.acting import BatchPolicy, Stepper
 from ...agents.agent import Agent, Mode
 from ...environments import BatchedEnvironment
 from ...environments.joint_batch import JointBatch
-from ..experiment import Run
+from ..checked_run import Run
 from ..node_names import metric_of
 from ..policy_plan import MemberMapping, members_of
 from .acting_setup import make_joint_environments

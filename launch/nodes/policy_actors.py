@@ -13,7 +13,7 @@ from ...agents.acting import PolicyRecorder, policy_seed, trace_layout
 from ...agents.weights import WeightClient
 from ...data import Nest, Timestep
 from ...replay import Heartbeat, ReplayHandle
-from ..experiment import Run
+from ..checked_run import Run
 from .acting_setup import compile_policy
 from .actor_writer import ActorWriter
 from .node import NodeContext, NodeHandle, Unreachable

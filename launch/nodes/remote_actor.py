@@ -6,7 +6,7 @@ from typing import Any
 import tree
 
 from ...agents.acting import Stepper, policy_seed
-from ..experiment import Run
+from ..checked_run import Run
 from .environment_node import EnvironmentNode
 from .node import NodeContext, NodeHandle, Unreachable
 from .timestep_codec import TimestepCodec

@@ -8,7 +8,7 @@ from ...agents.acting import trace_layout
 from ...deadlines import retry
 from ...errors import CallboardError
 from ...replay import ReplayHandle, ReplayNotSaved, ShardSaver, start_server
-from ..experiment import Run
+from ..checked_run import Run
 from ..run_directory.file_errors import file_error
 from .checkpoint_schedule import CheckpointSchedule
 from .node import NodeContext, NodeHandle

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...atomic_files import write_file
 from ...nested_settings import values_of
-from ..experiment import Run
+from ..checked_run import Run
 from ..node_names import metric_of
 from ..run_directory.checkpoints import Checkpoints
 

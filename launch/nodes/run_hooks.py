@@ -5,7 +5,7 @@ from typing import Any
 
 from ...callbacks import CallbackRun
 from ...environments.episode_metrics import parse_episode_metrics
-from ..experiment import Run
+from ..checked_run import Run
 from .callback_calls import CallbackCalls
 from .counters import Counters
 from .curriculum_progress import CurriculumProgress

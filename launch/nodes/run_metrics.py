@@ -8,7 +8,7 @@ from typing import Any
 
 from ...deadlines import Clock
 from ...environments import has_unseen_levels
-from ..experiment import Run
+from ..checked_run import Run
 from ..node_names import metric_of
 from .counters import Counters
 from .joint_episodes import JointEpisodeMetrics

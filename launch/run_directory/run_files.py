@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ...atomic_files import write_file
 from ...environments.spec_files import format_spec
 from ...errors import CallboardError
-from ..experiment import Run
+from ..checked_run import Run
 from ..settings import write_experiment
 from ..temporary_files import temporary_files_in
 from .remote_storage import Storage

@@ -9,8 +9,8 @@ from untrained_runs import write_run
 
 from callboard.errors import CallboardError
 from callboard.launch.attached_run import AttachedRun, NotAnswering
+from callboard.launch.checked_run import Run
 from callboard.launch.cli.command import main
-from callboard.launch.experiment import Run
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.local_socket import served_at
 from callboard.launch.nodes.coordinator import Coordinator

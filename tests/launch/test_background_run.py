@@ -8,7 +8,8 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
 from callboard.launch.background_run import BackgroundRun, SessionEnded
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory

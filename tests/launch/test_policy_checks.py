@@ -1,18 +1,13 @@
 """What is refused before a run with several policies starts."""
 
-import pathlib
-import pickle
-
 import pytest
-from echo_agents import Taught
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
 from callboard.launch.curriculum import Stage
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.policy_settings import RandomPolicy, Snapshots
-from callboard.launch.run_directory.layout import RunDirectory
 
 PPO = Ppo(unroll_length=8, batch_size=8, minibatches=2, epochs=1)
 BOTH: dict[str, dict] = {"left": {}, "right": {}}
@@ -134,17 +129,6 @@ def test_what_can_work(settings):
 def test_an_environment_with_several_agents_is_refused_in_a_list():
     with pytest.raises(CallboardError, match="environments in a list have one agent each, and echo_agents:Echo has"):
         check(["CartPole-v1", "echo_agents:Echo"])
-
-
-def test_the_environment_is_made_once_to_read_its_agents():
-    experiment = Experiment(PPO, "echo_agents:Taught", policies=BOTH, actors=1, envs_per_actor=4)
-    before = Taught.made
-    run = Run.of(experiment, experiment.checked(), RunDirectory(pathlib.Path("run")))
-    assert Taught.made == before + 1
-    in_a_node = pickle.loads(pickle.dumps(run))
-    assert list(in_a_node.plan().slots) == ["left", "right"] and in_a_node.plan(evaluation=True) is not None
-    assert list(in_a_node.policies) == [part.policy for part in in_a_node.parts] == ["left", "right"]
-    assert Taught.made == before + 1, "nodes make none for that"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.display import LineMonitor
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.nodes.counters import Counters

@@ -5,7 +5,8 @@ import pytest
 
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.policy_settings import Snapshots
 from callboard.launch.run_directory.checkpoints import save_policy, weight_names
 from callboard.launch.run_directory.layout import RunDirectory

@@ -16,7 +16,7 @@ import launchpad as lp
 
 from ....deadlines import retry
 from ....errors import CallboardError
-from ...experiment import Run
+from ...checked_run import Run
 from ...nodes.proxy_bypass import bypass_proxies
 from ...package_versions import versions
 from ...ports import reserve

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....errors import CallboardError
-from ...experiment import Experiment, Run
+from ...checked_run import Run
+from ...experiment import Experiment
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_can_be_made, check_state
 from ...run_directory.run_lock import check_not_running

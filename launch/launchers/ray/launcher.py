@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from ....errors import CallboardError, unknown
 from ....setting_types import NonNegativeInt
-from ...experiment import Experiment, Run
+from ...checked_run import Run
+from ...experiment import Experiment
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_state
 from ...run_directory.remote_storage import Storage, fetch_run, is_url

@@ -21,7 +21,8 @@ from ....agents.weights import WeightClient, pack_weights
 from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....replay import ReplayHandle
-from ...experiment import Experiment, Run
+from ...checked_run import Run
+from ...experiment import Experiment
 from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import POLICIES, learner_policy

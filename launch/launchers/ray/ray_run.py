@@ -29,7 +29,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from ....deadlines import Deadline, wait_until
 from ....environments import environment_text
 from ....errors import CallboardError
-from ...experiment import Experiment, Run
+from ...checked_run import Run
+from ...experiment import Experiment
 from ...nodes.devices import device_count
 from ...nodes.node import LaunchedNode
 from ...nodes.progress import HEARTBEAT, Heartbeat

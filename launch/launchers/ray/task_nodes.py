@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ....agents.weights import Unpacking
 from ....deadlines import Deadline
-from ...experiment import Run
+from ...checked_run import Run
 from ...node_names import kind_of, number_of
 from ...nodes.actor import ActorNode
 from ...nodes.coordinator import Coordinator

@@ -22,7 +22,7 @@ from launchpad.address import AbstractAddressBuilder
 
 from ....deadlines import Deadline
 from ....errors import CallboardError
-from ...experiment import Run
+from ...checked_run import Run
 from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender, Progress
 from ...ports import RAY_PORTS, ReservedPort, reserve_among

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from callboard.agents.impala import Impala, ImpalaPolicy
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.forkserver import ForkServer
 from callboard.launch.launchers.local_launchers import (
     InlineLauncher,

@@ -6,7 +6,8 @@ import pytest
 from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.launchers.run_summary import SummaryMonitor, describe_end
 from callboard.launch.run_directory.layout import RunDirectory

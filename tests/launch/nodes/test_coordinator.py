@@ -9,7 +9,8 @@ import time
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext

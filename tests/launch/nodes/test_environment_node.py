@@ -8,7 +8,8 @@ import pytest
 
 from callboard.agents.acting import Episode, Stepper
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.environment_node import EnvironmentNode
 from callboard.launch.nodes.node import NodeContext, NodeHandle

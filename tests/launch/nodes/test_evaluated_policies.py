@@ -9,7 +9,8 @@ import tensorflow as tf
 from callboard.agents.ppo import Ppo
 from callboard.agents.weights import pack_weights
 from callboard.data import Version
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.evaluated_policies import EvaluatedPolicies, mean_step
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.best_policy import BestPolicy

@@ -6,7 +6,8 @@ import pytest
 
 from callboard.agents.apex import Apex
 from callboard.agents.ppo import Ppo
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.evaluation_setup import OnePolicySetup, SeveralPoliciesSetup
 from callboard.launch.nodes.evaluator_setup import evaluation_mode, make_evaluator_setup
 from callboard.launch.nodes.node import NodeContext

@@ -12,7 +12,7 @@ import tree
 
 from callboard.data import Timestep
 from callboard.errors import CallboardError
-from callboard.launch.experiment import Run
+from callboard.launch.checked_run import Run
 from callboard.launch.launchers.display import LineMonitor
 from callboard.launch.launchers.inline import make_local_nodes
 from callboard.launch.nodes import inference

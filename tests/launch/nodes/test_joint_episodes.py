@@ -6,7 +6,8 @@ import pytest
 
 from callboard.agents.ppo import Ppo
 from callboard.environments.policy_slots import SceneEpisode
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.joint_episodes import JointEpisode, JointEpisodeMetrics, Ratings, joint_evaluation_metrics
 from callboard.launch.policy_settings import RandomPolicy, Snapshots
 from callboard.launch.run_directory.layout import RunDirectory

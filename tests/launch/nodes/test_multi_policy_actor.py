@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.multi_policy_actor import MultiPolicyActorNode
 from callboard.launch.nodes.node import NodeContext

@@ -7,7 +7,8 @@ import launchpad as lp
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.addresses import FixedAddress
 from callboard.launch.nodes.node import Node, NodeClient, NodeContext, NodeHandle, NodePolicy, ProgramNode, Unreachable
 from callboard.launch.ports import reserve_any

@@ -9,7 +9,8 @@ import pytest
 from callboard.agents.impala import Impala
 from callboard.agents.weights import pack_weights
 from callboard.data import Timestep
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.nodes.policy_actors import LocalPolicyActor, RemotePolicyActor
 from callboard.launch.run_directory.layout import RunDirectory

@@ -7,7 +7,8 @@ import pytest
 from courier.python.client import StatusNotOk
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes import reporting
 from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.node import NodeContext

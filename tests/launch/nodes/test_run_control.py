@@ -6,7 +6,8 @@ import pytest
 
 from callboard.agents.impala import Impala
 from callboard.agents.schedules import Schedule
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.nested_settings import with_values

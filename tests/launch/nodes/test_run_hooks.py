@@ -6,8 +6,9 @@ import pytest
 from own_callbacks import Recorder
 
 from callboard.agents.impala import Impala
+from callboard.launch.checked_run import Run
 from callboard.launch.curriculum import Stage
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.counters import Counters
 from callboard.launch.nodes.run_control import RunControl
 from callboard.launch.nodes.run_hooks import RunHooks

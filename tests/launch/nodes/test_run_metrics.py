@@ -3,7 +3,8 @@
 import pytest
 
 from callboard.agents.impala import Impala
-from callboard.launch.experiment import Experiment, Run
+from callboard.launch.checked_run import Run
+from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.counters import Counters
 from callboard.launch.nodes.joint_episodes import JointEpisode
 from callboard.launch.nodes.run_metrics import RunMetrics
