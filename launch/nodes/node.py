@@ -19,6 +19,8 @@ _CALL_SECONDS = 5.0
 
 Unreachable = StatusNotOk
 """Raised by a call over Courier if the other side does not answer in time, or its method raised."""
+# The package that it names cannot be imported, so no process could unpickle a node of a script that handles this error.
+Unreachable.__module__ = "courier.python.client"
 
 
 @dataclasses.dataclass(frozen=True)

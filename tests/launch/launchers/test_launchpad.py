@@ -21,6 +21,7 @@ from callboard.launch.run_directory.layout import RunDirectory
 ROOT = pathlib.Path(__file__).parents[3]
 LAUNCH_TYPES = ("local_mt", "local_mp")
 EVALUATION = ("--evaluate-every", 3000, "--evaluation-episodes", 10, "--evaluation-envs", 10, "--stop-return", 501)
+ENDLESS = ("--max-steps", 10_000_000, "--stop-return", 501)
 
 
 def program_of(directory):
@@ -83,7 +84,7 @@ def test_the_launcher_trains_until_its_limit_and_leaves_nothing(train, launch_ty
 @pytest.mark.parametrize("launch_type", LAUNCH_TYPES)
 @pytest.mark.parametrize("number, target", [(signal.SIGINT, "group"), (signal.SIGTERM, "launcher")])
 def test_a_signal_ends_the_run_with_a_checkpoint(train, launch_type, number, target):
-    run = train("--launcher", "launchpad", "--launch-type", launch_type, "--max-steps", 10_000_000)
+    run = train("--launcher", "launchpad", "--launch-type", launch_type, *ENDLESS)
     run.wait_for_steps(3, "learner_steps")
     run.signal(number, target)
     assert run.wait() == 128 + number, run.text()
@@ -95,7 +96,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint(train, launch_type, number, tar
 def test_a_node_that_is_killed_ends_the_run_with_a_checkpoint(train, tmp_path, monkeypatch):
     monkeypatch.setenv("LAUNCHPAD_LOGGING_DIR", str(tmp_path / "logs"))
     options = ("--launch-type", "local_mp", "--terminal", "output_to_files")
-    run = train("--launcher", "launchpad", *options, "--max-steps", 10_000_000)
+    run = train("--launcher", "launchpad", *options, *ENDLESS)
     run.wait_for_steps(3, "learner_steps")
     run.look()
     pid = re.findall(r"actor/0 begins, process (\d+)", (tmp_path / "logs" / "actor" / "0").read_text())[0]
@@ -108,7 +109,7 @@ def test_a_node_that_is_killed_ends_the_run_with_a_checkpoint(train, tmp_path, m
 
 @pytest.mark.slow
 def test_nodes_end_with_a_checkpoint_when_the_launcher_is_killed(train):
-    run = train("--launcher", "launchpad", "--launch-type", "local_mp", "--max-steps", 10_000_000)
+    run = train("--launcher", "launchpad", "--launch-type", "local_mp", *ENDLESS)
     run.wait_for_steps(3, "learner_steps")
     run.look()
     run.process.kill()
@@ -126,7 +127,8 @@ def test_nodes_end_with_a_checkpoint_when_the_launcher_is_killed(train):
 def test_nodes_of_the_user_s_own_run_under_every_launcher(train, monkeypatch, launcher):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
     options = ("--add-nodes", "examples.own_node:add_nodes", "--launcher", *launcher)
-    run = train("--max-steps", 30_000, *EVALUATION, *options)
+    # Long enough for the player to begin while the policy still changes, on every launcher.
+    run = train("--max-steps", 150_000, *EVALUATION, *options)
     assert run.wait(400) == 0, run.text()
     rows = [json.loads(line) for line in (run.run_dir / "played.jsonl").read_text().splitlines()]
     assert rows[-1]["learner_step"] > rows[0]["learner_step"]

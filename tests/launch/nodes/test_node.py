@@ -1,6 +1,8 @@
 """The base class of nodes, their place in a program, and the clients that reach them."""
 
 import pickle
+import subprocess
+import sys
 import threading
 
 import launchpad as lp
@@ -158,3 +160,10 @@ def test_a_client_is_sent_without_its_connection():
     assert pickle.loads(pickle.dumps(client)).where(add=1) == 1
     with pytest.raises(AttributeError):
         client._secret  # noqa: B018
+
+
+def test_another_process_can_unpickle_the_error_of_a_call():
+    loads = "import pickle, sys; print(pickle.load(sys.stdin.buffer).__name__)"
+    pickled = pickle.dumps(Unreachable)
+    done = subprocess.run([sys.executable, "-c", loads], input=pickled, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == Unreachable.__name__
