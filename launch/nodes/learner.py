@@ -3,42 +3,31 @@
 import contextlib
 import logging
 import math
-import os
 import pathlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
-import numpy as np
 import tensorflow as tf
 
-from ...agents.acting import trace_layout
-from ...agents.agent import Policy
 from ...agents.finite_checks import LossCheck, NotFiniteError
-from ...agents.frozen_weights import FrozenWeights
-from ...agents.live_settings import LiveSettings
 from ...agents.registry import agent_name
 from ...agents.weights import Snapshot
 from ...data import Priorities, Update, Version
 from ...errors import CallboardError
-from ...manifest import MANIFEST, damage
 from ...replay import BatchReader, Heartbeat, PriorityUpdater, ReaderStopped, ReplayDataset, rebuilt_if_changed
 from ...tracing_lock import TRACING
 from ..checked_run import Run
 from ..node_names import metric_of
 from ..policy_settings import FrozenPolicy, Snapshots
-from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
-from ..warm_start import initialize
-from ..warm_start_settings import as_patterns
+from ..run_directory.checkpoints import Checkpoints, NotWritten
 from .checkpoint_schedule import CheckpointSchedule
-from .devices import device_names, make_strategy, share_first_learners_state
+from .learner_commands import LearnerCommands
 from .learner_input import distributed_batches, iterators
-from .network_file import write_network_table
+from .learner_setup import make_learner_setup
 from .node import NodeContext, NodeHandle, Unreachable
 from .opponents import Numbered, ServedPolicies
-from .proxy_bypass import bypass_proxies
 from .reporting import Report, ReportingNode
 from .run_control import own_settings
 from .stopping_rules import LEARNER_IS_DONE
@@ -81,16 +70,14 @@ class LearnerNode(ReportingNode):
         frozen: Mapping[str, FrozenPolicy] | None = None,
     ):
         super().__init__(context, coordinator)
+        self._run = run
         self._rank = rank
         self._peers = peers
         self._experiment = run.experiment
-        self._layout = run.layout
-        self._directory = run.directory
         self._checkpoints = Checkpoints(run.directory, context.notify, run.experiment.keep_checkpoints)
         self._coordinator = coordinator
         self._replay = replay
         self._replay_handle = self.replay_handle(replay)
-        self._policy_name = run.policy
         self._served_policies = ServedPolicies(run.directory, snapshots or {}, frozen or {}, context.notify)
         self._weights = WeightPublisher()
         self._steps = 0
@@ -110,7 +97,6 @@ class LearnerNode(ReportingNode):
         self._final_version: Version | None = None
         self._last_update: Update | None = None
         self._losses = LossCheck()
-        self._modules: dict[str, Any] = {}
         self._priorities: PriorityUpdater | None = None
         self._reader: BatchReader | None = None
         self.dataset: ReplayDataset | None = None
@@ -154,46 +140,15 @@ class LearnerNode(ReportingNode):
 
     def setup(self) -> None:
         progress = self.context.progress
-        if len(self._peers) > 1:
-            progress.waits("the other learners")
-        agent, strategy = self._experiment.agent, self._make_strategy()
-        if len(self._peers) == 1:
-            progress.works_slowly("building networks")
-        tf.keras.utils.set_random_seed(self._experiment.seed)
-        with TRACING, strategy.scope():
-            networks = agent.make_networks(self._layout)
-            # Publish weights before the learner is built: actors wait for them.
-            policy = agent.make_policy(networks, "train")
-            latest = self._checkpoints.latest()
-            self._frozen = FrozenWeights(networks, as_patterns(self._experiment.freeze))
-            if latest is None:
-                self._warm_start(networks, policy)
-                self._publish_first(policy.variables)
-            self._live = LiveSettings(agent, self._layout.max_steps, self._experiment.max_learner_steps)
-            learner = self._live.agent.make_learner(networks, strategy, self._layout)
-        if self._rank == 0:
-            networks_line = write_network_table(self._directory, networks)
-            if latest is None:
-                self.context.notify(networks_line)
-        self._modules = {"learner": learner, "networks": networks}
-        self._learner = learner
-        self._policy = policy
-        self._policy_variables = policy.variables
-        if latest is not None:
-            self._steps = self._checkpoints.restore(latest, self._modules, policy.variables)
-            self._publish_first(policy.variables)
-            if self._rank == 0:
-                self.context.notify(f"continues from learner step {self._steps:,}")
-        if len(self._peers) > 1:
-            # Other hosts may not have the checkpoint.
-            with strategy.scope():
-                steps = tf.Variable(self._steps, trainable=False, dtype=tf.int64)
-            share_first_learners_state(strategy, self._rank, {**self._modules, "steps": steps})
-            self._steps = int(steps.numpy())
-        self._frozen.remember(policy.variables)
+        setup = self._setup = make_learner_setup(
+            self.context, self._run, self._rank, self._peers, self._checkpoints, self._publish_first
+        )
+        self._steps = setup.steps
+        self._commands = LearnerCommands(
+            setup, self._checkpoints, len(self._peers), self.save_checkpoint, self._publish_changed
+        )
         self._served_policies.load()
-        self._served_policies.take_due(0, policy)
-        layout = trace_layout(agent, self._layout, networks)
+        self._served_policies.take_due(0, setup.policy)
         self._schedule.restart(self._steps)
         self.begin_reports()
         if not self.reporter.wait_for(*(handle.name for handle in self._replay)):
@@ -202,7 +157,9 @@ class LearnerNode(ReportingNode):
         progress.waits_for = lambda: "data" if self._seconds_short_of_data() else ""
 
         def make_batches() -> Any:
-            return distributed_batches(agent, self._replay_handle, layout, strategy, self._take_dataset)
+            return distributed_batches(
+                self._experiment.agent, self._replay_handle, setup.layout, setup.strategy, self._take_dataset
+            )
 
         if self.context.cooperative:
             # The launcher calls for a batch only when replay can supply one; a missing batch would block all nodes.
@@ -223,7 +180,7 @@ class LearnerNode(ReportingNode):
         control = self.reporter.state.control
         if control.version != self._changes:
             self._changes = control.version
-            self._live.change(own_settings(self._policy_name, control.settings))
+            self._setup.live.change(own_settings(self._run.policy, control.settings))
 
     def step(self) -> None:
         if self._final_version is not None or (self._rank > 0 and self.has_made_all_steps):
@@ -254,7 +211,7 @@ class LearnerNode(ReportingNode):
             # Before the coordinator hears of it, and ends the run: a learner that restarts then has nothing left to do.
             self._try_to_save()
         with self._finite():
-            self._final_version = self._weights.publish(self._steps, self._policy_variables)
+            self._final_version = self._weights.publish(self._steps, self._setup.variables)
 
     def learn(self) -> bool:
         """Calls the learner once, for one or more learner steps; waits for data.  Returns False if none was made.
@@ -270,12 +227,12 @@ class LearnerNode(ReportingNode):
             progress.works_slowly("in first learner step (compiling)")
         else:
             progress.works("in learner step")
-        self._live.follow(self.reporter.state.environment_steps, self._steps)
+        self._setup.live.follow(self.reporter.state.environment_steps, self._steps)
         try:
-            update = self._learner.step(self._reader)
-            self._frozen.keep()
+            update = self._setup.learner.step(self._reader)
+            self._setup.frozen.keep()
             if self._rank == 0:
-                self._served_policies.take_due(self.reporter.state.environment_steps, self._policy)
+                self._served_policies.take_due(self.reporter.state.environment_steps, self._setup.policy)
         except ReaderStopped:
             return False
         except (tf.errors.UnavailableError, tf.errors.AbortedError):
@@ -295,7 +252,7 @@ class LearnerNode(ReportingNode):
         soon_again = not self.context.cooperative and self._reader.has_next()
         if self._rank == 0 and self._weights.due(soon_again):
             with self._finite():
-                self._weights.publish_if_due(self._steps, self._policy_variables)
+                self._weights.publish_if_due(self._steps, self._setup.variables)
         now = time.monotonic()
         if now >= self._next_metrics and not self.context.cooperative:
             self._next_metrics = now + _METRICS_SECONDS
@@ -312,7 +269,7 @@ class LearnerNode(ReportingNode):
         if self._priorities is not None:
             self._priorities.close()
         self.reporter.close()
-        if self._modules and self._rank == 0:
+        if self._rank == 0:
             try:
                 self.save_checkpoint()
             except NotWritten as error:
@@ -346,7 +303,7 @@ class LearnerNode(ReportingNode):
             sources, control = self._checkpoints.counter_sources(), self._checkpoints.control()
         progress, directory = self.context.progress, self._checkpoints.directory
         with self._finite(), marked_while_files_grow(progress, directory, "writing its checkpoint"):
-            return self._checkpoints.save(self._steps, self._modules, self._policy, sources, control, keep)
+            return self._checkpoints.save(self._steps, self._setup.modules, self._setup.policy, sources, control, keep)
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
@@ -374,79 +331,24 @@ class LearnerNode(ReportingNode):
         short = self._reader is not None and self._reader.seconds_waited > _LAST_BATCH_SECONDS
         return short or now > self._learns_until
 
-    def _make_strategy(self) -> tf.distribute.Strategy:
-        if self._rank > 0:
-            threading.Thread(target=self._exit_when_stopped, name="exit", daemon=True).start()
-        devices = device_names(self._experiment.learner_devices)
-        workers = [peer.resolve() for peer in self._peers] if len(self._peers) > 1 else []
-        bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
-        return make_strategy(devices, workers, self._rank)
-
     def _take_dataset(self, dataset: ReplayDataset) -> None:
         self.dataset = dataset
 
-    def _exit_when_stopped(self) -> None:
-        """Ends the process of a learner other than the first.
-
-        Such a learner has nothing to save, and may be blocked forever in a step.
-        """
-        self.context.stop.wait()
-        os._exit(0)
-
-    def _warm_start(self, networks: tf.Module, policy: Policy) -> None:
-        """Assigns the weights to begin with, if they come from another run; the other learners get the first one's."""
-        if self._experiment.init_from is None or self._rank > 0:
-            return
-        self.context.progress.works_slowly("reading the weights to begin with")
-        self.context.notify(initialize(self._experiment, networks, policy))
-
-    def _publish_first(self, variables: Sequence[tf.Variable]) -> None:
-        if self._rank > 0:
-            return
-        self._weights.begin(self.begin_weights(variables))
-        self._weights.publish_if_due(self._steps, variables)
+    def _publish_first(self, variables: Sequence[tf.Variable], steps: int) -> None:
+        """Publishes weights that do not follow from those before, as another incarnation."""
+        if self._rank == 0:
+            self._weights.begin(self.begin_weights(variables))
+            self._weights.publish_if_due(steps, variables)
 
     def command(self, method: str) -> Callable[..., Any]:
-        """Returns one of the commands of a session: `save`, `restore`, `get_weights` and `set_weights`."""
-        commands: dict[str, Callable[..., Any]] = {
-            "save": self._save,
-            "restore": self._restore,
-            "get_weights": lambda: weights_by_name(self._policy),
-            "set_weights": self._set_weights,
-        }
-        return commands.get(method) or super().command(method)
+        """Returns one of the commands of a session, see `LearnerCommands`."""
+        return self._commands.by_name.get(method) or super().command(method)
 
-    def _save(self) -> str:
-        try:
-            return str(self.save_checkpoint(keep=True))
-        except NotWritten as error:
-            raise CallboardError(f"no checkpoint could be written: {error}") from error
-
-    def _restore(self, path: str) -> int:
-        """Continues from a checkpoint; returns its learner step.
-
-        The run's own step does not run backwards, so that the checkpoints that follow are the newest.
-        """
-        self._check_alone()
-        problem = "is missing" if not pathlib.Path(path, MANIFEST).exists() else damage(pathlib.Path(path))
-        if problem:
-            raise CallboardError(f"{path} is not a checkpoint that can be used ({problem}); name what `save` returned")
-        step = self._checkpoints.restore(pathlib.Path(path), self._modules, self._policy_variables)
+    def _publish_changed(self) -> None:
+        """Publishes weights that a command has changed."""
+        # The losses of the weights before matter no more.
         self._losses = LossCheck()
-        self._publish_first(self._policy_variables)
-        return step
-
-    def _set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        self._check_alone()
-        assign_weights(self._policy, weights)
-        self._publish_first(self._policy_variables)
-
-    def _check_alone(self) -> None:
-        if len(self._peers) > 1:
-            raise CallboardError(
-                f"the weights of {len(self._peers)} learners cannot be changed while they learn; set learners to 1, or "
-                "begin a new run with other weights"
-            )
+        self._publish_first(self._setup.variables, self._steps)
 
     def begin_weights(self, variables: Sequence[tf.Variable]) -> int:
         """Returns the incarnation of the weights; a subclass may also assign weights to begin with."""
@@ -461,9 +363,9 @@ class LearnerNode(ReportingNode):
         if self._rank > 0:
             return Report(counts=counts, short_of_data=short_of_data)
         counts["learner_steps"] = self.learner_steps
-        if self._policy_name:
-            counts[metric_of(self._policy_name, "learner_steps")] = self.learner_steps
-        scheduled = {f"learner/{name}": value for name, value in self._live.metrics.items()}
+        if self._run.policy:
+            counts[metric_of(self._run.policy, "learner_steps")] = self.learner_steps
+        scheduled = {f"learner/{name}": value for name, value in self._setup.live.metrics.items()}
         values = {**scheduled, **self._values, "learner/step": self._steps}
         if self._final_version is not None:
             values[LEARNER_IS_DONE] = 1.0
@@ -487,4 +389,4 @@ class LearnerNode(ReportingNode):
 
     def _replay_incarnation(self) -> object:
         # A dataset over several shards reconnects to each of them by itself, and continues with the others meanwhile.
-        return self._replay_handle.incarnation(0) if self._layout.shards == 1 else None
+        return self._replay_handle.incarnation(0) if self._run.layout.shards == 1 else None
