@@ -13,7 +13,8 @@ from .factory import (
     make,
     spec,
 )
-from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
+from .gymnasium_batch import GymnasiumBatch
+from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .mixtures import WeightedEnvironment, environment_of_slots, read_mixture
 from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 from .multi_agent_factory import agent_specs, check_agents_tasks, is_multi_agent, make_multi_agent

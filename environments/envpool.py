@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..setting_types import converted
 from .batched import BatchedEnvironment, check_seeds
-from .gymnasium_adapter import GymnasiumVectorBatch
+from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .tasks import Task, no_task
 from .user_errors import creation_errors, needs_package, unknown_environment, unknown_option
 

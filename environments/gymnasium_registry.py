@@ -16,7 +16,7 @@ from ..errors import CallboardError
 from ..named_objects import import_module
 from .atari import atari_ids
 from .batched import BatchedEnvironment
-from .gymnasium_adapter import GymnasiumVectorBatch, autoreset_mode
+from .gymnasium_vector_batch import GymnasiumVectorBatch, autoreset_mode
 from .info_masks import vector_with_masks
 from .procgen import GAMES as PROCGEN_GAMES
 from .single_environments import Singles, make_batch

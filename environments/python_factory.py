@@ -15,7 +15,7 @@ from ..errors import CallboardError
 from ..named_objects import import_object
 from .batched import BatchedEnvironment
 from .dm_env_adapter import DmEnvBatch
-from .gymnasium_adapter import GymnasiumVectorBatch
+from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .info_masks import vector_with_masks
 from .single_environments import Singles, check_distinct, make_batch, refuse_singles
 from .user_errors import keywords, unknown_option, user_errors

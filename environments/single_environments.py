@@ -13,8 +13,9 @@ from gymnasium.vector.utils import create_shared_memory
 from ..data import Nest, Timestep
 from ..errors import CallboardError
 from .batched import BatchedEnvironment
-from .gymnasium_adapter import GymnasiumBatch, GymnasiumVectorBatch
+from .gymnasium_batch import GymnasiumBatch
 from .gymnasium_checks import check_has
+from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .gymnasium_wrappers import NamedWrapper, read_wrappers, wrapped
 
 WRAPPERS, PROCESSES = "env_wrappers", "env_processes"
