@@ -13,6 +13,7 @@ from .batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from .gymnasium_checks import (
     check_has,
     check_picture,
+    check_step,
     checked_reset,
     environment_name,
     frame_rate,
@@ -59,6 +60,7 @@ class GymnasiumBatch(BatchedEnvironment):
         self._followed: list[Any] = no_infos(len(environments))
         self._begun: list[Any] = no_infos(len(environments))
         self._keeps_infos = False
+        self._is_unchecked = True
         self._closed = False
 
     @property
@@ -97,10 +99,11 @@ class GymnasiumBatch(BatchedEnvironment):
                 rewards[index] = float(reward)
             except (TypeError, ValueError) as error:
                 raise wrong_step(self._environments[index], outcome) from error
-            if terminated:
-                discounts[index] = 0.0
-            if terminated or truncated:
-                over[index] = True
+            if terminated or truncated or self._is_unchecked:
+                check_step(self._environments[index], outcome)
+                discounts[index] = 0.0 if terminated else 1.0
+                over[index] = bool(terminated or truncated)
+        self._is_unchecked = False
         first, self._over = self._over, over
         if self._keeps_infos:
             nothing, mask = no_infos(batch_size), np.array(first, np.bool_)

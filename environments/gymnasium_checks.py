@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from ..errors import CallboardError
 from .tasks import option_errors
@@ -57,6 +58,62 @@ def wrong_step(environment: Any, outcome: Any) -> CallboardError:
     return CallboardError(
         f"'step' of {name} returns {what}{old}: let it return (observation, reward, terminated, truncated, info)"
     )
+
+
+def check_step(environment: Any, outcome: tuple[Any, ...]) -> None:
+    """Checks the reward and the flags in a result of `step` of a single environment.
+
+    For first steps and the ends of episodes: a flag that is wrong but false does no harm.
+
+    Raises:
+      CallboardError: the reward is text, or a flag is not true or false.
+    """
+    _, reward, terminated, truncated, _ = outcome
+    if isinstance(reward, str):
+        raise wrong_step(environment, outcome)
+    check_flags(f"'step' of {environment_name(environment)} gives", terminated, truncated)
+
+
+def check_flags(beginning: str, terminated: Any, truncated: Any) -> None:
+    """Checks `terminated` and `truncated`, which may also be the numbers 0 and 1.
+
+    Args:
+      beginning: how an error begins, such as `'step' of Maze gives`.
+      terminated: whether the episode has terminated.
+      truncated: whether the episode was truncated.
+
+    Raises:
+      CallboardError: one of them is something else, such as the text `no`, which Python takes as true.
+    """
+    for name, value in (("terminated", terminated), ("truncated", truncated)):
+        if not (isinstance(value, bool) or _are_flags(np.asarray(value), 1)):
+            raise CallboardError(f"{beginning} {name} {value!r}: it must be True or False")
+
+
+def check_batch_step(environment: Any, outcome: Sequence[Any], batch_size: int) -> None:
+    """Checks rewards, terminations and truncations that `step` of a vector environment gives.
+
+    Raises:
+      CallboardError: they are not one number, or one of true and false, per environment.
+    """
+    rewards, terminations, truncations = map(np.asarray, outcome)
+    are_rewards = rewards.size == batch_size and rewards.dtype.kind in "buif"
+    for name, values, right, what in (
+        ("rewards", rewards, are_rewards, "numbers"),
+        ("terminations", terminations, _are_flags(terminations, batch_size), "booleans"),
+        ("truncations", truncations, _are_flags(truncations, batch_size), "booleans"),
+    ):
+        if not right or values.shape != (batch_size,):
+            raise CallboardError(
+                f"'step' of {environment_name(environment)} gives {name} of shape {values.shape} and type "
+                f"{values.dtype}: let it return an array of {batch_size} {what}"
+            )
+
+
+def _are_flags(values: np.ndarray, count: int) -> bool:
+    """Returns whether an array has this number of booleans, or of numbers 0 and 1."""
+    is_number = values.dtype.kind in "uif" and bool(np.isin(values, (0, 1)).all())
+    return values.size == count and (values.dtype.kind == "b" or is_number)
 
 
 def check_picture(environment: Any, name: str) -> None:

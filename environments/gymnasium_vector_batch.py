@@ -15,6 +15,7 @@ from ..specs import EnvironmentSpec
 from . import encoding
 from .batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from .gymnasium_checks import (
+    check_batch_step,
     check_has,
     check_picture,
     checked_reset,
@@ -73,6 +74,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._over = np.zeros(environment.num_envs, np.bool_)
         self._options: dict[str, Any] | None = None
         self._keeps_infos = False
+        self._is_unchecked = True
         self._closed = False
 
     @property
@@ -115,6 +117,9 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             observations, rewards, terminations, truncations, info = outcome
         except (TypeError, ValueError) as error:
             raise wrong_step(self._environment, outcome) from error
+        if self._is_unchecked:
+            check_batch_step(self._environment, (rewards, terminations, truncations), self.batch_size)
+            self._is_unchecked = False
         observation = encoding.encode(self._observation, observations)
         first = self._over
         reward = np.array(rewards, np.float32)

@@ -12,7 +12,7 @@ from ..errors import CallboardError
 from . import encoding
 from .batched import picture
 from .encoding import EnvironmentEncoding
-from .gymnasium_checks import check_picture, frame_rate, rendered
+from .gymnasium_checks import check_flags, check_picture, frame_rate, rendered
 from .info_masks import mask_size, read_mask, space_with_mask, with_mask
 from .infos import NO_INFO, Info
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
@@ -112,8 +112,10 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         for agent, id in self._ids.items():
             if agent in self._ended:
                 continue
-            terminated = bool(terminations.get(id, False))
-            truncated = bool(truncations.get(id, False))
+            terminated, truncated = terminations.get(id, False), truncations.get(id, False)
+            if terminated or truncated:
+                check_flags(f"'step' of {self._name} gives agent {agent!r}", terminated, truncated)
+            terminated, truncated = bool(terminated), bool(truncated)
             if id in observations and (agent in actions or id in left):
                 truncated = truncated or not (terminated or id in left)
                 reward = self._reward(rewards.get(id, 0.0), agent)

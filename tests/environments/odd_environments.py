@@ -22,7 +22,8 @@ def error_of(odd):
     with pytest.raises(CallboardError) as caught:
         environment = environments.make(f"odd_environments:{odd}", 2, [0, 1])
         environment.reset()
-        environment.step(np.zeros(2, np.int32))
+        for _ in range(2):
+            environment.step(np.zeros(2, np.int32))
     return str(caught.value)
 
 
@@ -44,6 +45,22 @@ class OldStep(Right):
 
 class NoReward(Right):
     outcome: Any = (OBSERVATION, None, False, False, {})
+
+
+class TextAsReward(Right):
+    outcome: Any = (OBSERVATION, "1.5", False, False, {})
+
+
+class SaysNo(Right):
+    outcome: Any = (OBSERVATION, 0.0, False, "no", {})
+
+
+class SaysNoLater(Right):
+    """Its first step is right."""
+
+    def step(self, action):
+        outcome, self.outcome = self.outcome, (OBSERVATION, 0.0, "no", False, {})
+        return outcome
 
 
 class NoSeed(Right):
@@ -115,6 +132,16 @@ class OldVector(VectorEnv):
 
     def step(self, action):
         return BATCH, np.zeros(2), np.zeros(2, bool), {}
+
+
+class SaysNoVector(OldVector):
+    def step(self, action):
+        return BATCH, np.zeros(2), ["no", "no"], np.zeros(2, bool), {}
+
+
+class ColumnVector(OldVector):
+    def step(self, action):
+        return BATCH, np.zeros((2, 1)), np.zeros(2, bool), np.zeros(2, bool), {}
 
 
 class VectorWithoutSingleSpaces(VectorEnv):

@@ -109,6 +109,12 @@ class NoReward(Race):
         return observations, dict.fromkeys(rewards), *rest
 
 
+class SaysNo(Race):
+    def step(self, actions):
+        observations, rewards, terminations, *rest = super().step(actions)
+        return observations, rewards, dict.fromkeys(terminations, "no"), *rest
+
+
 def annotated(goal=4) -> Race:
     raise AssertionError("called, although its annotation says what it makes")
 

@@ -1,10 +1,17 @@
 """One-line errors about Gymnasium environments that lack something."""
 
 import gymnasium
+import numpy as np
 import pytest
 from informed_environments import error_of
 
-from callboard.environments.gymnasium_checks import check_has, checked_reset, environment_name, reset_errors
+from callboard.environments.gymnasium_checks import (
+    check_flags,
+    check_has,
+    checked_reset,
+    environment_name,
+    reset_errors,
+)
 
 
 class Odd:
@@ -20,6 +27,18 @@ def test_an_environment_is_named_by_its_id_or_class():
 def test_what_is_missing_is_named():
     assert "Odd has no observation_space" in error_of(lambda: check_has(Odd(), ["observation_space"]))
     assert "'reset' of Odd gives no info" in error_of(lambda: checked_reset(Odd(), Odd().reset()))
+
+
+@pytest.mark.parametrize("value", [False, True, np.True_, 0, 1.0, np.array([True])])
+def test_what_is_true_or_false(value):
+    check_flags("gives", value, value)
+
+
+@pytest.mark.parametrize("value", ["no", None, 2, float("nan"), [], [True, False]])
+def test_what_is_neither_true_nor_false(value):
+    assert (
+        error_of(lambda: check_flags("gives", False, value)) == f"gives truncated {value!r}: it must be True or False"
+    )
 
 
 @pytest.mark.parametrize(

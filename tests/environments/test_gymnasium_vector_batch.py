@@ -16,6 +16,10 @@ SEEDS = [11, 5, 70]
 MISTAKES = {
     "OldVector": "'step' of OldVector returns 4 values, as in the old interface of Gym: let it return (observation, "
     "reward, terminated, truncated, info)",
+    "SaysNoVector": "'step' of SaysNoVector gives terminations of shape (2,) and type <U2: let it return an array of 2 "
+    "booleans",
+    "ColumnVector": "'step' of ColumnVector gives rewards of shape (2, 1) and type float64: let it return an array of "
+    "2 numbers",
     "VectorWithoutSingleSpaces": "VectorWithoutSingleSpaces has no single_observation_space: an environment of "
     "Gymnasium 1 must have one",
 }

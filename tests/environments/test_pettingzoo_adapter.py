@@ -105,6 +105,7 @@ def test_mistakes():
     assert error_of(games.OldReset).startswith("'reset' of my:Race must return (observations, infos)")
     assert error_of(games.OldStep).startswith("'step' of my:Race must return (observations, rewards, terminations")
     assert error_of(games.NoReward) == "'step' of my:Race gives agent 'left' the reward None: it must be a number"
+    assert error_of(games.SaysNo) == "'step' of my:Race gives agent 'left' terminated 'no': it must be True or False"
 
 
 def test_environments_without_pictures():
