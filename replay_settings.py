@@ -70,6 +70,15 @@ class ReplaySettings:
                 f"it to at least {math.ceil(needed)}, or leave it out"
             )
 
+    def learner_steps(self, items: float, batch_size: int) -> int:
+        """Returns the number of learner steps of a run, for settings that decay until its end.
+
+        Args:
+          items: number of items that the run inserts.
+          batch_size: items that a learner step learns from.
+        """
+        return int(items * self.samples_per_insert / batch_size)
+
     def buffer(self, layout: Layout, sampled_at_once: int) -> float:
         """Returns the error buffer of one shard: `error_buffer`, or its default if that is None.
 

@@ -128,7 +128,7 @@ class Apex(ApexSettings, Agent):
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = int(layout.max_timesteps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
+        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
         return make_q_learner(
             networks,
             functools.partial(self.loss, networks),

@@ -124,7 +124,7 @@ class DMPO(DMPOSettings, Agent):
     def make_learner(self, networks: DMPONetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = int(layout.max_timesteps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
+        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
 
         def update_targets(steps: tf.Tensor) -> None:
             copy_weights_every(self.target_update_period, steps, learned.critic, learned.target_critic)

@@ -78,9 +78,7 @@ class R2D2(R2D2Settings, Agent):
         )
 
     def make_learner(self, networks: QNetworks, strategy: tf.distribute.Strategy, layout: Layout) -> GradientLearner:
-        steps = int(
-            layout.max_timesteps / self.period * self.replay.samples_per_insert / (self.batch_size * self.accumulate)
-        )
+        steps = self.replay.learner_steps(layout.max_timesteps / self.period, self.batch_size * self.accumulate)
         return make_q_learner(
             networks,
             functools.partial(self.loss, networks),

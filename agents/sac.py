@@ -102,7 +102,7 @@ class Sac(SacSettings, Agent):
         learned = networks.actor_critic
         # The critic may have other weights than at first, those of another run.
         copy_weights(learned.critic, learned.target_critic)
-        steps = int(layout.max_timesteps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
+        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
 
         def update_target(steps: tf.Tensor) -> None:
             move_weights(learned.critic, learned.target_critic, self.target_update_rate)

@@ -60,7 +60,7 @@ class TD3(TD3Settings, Agent):
     ) -> GradientLearner:
         learned = networks.actor_critic
         learned.begin_targets()
-        steps = int(layout.max_timesteps * self.replay.samples_per_insert / (self.batch_size * self.accumulate))
+        steps = self.replay.learner_steps(layout.max_timesteps, self.batch_size * self.accumulate)
         policy_variables = learned.policy.trainable_variables
         actor = make_objective("actor_loss", policy_variables, self.actor_optimizer, max(1, steps // self.policy_delay))
 

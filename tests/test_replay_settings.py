@@ -33,3 +33,8 @@ def test_values_survive_yaml():
 )
 def test_a_value_out_of_range_is_refused_by_name(name, value, allowed):
     assert_refused(UNIFORM, name, value, allowed)
+
+
+def test_the_learner_steps_of_a_run_follow_from_what_it_inserts():
+    # Of 1,000 items, each is learned from half a time, in batches of 32.
+    assert UNIFORM.learner_steps(1000, 32) == 15
