@@ -1,4 +1,4 @@
-"""What agents with a deterministic policy share (TD3, D4PG): what they refuse, how they act, and their learner."""
+"""What agents with a deterministic policy share (TD3, D4PG): their networks, how they act, and what they refuse."""
 
 import numpy as np
 import tensorflow as tf

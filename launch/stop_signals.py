@@ -14,7 +14,7 @@ _early: list[int] = []
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised in the main thread by a signal that arrives before a run starts or after it has ended."""
+    """Raised in the main thread by a signal outside of a run, or while a session is open."""
 
     def __init__(self, number: int):
         super().__init__(number)

@@ -1,4 +1,4 @@
-"""Networks for deterministic policies (TD3, D4PG): a policy and a critic, and a target of each."""
+"""Networks for TD3, D4PG and DMPO: a policy and a critic, and a target of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -89,7 +89,7 @@ class CategoricalCritic(tf.Module):
 
 
 class DeterministicActorCritic(tf.Module):
-    """All networks of TD3 (Fujimoto et al. 2018, algorithm 1) or D4PG (Barth-Maron et al. 2018, algorithm 1)."""
+    """All networks of TD3 (Fujimoto et al. 2018, algorithm 1), D4PG (Barth-Maron et al. 2018, algorithm 1) or DMPO."""
 
     def __init__(
         self,

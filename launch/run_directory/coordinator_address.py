@@ -1,4 +1,4 @@
-"""Where the coordinator of a run listens, in a file of the run directory that exists while the run goes."""
+"""Where the coordinator of a run listens, in a file of the run directory that exists during the run."""
 
 import ipaddress
 import json
