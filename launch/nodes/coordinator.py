@@ -15,12 +15,13 @@ from ..result import result_of
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
+from .control_file import ControlFile
 from .counters import CounterFile
 from .node import Node, NodeContext
 from .node_health import thread_stacks
 from .node_incarnations import NodeIncarnations
 from .node_overview import NodeOverview
-from .run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
+from .run_control import Command, ControlState, Reply, RunControl, Target
 from .run_ending import RunEnding
 from .run_hooks import RunHooks
 from .run_metrics import RunMetrics
@@ -72,7 +73,7 @@ class Coordinator(Node):
         self._rules = StoppingRules(run.experiment, self._counters.totals, clock, run.policies)
         self._budget = StepBudget(run.experiment.max_steps, run.experiment.actors, restarted=begun, now=clock())
         self._control_file = ControlFile(run)
-        self._control = RunControl(run.controlled)
+        self._control = RunControl(run.controlled, len(self._policies))
         self._control.restore(self._control_file.load())
         self._report_seconds = _CONTROLLED_REPORT_SECONDS if run.controlled else _REPORT_SECONDS
         self._sequences: dict[str, tuple[str, int]] = {}
@@ -82,10 +83,6 @@ class Coordinator(Node):
         self._short_of_data: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)
         self._rows = 0
-        self._learner_steps: dict[str, int] = {}
-        """Learner steps of the current incarnation of the first learner of each policy."""
-        self._at_rest: set[str] = set()
-        """Policies whose learner has reported, since the run was paused, that it makes no step."""
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
         self._metrics_writer = MetricsWriter(run.directory, context.notify, clock, RunLoggers(run, context.notify))
@@ -128,8 +125,7 @@ class Coordinator(Node):
                 learner_step = self._metrics.values.get(metric_of(policy, "learner/step"))
                 self._overview.update(name, incarnation_id, health, learner_step)
                 if "learner_steps" in counts:
-                    self._learner_steps[policy] = counts["learner_steps"]
-                    (self._at_rest.add if at_rest else self._at_rest.discard)(policy)
+                    self._control.take_learner(policy, counts["learner_steps"], at_rest)
                 self._short_of_data.pop(name, None)
                 if short_of_data:
                     self._short_of_data[name] = short_of_data
@@ -269,7 +265,7 @@ class Coordinator(Node):
                 "stop_return": self._experiment.stop_return,
                 "stopping": bool(self._ending),
                 "paused": not self._ending and self._control.paused,
-                "at_rest": not self._budget.outstanding and self._at_rest >= set(self._learner_steps),
+                "at_rest": not self._budget.outstanding and self._control.learners_rest,
                 "rows": self._rows,
                 "waiting": {} if self.context.cooperative else self._overview.waiting(),
                 "node_restarts": self._overview.restarts,
@@ -351,24 +347,11 @@ class Coordinator(Node):
         steps, learner_steps = self._counters.total("environment_steps"), self._counters.total("learner_steps")
         self._control.update(steps, learner_steps)
         self._rules.set_paused(self._control.paused)
-        if not self._control.paused:
-            self._at_rest.clear()
         self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
 
     def _control_state(self, policy: str) -> ControlState:
-        """Returns what nodes have to know; the limit is that of the steps of the learner's current incarnation.
-
-        Learners of several policies share the steps that are left.
-        """
-        state = self._control.state
-        if state.learner_limit is None:
-            return state
-        if self._ending:
-            # The last learner steps of a run are not subject to a pause.
-            return state._replace(learner_limit=None)
-        left = max(0, state.learner_limit - self._counters.total("learner_steps"))
-        share = -(-left // len(self._policies))
-        return state._replace(learner_limit=self._learner_steps.get(policy, 0) + share)
+        # The last learner steps of a run are not subject to a pause.
+        return self._control.state if self._ending else self._control.state_for(policy)
 
     def _take_request(self, kind: str, value: Any) -> None:
         if kind == "task":

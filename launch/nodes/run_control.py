@@ -6,16 +6,9 @@ that a run has anyway, reaches nodes that restart, and survives the loss of any 
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-
-from ...atomic_files import write_file
-from ...nested_settings import values_of
-from ..checked_run import Run
-from ..node_names import metric_of
-from ..run_directory.checkpoints import Checkpoints
 
 MAX_COMMANDS = 1000
 """Commands whose results are kept; older ones are forgotten."""
@@ -27,7 +20,7 @@ class ControlState(NamedTuple):
     version: int = 0
     """Increases with every change of the task or the settings."""
     learner_limit: int | None = None
-    """Learner step, of the run, after which the learner pauses; None for no limit."""
+    """Learner step, of the learner's current incarnation, after which it pauses; None for no limit."""
     task: Any = None
     """The environments' task, see `BatchedEnvironment`; None for their own."""
     settings: Mapping[str, float] = {}
@@ -72,11 +65,18 @@ class RunControl:
 
     Args:
       paused: whether the run waits for the first target.
+      policies: number of policies that learn; they share the learner steps that are left.
     """
 
-    def __init__(self, paused: bool):
+    def __init__(self, paused: bool, policies: int = 1):
         self._target = Target(0, 0) if paused else Target()
         self._paused = paused
+        self._policies = policies
+        self._learner_steps: dict[str, int] = {}
+        """Learner steps of the current incarnation of the first learner of each policy."""
+        self._at_rest: set[str] = set()
+        """Policies whose learner has reported, since the run was paused, that it makes no step."""
+        self._total_learner_steps = 0
         self._state = ControlState()
         self._commands: dict[str, Command] = {}
         self._waiting: dict[str, set[str]] = {}
@@ -93,12 +93,27 @@ class RunControl:
         return 0 if self._paused else self._target.environment_steps
 
     @property
+    def learners_rest(self) -> bool:
+        """Whether all learners have reported since the run was paused that they make no step."""
+        return self._at_rest >= set(self._learner_steps)
+
+    @property
     def state(self) -> ControlState:
-        """What nodes receive."""
-        if self._paused:
-            return self._state._replace(learner_limit=0)
-        limit = self._target.learner_steps
-        return self._state._replace(learner_limit=None if math.isinf(limit) else int(limit))
+        """What has been changed, without a limit of learner steps."""
+        return self._state
+
+    def state_for(self, policy: str) -> ControlState:
+        """Returns what the nodes of a policy receive, at the totals of the last `update`."""
+        limit = 0 if self._paused else self._target.learner_steps
+        if math.isinf(limit):
+            return self._state
+        share = -(-max(0, int(limit) - self._total_learner_steps) // self._policies)
+        return self._state._replace(learner_limit=self._learner_steps.get(policy, 0) + share)
+
+    def take_learner(self, policy: str, steps: int, at_rest: bool) -> None:
+        """Takes a report of the first learner of a policy: steps of its incarnation, and whether it makes no step."""
+        self._learner_steps[policy] = steps
+        (self._at_rest.add if at_rest else self._at_rest.discard)(policy)
 
     def run_until(self, target: Target) -> None:
         """Lets the run continue to a target; a repeated call changes nothing."""
@@ -108,6 +123,9 @@ class RunControl:
         """Takes the run's totals."""
         target = self._target
         self._paused = environment_steps >= target.environment_steps or learner_steps >= target.learner_steps
+        self._total_learner_steps = learner_steps
+        if not self._paused:
+            self._at_rest.clear()
 
     def set_task(self, task: Any) -> None:
         """Sets the environments' task, a value that JSON can express."""
@@ -161,58 +179,3 @@ def own_settings(policy: str, settings: Mapping[str, float]) -> dict[str, float]
     """Returns the settings of one policy's agent, by their own names; all if the run has one policy."""
     prefix = f"{policy}/" if policy else ""
     return {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
-
-
-class ControlFile:
-    """Keeps what has been changed in a run, in addition to its checkpoints.
-
-    Args:
-      run: the run, as configured for this start.
-    """
-
-    def __init__(self, run: Run):
-        self._path = run.directory.control
-        self._parts = run.parts
-
-    def content(self, control: RunControl) -> dict[str, Any]:
-        """Returns what has been changed, as JSON can express it; empty if nothing has."""
-        state = control.state
-        if state.task is None and not state.settings:
-            return {}
-        configured = self._configured()
-        settings = {name: [configured[name], value] for name, value in state.settings.items()}
-        return {"task": state.task, "settings": settings}
-
-    def save(self, control: RunControl) -> None:
-        """Replaces the file.
-
-        Raises:
-          OSError: the file could not be written; its old content is kept.
-        """
-        write_file(self._path, json.dumps(self.content(control)))
-
-    def load(self) -> ControlState:
-        """Returns the task and the settings of the file, or of the newest checkpoint if there is no file.
-
-        A setting that was configured otherwise for this start keeps its new value.
-        """
-        try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            content = Checkpoints(self._parts[0].directory).control()
-        configured = self._configured()
-        settings = {
-            name: value
-            for name, (before, value) in (content.get("settings") or {}).items()
-            if name in configured and configured[name] == before
-        }
-        return ControlState(task=content.get("task"), settings=settings)
-
-    def _configured(self) -> dict[str, Any]:
-        """Returns the settings that may change, as JSON gives them back: schedules are mappings."""
-        return {
-            metric_of(part.policy, name): json.loads(json.dumps(value, default=dataclasses.asdict))
-            for part in self._parts
-            for name, value in values_of(part.experiment.agent).items()
-            if name in type(part.experiment.agent).live
-        }

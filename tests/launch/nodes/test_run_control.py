@@ -1,16 +1,10 @@
-"""Control of a run: targets and pauses, commands and their results, and what is kept for a resumed run."""
+"""Control of a run: targets and pauses, changes, commands and their results."""
 
 import math
 
 import pytest
 
-from callboard.agents.impala import Impala
-from callboard.agents.schedules import Schedule
-from callboard.launch.checked_run import Run
-from callboard.launch.experiment import Experiment
-from callboard.launch.nodes.run_control import Command, ControlFile, ControlState, Reply, RunControl, Target
-from callboard.launch.run_directory.layout import RunDirectory
-from callboard.nested_settings import with_values
+from callboard.launch.nodes.run_control import Command, Reply, RunControl, Target
 
 
 @pytest.fixture
@@ -21,22 +15,33 @@ def control():
 def test_a_run_without_a_session_never_pauses():
     control = RunControl(paused=False)
     control.update(10**9, 10**9)
-    assert not control.paused and math.isinf(control.environment_limit) and control.state.learner_limit is None
+    assert not control.paused and math.isinf(control.environment_limit) and control.state_for("").learner_limit is None
 
 
 def test_a_run_pauses_at_its_target_and_continues_at_the_next(control):
     control.update(0, 0)
-    assert control.paused and control.environment_limit == 0 and control.state.learner_limit == 0
+    assert control.paused and control.environment_limit == 0 and control.state_for("").learner_limit == 0
     control.run_until(Target(environment_steps=100))
     control.update(99, 7)
-    assert not control.paused and control.environment_limit == 100 and control.state.learner_limit is None
+    assert not control.paused and control.environment_limit == 100 and control.state_for("").learner_limit is None
     control.update(100, 7)
-    assert control.paused and control.environment_limit == 0 and control.state.learner_limit == 0
+    assert control.paused and control.environment_limit == 0 and control.state_for("").learner_limit == 0
     control.run_until(Target(learner_steps=9))
     control.update(100, 8)
-    assert not control.paused and control.state.learner_limit == 9
+    assert not control.paused and control.state_for("").learner_limit == 1
     control.update(120, 9)
     assert control.paused
+
+
+def test_limits_of_learners_count_the_steps_of_their_incarnations_and_share_what_is_left():
+    control = RunControl(paused=True, policies=2)
+    control.run_until(Target(learner_steps=20))
+    control.take_learner("red", 3, at_rest=False)  # It was restarted after 6 steps.
+    control.take_learner("blue", 8, at_rest=False)
+    control.update(0, 17)
+    assert [control.state_for(policy).learner_limit for policy in ("red", "blue")] == [5, 10]
+    control.update(0, 20)
+    assert [control.state_for(policy).learner_limit for policy in ("red", "blue")] == [3, 8]
 
 
 def test_a_command_waits_for_each_node_until_it_has_answered(control):
@@ -68,30 +73,3 @@ def test_the_version_increases_with_every_change(control):
         change()
         versions.append(control.state.version)
     assert versions == [0, 1, 1, 2, 2]
-
-
-def control_file(path, agent):
-    return ControlFile(Run(Experiment(agent, "CartPole-v1"), None, RunDirectory(path)))
-
-
-def test_changes_are_kept_for_a_resumed_run_unless_it_is_configured_otherwise(control, tmp_path):
-    agent = Impala()
-    file = control_file(tmp_path, agent)
-    assert file.content(control) == {} and file.load() == ControlState()
-    control.set_task([3, "hard"])
-    control.change_settings({"entropy_cost": 0.1, "optimizer.learning_rate": 0.5})
-    file.save(control)
-    resumed = file.load()
-    assert resumed.task == [3, "hard"]
-    assert resumed.settings == {"entropy_cost": 0.1, "optimizer.learning_rate": 0.5}
-    configured = with_values(agent, {"entropy_cost": 0.2})
-    assert control_file(tmp_path, configured).load().settings == {"optimizer.learning_rate": 0.5}
-
-
-def test_a_changed_schedule_stays_changed_until_it_is_configured_otherwise(tmp_path, control):
-    agent = with_values(Impala(), {"entropy_cost": Schedule(start=1.0)})
-    control.change_settings({"entropy_cost": 0.5})
-    control_file(tmp_path, agent).save(control)
-    assert control_file(tmp_path, agent).load().settings == {"entropy_cost": 0.5}
-    other = with_values(Impala(), {"entropy_cost": Schedule(start=2.0)})
-    assert control_file(tmp_path, other).load().settings == {}
