@@ -1,4 +1,4 @@
-"""The policies of other runs that play in a run without learning."""
+"""Where the frozen policies of a run come from: the agents and weights of other runs."""
 
 import os
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from .settings import read_experiment
 from .warm_start_settings import check_source_exists
 
 
-class FrozenWeights(NamedTuple):
-    """A saved policy."""
+class FrozenPolicyWeights(NamedTuple):
+    """The weights of a saved policy."""
 
     spec: EnvironmentSpec | None
     """Spec of the agent that it was trained as; None for old runs."""
@@ -46,7 +46,7 @@ def frozen_agent(policy: FrozenPolicy) -> Agent:
     return read_experiment(_existing(policy).run).agent
 
 
-def read_frozen(policy: FrozenPolicy) -> FrozenWeights:
+def read_frozen(policy: FrozenPolicy) -> FrozenPolicyWeights:
     """Reads a saved policy.
 
     Raises:
@@ -54,7 +54,8 @@ def read_frozen(policy: FrozenPolicy) -> FrozenWeights:
     """
     reference = _existing(policy)
     with local_copy(reference.run, reference.checkpoint) as directory:
-        return FrozenWeights(saved_spec(directory), read_policy(policy_file(directory, reference.checkpoint)).values)
+        weights = read_policy(policy_file(directory, reference.checkpoint))
+        return FrozenPolicyWeights(saved_spec(directory), weights.values)
 
 
 def check_frozen_policies(experiment: Experiment, agents: Mapping[str, EnvironmentSpec]) -> None:

@@ -13,7 +13,7 @@ from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
 from .checked_run import Run
 from .experiment import Experiment
-from .frozen_weights import check_frozen_policies
+from .frozen_policy_sources import check_frozen_policies
 from .launchers.launcher import Launcher
 from .launchers.registry import launcher_arguments
 from .launchers.run_outcome import Monitor, Outcome, error_text

@@ -6,7 +6,7 @@ import launchpad as lp
 
 from .checked_run import Run
 from .experiment import Experiment
-from .frozen_weights import check_frozen_policies
+from .frozen_policy_sources import check_frozen_policies
 from .launchers.display import LineMonitor
 from .launchers.launcher import Launcher
 from .launchers.registry import DEFAULT_LAUNCHER

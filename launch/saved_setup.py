@@ -10,7 +10,7 @@ from ..data import Layout
 from ..errors import CallboardError
 from .checked_run import Run
 from .experiment import Experiment
-from .frozen_weights import frozen_agent, read_frozen
+from .frozen_policy_sources import frozen_agent, read_frozen
 from .nodes.evaluation_setup import EvaluationSetup, OnePolicySetup, SeveralPoliciesSetup
 from .nodes.evaluator_setup import evaluation_mode
 from .nodes.frozen_policies import make_frozen_policies

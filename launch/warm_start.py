@@ -15,7 +15,7 @@ from ..data import Layout
 from ..errors import CallboardError
 from ..networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from .experiment import Experiment
-from .frozen_weights import with_absolute_path
+from .frozen_policy_sources import with_absolute_path
 from .policy_settings import FrozenPolicy
 from .run_directory.checkpoints import SavedPolicy, read_policy
 from .run_directory.remote_storage import local_copy

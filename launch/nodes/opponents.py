@@ -14,7 +14,7 @@ import tensorflow as tf
 from ...agents.agent import Policy
 from ...agents.weights import Unpacking, pack_weights
 from ...errors import CallboardError
-from ..frozen_weights import frozen_agent, read_frozen
+from ..frozen_policy_sources import frozen_agent, read_frozen
 from ..policy_settings import FrozenPolicy, Snapshots, policy_setting
 from ..run_directory.checkpoints import read_policy, save_policy
 from ..run_directory.file_errors import file_error

@@ -6,7 +6,7 @@ from echo_agents import Echo
 from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
-from callboard.launch.frozen_weights import check_frozen_policies, read_frozen
+from callboard.launch.frozen_policy_sources import check_frozen_policies, read_frozen
 from callboard.launch.policy_settings import FrozenPolicy
 from callboard.launch.run import run
 
