@@ -1,92 +1,15 @@
-"""Searches on Ray Tune: schedulers and the journal, what a cluster has room for, and searches that are run for real."""
+"""Searches on Ray Tune: what a cluster has room for, and searches that are run for real."""
 
 import json
-import pickle
-import types
 
 import pytest
 import yaml
 
 from callboard.errors import CallboardError
-from callboard.launch.tuning.records import Trial, TuneDirectory, best_trial
+from callboard.launch.tuning.records import TuneDirectory, best_trial
 from callboard.launch.tuning.search_definition import Tuning
 
 RATE = "agent.optimizer.learning_rate=loguniform(1e-4,1e-2)"
-
-
-def trial(number, reports, mode="max", **fields):
-    result = Trial(number, {"agent.optimizer.learning_rate": 10.0**-number}, **fields)
-    for steps, value in reports:
-        result.report(steps, value, mode)
-    return result
-
-
-STEPS = "environment_steps"
-
-
-class TunesTrial(types.SimpleNamespace):
-    """A trial as Tune's schedulers see it."""
-
-    def __hash__(self):
-        return id(self)
-
-
-def add_trial(scheduler, number, checkpoint=None):
-    manager = types.SimpleNamespace(checkpoint_config=types.SimpleNamespace(num_to_keep=None))
-    added = TunesTrial(
-        trial_id=f"x_{number:05d}",
-        config={"values": {}},
-        checkpoint=checkpoint,
-        run_metadata=types.SimpleNamespace(checkpoint_manager=manager),
-        experiment_tag="",
-        is_finished=lambda: False,
-    )
-    scheduler.on_trial_add(types.SimpleNamespace(search_alg=None), added)
-    return added
-
-
-def test_asha_compares_with_what_was_reported_before_it_was_resumed(tmp_path):
-    pytest.importorskip("ray")
-    from callboard.launch.tuning.search import KeptAsha
-
-    # Trial 0 has reached `stop_return` before the second rung, and keeps its value there.
-    solved = trial(0, [(1000, 500.0)], ended="it has reached 475", state="done")
-    TuneDirectory(tmp_path).write_trials([solved, trial(1, [(1000, 30.0)])])
-    scheduler = KeptAsha(str(tmp_path), max_t=8000, grace_period=1000, reduction_factor=4)
-    scheduler.set_search_properties("return", "max")
-    trials = [add_trial(scheduler, number) for number in range(3)]
-
-    def decision(number, steps, value):
-        return scheduler.on_trial_result(None, trials[number], {STEPS: steps, "return": value})
-
-    # The best quarter of 500 and 30 begins at 382.5; of 500 alone at 500.
-    assert decision(2, 1000, 380.0) == "STOP"
-    assert decision(2, 1000, 20.0) == "CONTINUE"  # Decided once for each rung.
-    assert decision(1, 4000, 499.0) == "STOP"
-    # It has done all its steps: how good it is changes nothing any more.
-    assert decision(2, 8000, 1.0) == "CONTINUE"
-
-
-def test_pbt_knows_its_last_decisions_when_it_is_resumed(tmp_path):
-    pytest.importorskip("ray")
-    from callboard.launch.tuning.search import KeptPbt
-
-    TuneDirectory(tmp_path).write_trials(
-        [
-            trial(0, [(500, 1.0), (1000, 5.0), (1500, 7.0)]),
-            # From 2000 steps back to where trial 0 was at 1000: the next decision is at 2000.
-            trial(1, [(1000, 2.0), (2000, 3.0), (1500, 4.0)], takeovers=[(0, 1000)]),
-            trial(2, [(500, 9.0)]),
-        ]
-    )
-    scheduler = KeptPbt(
-        str(tmp_path), time_attr=STEPS, perturbation_interval=900, hyperparam_mutations={"values": {"a": [1, 2]}}
-    )
-    scheduler.set_search_properties("return", "min")
-    states = [scheduler._trial_state[add_trial(scheduler, number, f"checkpoint {number}")] for number in range(4)]
-    assert [state.last_perturbation_time for state in states] == [1000, 1000, 0, 0]
-    assert [state.last_score for state in states] == [-5.0, -3.0, None, None]
-    assert [state.last_checkpoint for state in states] == ["checkpoint 0", "checkpoint 1", None, None]
 
 
 def test_what_no_machine_has_room_for_is_refused(monkeypatch):
@@ -114,65 +37,6 @@ def test_what_no_machine_has_room_for_is_refused(monkeypatch):
         check(cpus_per_trial=2.0, gpus_per_trial=1.0)
     with pytest.raises(CallboardError, match="under pbt the Ray cluster decides"):
         check(scheduler="pbt", concurrent=2)
-
-
-@pytest.fixture
-def journal(tmp_path):
-    pytest.importorskip("ray")
-    from callboard.launch.tuning.search import Journal
-
-    return Journal(tmp_path, Tuning(settings={}, search=[]))
-
-
-def tunes_trial(number, directory, checkpoint=None):
-    error_file = directory / "error.txt"
-    error_file.write_text("Traceback:\n  ...\ncallboard.errors.CallboardError: set actors to 1\n")
-    fields = {"config": {"values": {"actors": 2}}, "checkpoint": checkpoint, "error_file": str(error_file)}
-    return TunesTrial(trial_id=f"x_{number:05d}", **fields)
-
-
-def test_the_journal_keeps_reports_ends_and_errors_of_trials(journal, tmp_path, capsys):
-    from callboard.launch.tuning.trial import AT_STEPS, ENDED, TOTAL_STEPS
-
-    first, second, third = (tunes_trial(number, tmp_path) for number in range(3))
-    for started in (first, second, third):
-        journal.on_trial_start(0, [], started)
-    metric = "evaluator/return"
-    journal.on_trial_result(0, [], first, {STEPS: 1000, metric: 20.0})
-    journal.on_trial_result(0, [], first, {AT_STEPS: 2000, metric: 50.0, TOTAL_STEPS: 2100, ENDED: "reached max_steps"})
-    journal.on_trial_complete(0, [], first)
-    journal.on_trial_result(0, [], second, {STEPS: 1000, metric: 10.0})
-    journal.on_trial_complete(0, [], second)
-    journal.on_trial_error(0, [], third)
-    done, stopped, failed = TuneDirectory(tmp_path).read_trials().values()
-    assert (done.state, done.environment_steps, done.best, done.best_steps) == ("done", 2100, 50.0, 2000)
-    assert done.reports == [(1000, 20.0), (2000, 50.0)]
-    assert (stopped.state, stopped.ended) == ("stopped early", "")
-    assert (failed.state, failed.error) == ("failed", "set actors to 1")
-    assert "Traceback" in TuneDirectory(tmp_path).run(2).log("error").read_text()
-    lines = capsys.readouterr().out.splitlines()
-    assert "trial 00 begins: actors 2" in lines and "trial 02 failed: set actors to 1" in lines
-    assert "trial 01 stopped early at 1,000 steps, best evaluator/return 10" in lines
-
-
-def test_the_journal_of_a_resumed_search_knows_the_trials_before(journal, tmp_path, capsys):
-    from ray.tune import Checkpoint
-
-    journal.on_trial_start(0, [], tunes_trial(0, tmp_path))
-    journal.on_trial_start(0, [], tunes_trial(1, tmp_path))
-    again = pickle.loads(pickle.dumps(journal))
-    (tmp_path / "handed").mkdir()
-    (tmp_path / "handed" / "trial.json").write_text(json.dumps({"trial": 0, STEPS: 4000}))
-    handed = Checkpoint.from_directory(tmp_path / "handed")
-    capsys.readouterr()
-    for number in (0, 1, 1):
-        again.on_trial_start(0, [], tunes_trial(number, tmp_path, handed))
-    assert capsys.readouterr().out.splitlines() == [
-        "trial 00 continues from 4,000 steps",
-        *["trial 01 continues from trial 00 at 4,000 steps: actors 2"] * 2,
-    ]
-    # The same takeover is recorded once.
-    assert TuneDirectory(tmp_path).read_trials()[1].takeovers == [(0, 4000)]
 
 
 @pytest.fixture
