@@ -20,7 +20,7 @@ from .multi_agent import AgentStep, MultiAgentEnvironment, MultiAgentWrapper
 from .multi_agent_factory import agent_specs, check_agents_tasks, is_multi_agent, make_multi_agent
 from .names import names
 from .policy_batches import PolicyBatches, make_policy_batches
-from .policy_slots import PolicyMapping, PolicySlots, SceneEpisode, parse_mapping
+from .policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, parse_mapping
 from .python_factory import named_factory
 from .seeding import environment_seeds
 
@@ -37,7 +37,7 @@ __all__ = [
     "PolicyBatches",
     "PolicyMapping",
     "PolicySlots",
-    "SceneEpisode",
+    "MultiAgentEpisode",
     "WeightedEnvironment",
     "agent_specs",
     "check",

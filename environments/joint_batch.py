@@ -10,7 +10,7 @@ from ..specs import EnvironmentSpec
 from .batched import BatchedEnvironment
 from .infos import Info, Infos
 from .policy_batches import PolicyBatches
-from .policy_slots import SceneEpisode
+from .policy_slots import MultiAgentEpisode
 from .tasks import Task
 
 
@@ -57,7 +57,7 @@ class JointBatch(BatchedEnvironment):
         self.by_policy = self.batches.step(actions)
         return self._joint(self._was_over)
 
-    def take_episodes(self) -> list[SceneEpisode]:
+    def take_episodes(self) -> list[MultiAgentEpisode]:
         """Returns the episodes that have ended since the last call."""
         return self.batches.take_episodes()
 

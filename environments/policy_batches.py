@@ -15,7 +15,7 @@ from .batched import check_seeds
 from .infos import Info, Infos, no_infos
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .multi_agent_factory import Groups, State, is_multi_agent, make_multi_agent
-from .policy_slots import PolicyMapping, PolicySlots, SceneEpisode, policy_slots
+from .policy_slots import MultiAgentEpisode, PolicyMapping, PolicySlots, policy_slots
 from .python_factory import Factory
 from .tasks import Task
 
@@ -75,8 +75,10 @@ class PolicyBatches:
                 )
         self.slots = policy_slots(policies, self._agents, environments[0].specs, mapping)
         self._columns = {policy: _Columns(slots, len(environments)) for policy, slots in self.slots.items()}
-        self._scenes = [_Scene(index, self._agents, self.slots, int(seed)) for index, seed in enumerate(seeds)]
-        self._ended: list[SceneEpisode] = []
+        self._current = [
+            _CurrentEpisode(index, self._agents, self.slots, int(seed)) for index, seed in enumerate(seeds)
+        ]
+        self._ended: list[MultiAgentEpisode] = []
         self._task: Task = None
         self._keeps_infos = False
         self._closed = False
@@ -111,8 +113,8 @@ class PolicyBatches:
           The first timesteps, by policy.
         """
         self._count_nothing()
-        for scene, environment in zip(self._scenes, self._environments, strict=True):
-            self._begin(scene, environment)
+        for episode, environment in zip(self._current, self._environments, strict=True):
+            self._begin(episode, environment)
         return self._timesteps()
 
     def step(self, actions: Mapping[str, Nest]) -> dict[str, Timestep]:
@@ -127,28 +129,28 @@ class PolicyBatches:
         """
         rows = {policy: self._columns[policy].split(nest) for policy, nest in actions.items()}
         self._count_nothing()
-        for scene, environment in zip(self._scenes, self._environments, strict=True):
+        for episode, environment in zip(self._current, self._environments, strict=True):
             if environment.is_over:
-                self._begin(scene, environment)
+                self._begin(episode, environment)
                 continue
             chosen = {}
-            for agent, (policy, slot) in scene.acting.items():
+            for agent, (policy, slot) in episode.acting.items():
                 chosen[agent] = rows[policy][slot]
                 self.executed_by[policy] += 1
             self.executed += 1
             steps = environment.step(chosen)
-            scene.length += 1
-            self._show(scene, environment, steps)
+            episode.length += 1
+            self._show(episode, environment, steps)
         return self._timesteps()
 
-    def take_episodes(self) -> list[SceneEpisode]:
+    def take_episodes(self) -> list[MultiAgentEpisode]:
         """Returns the episodes that have ended since the last call, in the order of their ends."""
         ended, self._ended = self._ended, []
         return ended
 
     def use(self, policy: str) -> bool:
         """Returns whether an agent has this policy in the current episode of any environment."""
-        return any(policy in scene.used for scene in self._scenes)
+        return any(policy in episode.used for episode in self._current)
 
     def keep_infos(self) -> None:
         """Makes every later `reset` and `step` store the libraries' infos in `infos`."""
@@ -188,17 +190,19 @@ class PolicyBatches:
         self.executed = 0
         self.executed_by = dict.fromkeys(self.slots, 0)
 
-    def _begin(self, scene: "_Scene", environment: MultiAgentEnvironment) -> None:
-        seed = scene.begin(self._mapping, self._task)
-        self._show(scene, environment, environment.reset(seed))
+    def _begin(self, episode: "_CurrentEpisode", environment: MultiAgentEnvironment) -> None:
+        seed = episode.begin(self._mapping, self._task)
+        self._show(episode, environment, environment.reset(seed))
 
-    def _show(self, scene: "_Scene", environment: MultiAgentEnvironment, steps: Mapping[str, AgentStep]) -> None:
+    def _show(
+        self, episode: "_CurrentEpisode", environment: MultiAgentEnvironment, steps: Mapping[str, AgentStep]
+    ) -> None:
         """Puts what the agents of one environment received into the columns of their policies."""
-        is_over, was_acting, scene.acting = environment.is_over, scene.acting, {}
+        is_over, was_acting, episode.acting = environment.is_over, episode.acting, {}
         for agent, step in steps.items():
-            if agent not in scene.places:
+            if agent not in episode.places:
                 raise unknown("agent in what the environment gives:", agent, self._agents)
-            policy, slot = place = scene.places[agent]
+            policy, slot = place = episode.places[agent]
             is_first = agent not in was_acting
             is_last = bool(step.terminated or step.truncated or is_over)
             columns = self._columns[policy]
@@ -206,18 +210,20 @@ class PolicyBatches:
             columns.first[slot] = is_first
             columns.last[slot] = is_last
             if is_first:
-                scene.returns.setdefault(agent, 0.0)
+                episode.returns.setdefault(agent, 0.0)
             else:
                 columns.reward[slot] = step.reward
                 columns.discount[slot] = 0.0 if step.terminated else 1.0
-                scene.returns[agent] += step.reward
+                episode.returns[agent] += step.reward
             if not is_last:
-                scene.acting[agent] = place
+                episode.acting[agent] = place
             if self._keeps_infos:
                 (columns.begun if is_first else columns.followed)[slot] = step.info
         if is_over:
-            policies = {agent: scene.places[agent][0] for agent in scene.returns}
-            self._ended.append(SceneEpisode(scene.index, scene.length, scene.returns, policies, scene.task))
+            policies = {agent: episode.places[agent][0] for agent in episode.returns}
+            self._ended.append(
+                MultiAgentEpisode(episode.index, episode.length, episode.returns, policies, episode.task)
+            )
 
     def _timesteps(self) -> dict[str, Timestep]:
         if self._keeps_infos:
@@ -225,7 +231,7 @@ class PolicyBatches:
         return {policy: columns.take() for policy, columns in self._columns.items()}
 
 
-class _Scene:
+class _CurrentEpisode:
     """The episode of one environment.
 
     Attributes:

@@ -35,7 +35,7 @@ class PolicyMapping(Protocol):
         """
 
 
-class SceneEpisode(NamedTuple):
+class MultiAgentEpisode(NamedTuple):
     """An episode of an environment with several agents that has ended."""
 
     env: int

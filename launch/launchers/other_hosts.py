@@ -34,7 +34,7 @@ class OtherHosts(Protocol):
         """Reports how the run ends on this host; called again if a failure is found afterwards."""
 
 
-class Alone:
+class SingleHost:
     """No other hosts."""
 
     def may_stop(self, order: int) -> bool:

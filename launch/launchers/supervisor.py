@@ -11,7 +11,7 @@ from ...deadlines import Deadline
 from ..nodes.node import NodePolicy
 from ..nodes.progress import HEARTBEAT
 from ..stop_signals import stop_signals
-from .other_hosts import Alone, OtherHosts
+from .other_hosts import OtherHosts, SingleHost
 from .progress_watchdog import ProgressWatchdog
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
@@ -124,7 +124,7 @@ class Supervisor:
         self._nodes = {node.name: node for node in nodes}
         self._events = events
         self._monitor = GuardedMonitor(monitor, lambda error: events.put(Event("", "monitor", error)))
-        self._others = others or Alone()
+        self._others = others or SingleHost()
         self._clock = clock
         self._watchdog = ProgressWatchdog(self._monitor.notify, clock, self._others.seconds_blocked)
         self._outcome = Outcome()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...agents.agent import Agent
 from ...atomic_files import write_file
-from ...environments.policy_slots import SceneEpisode
+from ...environments.policy_slots import MultiAgentEpisode
 from ...environments.tasks import Task
 from ..checked_run import Run
 from ..policy_settings import Snapshots
@@ -33,7 +33,7 @@ class JointEpisode(NamedTuple):
     """The task that had last been set when the episode began."""
 
 
-def joint_evaluation_metrics(episodes: Sequence[SceneEpisode], quota: int) -> dict[str, float]:
+def joint_evaluation_metrics(episodes: Sequence[MultiAgentEpisode], quota: int) -> dict[str, float]:
     """Returns the metrics of an evaluation's episodes by policy and by agent, as `evaluator/...`.
 
     Args:

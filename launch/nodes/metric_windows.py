@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ...environments.policy_slots import SceneEpisode
+from ...environments.policy_slots import MultiAgentEpisode
 from ...environments.tasks import Task
 from .episode_watch import PREFIX, WatchedEpisode
 
 WINDOW = 100
 """Episodes over which metrics are aggregated."""
-E = TypeVar("E", WatchedEpisode, SceneEpisode)
+E = TypeVar("E", WatchedEpisode, MultiAgentEpisode)
 
 
 class EpisodeValues(NamedTuple):

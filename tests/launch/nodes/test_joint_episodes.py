@@ -5,7 +5,7 @@ import json
 import pytest
 
 from callboard.agents.ppo import Ppo
-from callboard.environments.policy_slots import SceneEpisode
+from callboard.environments.policy_slots import MultiAgentEpisode
 from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.joint_episodes import JointEpisode, JointEpisodeMetrics, Ratings, joint_evaluation_metrics
@@ -126,12 +126,12 @@ def test_a_damaged_file_begins_anew(tmp_path, content):
     assert metrics_of(tmp_path).row() == {}
 
 
-def scene(env, left, right, right_policy="past/1"):
-    return SceneEpisode(env, 3, {"left": left, "right": right}, {"left": "main", "right": right_policy})
+def episode(env, left, right, right_policy="past/1"):
+    return MultiAgentEpisode(env, 3, {"left": left, "right": right}, {"left": "main", "right": right_policy})
 
 
 def test_an_evaluation_counts_the_first_episodes_of_every_environment():
-    episodes = [scene(0, 1.0, 2.0), scene(0, 3.0, 3.0), scene(0, 99.0, 99.0), scene(1, 8.0, 1.0, "other")]
+    episodes = [episode(0, 1.0, 2.0), episode(0, 3.0, 3.0), episode(0, 99.0, 99.0), episode(1, 8.0, 1.0, "other")]
     assert joint_evaluation_metrics(episodes, quota=2) == {
         "evaluator/agent/left/return": 4.0,
         "evaluator/agent/right/return": 2.0,
@@ -145,7 +145,7 @@ def test_an_evaluation_counts_the_first_episodes_of_every_environment():
 
 
 def test_an_evaluation_of_one_agent_has_no_score():
-    assert joint_evaluation_metrics([SceneEpisode(0, 3, {"left": 1.0}, {"left": "main"})], 1) == {
+    assert joint_evaluation_metrics([MultiAgentEpisode(0, 3, {"left": 1.0}, {"left": "main"})], 1) == {
         "evaluator/agent/left/return": 1.0,
         "evaluator/main/return": 1.0,
     }
