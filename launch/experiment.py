@@ -12,7 +12,8 @@ from ..agents.agent import Mode
 from ..agents.optimizer_settings import check_own_optimizers
 from ..agents.registry import agent_name
 from ..agents.schedules import check_schedules
-from ..callbacks import Callbacks, check_callbacks, overridden
+from ..callback_settings import check_callbacks, overridden
+from ..callbacks import Callbacks
 from ..data import Layout
 from ..environments import (
     WeightedEnvironment,

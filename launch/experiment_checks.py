@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..callbacks import check_callbacks, plain_task
+from ..callback_settings import check_callbacks
+from ..callbacks import plain_task
 from ..environments import check_agents_tasks, check_hooks, environment_of_slots, environment_text
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...callbacks import CallbackFailed, CallbackRun, Metrics, make_callbacks, overridden
+from ...callback_settings import make_callbacks, overridden
+from ...callbacks import CallbackFailed, CallbackRun, Metrics
 from ..checked_run import Run
 from .reporting import Reporter
 
