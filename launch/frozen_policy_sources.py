@@ -12,7 +12,7 @@ from ..specs import EnvironmentSpec, describe
 from .experiment import Experiment
 from .policy_plan import make_plan
 from .policy_settings import FrozenPolicy
-from .run_directory.checkpoints import read_policy
+from .run_directory.policy_weights import read_policy
 from .run_directory.remote_storage import is_url, local_copy
 from .run_directory.run_reference import RunReference, parse_run_reference
 from .saved_policies import policy_file, saved_spec

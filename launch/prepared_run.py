@@ -24,8 +24,9 @@ from .nodes.counters import CounterFile, Counters
 from .nodes.devices import device_names, hide_gpus, prepare_devices
 from .nodes.proxy_bypass import bypass_proxies
 from .program import make_program
-from .run_directory.checkpoints import Checkpoints, load_weights
+from .run_directory.checkpoints import Checkpoints
 from .run_directory.layout import RunDirectory
+from .run_directory.policy_weights import load_weights
 from .settings import format_experiment
 from .warm_start import check_warm_start, with_absolute_sources
 

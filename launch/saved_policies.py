@@ -10,8 +10,9 @@ from ..errors import CallboardError
 from ..specs import EnvironmentSpec
 from .experiment import Experiment
 from .run_directory.best_policy import BestPolicy
-from .run_directory.checkpoints import Checkpoints, load_weights
+from .run_directory.checkpoints import Checkpoints
 from .run_directory.layout import POLICIES, RunDirectory
+from .run_directory.policy_weights import load_weights
 
 
 def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[RunDirectory] = ()) -> pathlib.Path:

@@ -16,8 +16,8 @@ from .nodes.evaluator_setup import evaluation_mode
 from .nodes.frozen_policies import make_frozen_policies
 from .policy_plan import PolicyPlan, make_plan
 from .policy_settings import FrozenPolicy, Snapshots
-from .run_directory.checkpoints import assign_weights, load_weights
 from .run_directory.layout import RunDirectory
+from .run_directory.policy_weights import assign_weights, load_weights
 from .saved_policies import policy_file, restored_policy
 
 

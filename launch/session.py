@@ -34,7 +34,8 @@ from .node_names import metric_of
 from .nodes.evaluation_setup import EvaluationSetup, OnePolicySetup
 from .prepared_run import prepared_run
 from .result import EvaluationResult, Result, evaluation_result, result_of
-from .run_directory.checkpoints import Checkpoints, assign_weights, read_policy
+from .run_directory.checkpoints import Checkpoints
+from .run_directory.policy_weights import assign_weights, read_policy
 from .saved_setup import current_setup
 from .stop_signals import Stopped, stop_signals
 

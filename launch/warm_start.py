@@ -17,7 +17,7 @@ from ..networks.checkpoint_paths import saved_weights_by_path, weights_by_path
 from .experiment import Experiment
 from .frozen_policy_sources import with_absolute_path
 from .policy_settings import FrozenPolicy
-from .run_directory.checkpoints import SavedPolicy, read_policy
+from .run_directory.policy_weights import SavedPolicy, read_policy
 from .run_directory.remote_storage import local_copy
 from .run_directory.run_reference import RunReference
 from .saved_policies import policy_file

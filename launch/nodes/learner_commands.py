@@ -8,7 +8,8 @@ import numpy as np
 
 from ...errors import CallboardError
 from ...manifest import MANIFEST, damage
-from ..run_directory.checkpoints import Checkpoints, NotWritten, assign_weights, weights_by_name
+from ..run_directory.checkpoints import Checkpoints, NotWritten
+from ..run_directory.policy_weights import assign_weights, weights_by_name
 from .learner_setup import LearnerSetup
 
 

@@ -16,9 +16,9 @@ from ...agents.weights import Unpacking, pack_weights
 from ...errors import CallboardError
 from ..frozen_policy_sources import frozen_agent, read_frozen
 from ..policy_settings import FrozenPolicy, Snapshots, policy_setting
-from ..run_directory.checkpoints import read_policy, save_policy
 from ..run_directory.file_errors import file_error
 from ..run_directory.layout import RunDirectory
+from ..run_directory.policy_weights import read_policy, save_policy
 from ..settings import plain
 from .node import NodeContext, NodeHandle, Unreachable
 

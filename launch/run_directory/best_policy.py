@@ -9,8 +9,8 @@ from collections.abc import Callable
 from ...agents.agent import Policy
 from ...atomic_files import file_draft, link_or_copy, set_aside
 from ...errors import CallboardError
-from .checkpoints import read_policy, save_policy
 from .layout import RunDirectory
+from .policy_weights import read_policy, save_policy
 
 _logger = logging.getLogger(__name__)
 

@@ -9,30 +9,26 @@ import json
 import logging
 import pathlib
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from ...agents.agent import Policy
-from ...agents.finite_checks import NotFiniteError, check_saved_weights, check_weights
-from ...agents.weight_names import weight_names
+from ...agents.finite_checks import check_saved_weights
 from ...atomic_files import (
     directory_draft,
-    file_draft,
     link_or_copy,
     remove_directory,
     remove_drafts,
     set_aside,
     write_file,
 )
-from ...errors import CallboardError, unknown
+from ...errors import CallboardError
 from ...manifest import MANIFEST, damage, write_manifest
 from .file_errors import file_error
 from .layout import CHECKPOINT_NAME, KEEP_MARK, RunDirectory, is_checkpoint_name, newest_of_steps
+from .policy_weights import load_weights, write_weights
 
 _KEEP = 2
 _logger = logging.getLogger(__name__)
@@ -133,7 +129,7 @@ class Checkpoints:
             with directory_draft(final) as draft:
                 tf.train.Checkpoint(**modules).write(str(draft / "learner"))
                 check_saved_weights(str(draft / "learner"))
-                _write_weights(draft / "policy.npz", policy)
+                write_weights(draft / "policy.npz", policy)
                 (draft / "counters.json").write_text(json.dumps(counter_sources))
                 if control:
                     (draft / "control.json").write_text(json.dumps(control))
@@ -248,98 +244,3 @@ class Checkpoints:
 def step_of(checkpoint: pathlib.Path) -> int:
     """Returns the learner step of a checkpoint."""
     return int(checkpoint.name.partition(".")[0])
-
-
-class SavedPolicy(NamedTuple):
-    """The contents of a file of weights."""
-
-    names: list[str]
-    values: list[np.ndarray]
-    further: dict[str, Any]
-    """The additional values that were passed to `save_policy`."""
-
-
-def save_policy(path: pathlib.Path, policy: Policy, **also: Any) -> None:
-    """Writes a policy's weights, in order, to an `.npz` file, atomically.
-
-    Raises:
-      NotFiniteError: a weight is NaN or infinite; the file is unchanged.
-    """
-    with file_draft(path) as draft:
-        _write_weights(draft, policy, **also)
-
-
-def read_policy(path: pathlib.Path) -> SavedPolicy:
-    """Reads a file written by `save_policy`.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      CallboardError: the file is damaged.
-    """
-    try:
-        with np.load(path) as file:
-            content = {name: file[name] for name in file.files}
-        names = [str(name) for name in content.pop("names")]
-        values = [content.pop(f"weight_{index:04d}") for index in range(len(names))]
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise CallboardError(f"{path} is damaged; replace it by a copy, or take another checkpoint") from error
-    return SavedPolicy(names, values, content)
-
-
-def load_weights(path: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
-    """Loads a policy's weights into variables of the same shapes.
-
-    Raises:
-      CallboardError: the file is damaged, or a shape differs (names the first such weight).
-    """
-    names, values, _ = read_policy(path)
-    for name, value, variable in zip(names, values, variables, strict=False):
-        if value.shape != tuple(variable.shape):
-            raise CallboardError(
-                f"the network has changed since {path} was written: {name} was {value.shape} and is now "
-                f"{tuple(variable.shape)}; continue with the settings of the run, or begin a new one"
-            )
-    if len(values) != len(variables):
-        raise CallboardError(
-            f"the network has changed since {path} was written: it had {len(values)} weights and has now "
-            f"{len(variables)}; continue with the settings of the run, or begin a new one"
-        )
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
-def weights_by_name(policy: Policy) -> dict[str, np.ndarray]:
-    """Returns the values of a policy's variables, in order, by the names of `weight_names`."""
-    variables = policy.variables
-    return dict(zip(weight_names(policy, variables), (variable.numpy() for variable in variables), strict=True))
-
-
-def assign_weights(policy: Policy, weights: Mapping[str, np.ndarray]) -> None:
-    """Assigns weights to a policy's variables by name; variables that are not named keep their values.
-
-    Raises:
-      CallboardError: a name is unknown, a shape differs, or a value is not finite; nothing was assigned.
-    """
-    named = dict(zip(weight_names(policy, policy.variables), policy.variables, strict=True))
-    for name, value in weights.items():
-        if name not in named:
-            raise unknown("weight", name, named)
-        if np.shape(value) != tuple(named[name].shape):
-            raise CallboardError(
-                f"the weight {name} must have the shape {tuple(named[name].shape)}, not {np.shape(value)}"
-            )
-    try:
-        check_weights(weights, map(np.asarray, weights.values()))
-    except NotFiniteError as error:
-        raise CallboardError(f"{error}: set finite weights") from error
-    for name, value in weights.items():
-        named[name].assign(value)
-
-
-def _write_weights(path: pathlib.Path, policy: Policy, **also: Any) -> None:
-    by_name = weights_by_name(policy)
-    check_weights(by_name, by_name.values())
-    weights = {f"weight_{index:04d}": value for index, value in enumerate(by_name.values())}
-    np.savez(path, names=np.array(list(by_name)), **weights, **also)

@@ -18,8 +18,8 @@ from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
 from callboard.launch.export import leaf_names, save_policy_as_model
 from callboard.launch.nodes.acting_setup import compile_policy, make_environments
-from callboard.launch.run_directory.checkpoints import load_weights, save_policy
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.policy_weights import load_weights, save_policy
 from callboard.launch.saved_policies import policy_file
 from callboard.launch.settings import parse_experiment, read_experiment, write_experiment
 from callboard.specs import EnvironmentSpec

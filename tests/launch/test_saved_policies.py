@@ -5,7 +5,7 @@ import pytest
 from untrained_runs import write_run
 
 from callboard.errors import CallboardError
-from callboard.launch.run_directory.checkpoints import read_policy
+from callboard.launch.run_directory.policy_weights import read_policy
 from callboard.launch.saved_policies import policy_file, restored_policy, saved_spec
 
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from callboard.agents.ppo import Ppo
+from callboard.agents.weight_names import weight_names
 from callboard.errors import CallboardError
 from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
 from callboard.launch.policy_settings import Snapshots
-from callboard.launch.run_directory.checkpoints import save_policy, weight_names
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.saved_setup import current_setup, saved_setup
 
 

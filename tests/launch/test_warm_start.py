@@ -12,8 +12,9 @@ from untrained_runs import write_run
 from callboard.agents.weight_names import named_weights
 from callboard.errors import CallboardError
 from callboard.launch.run import run
-from callboard.launch.run_directory.checkpoints import Checkpoints, save_policy
+from callboard.launch.run_directory.checkpoints import Checkpoints
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.run_directory.remote_storage import Storage
 from callboard.launch.settings import parse_experiment
 from callboard.launch.warm_start import check_warm_start, initialize, with_absolute_sources

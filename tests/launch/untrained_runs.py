@@ -3,8 +3,8 @@
 import numpy as np
 
 from callboard.environments.spec_files import format_spec
-from callboard.launch.run_directory.checkpoints import save_policy
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.policy_weights import save_policy
 from callboard.launch.settings import parse_experiment, write_experiment
 from callboard.manifest import write_manifest
 

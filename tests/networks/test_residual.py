@@ -12,8 +12,8 @@ from callboard.data import Timestep
 from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
-from callboard.launch.run_directory.checkpoints import load_weights
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.policy_weights import load_weights
 from callboard.nested_settings import from_values
 from callboard.networks.factory import make_torso, policy_value_network
 from callboard.networks.network import Inputs

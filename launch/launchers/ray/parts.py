@@ -26,9 +26,9 @@ from ...experiment import Experiment
 from ...nodes.node import Unreachable
 from ...nodes.replay import ReplayNode
 from ...program import POLICIES, learner_policy
-from ...run_directory.checkpoints import load_weights, save_policy
 from ...run_directory.file_errors import file_error
 from ...run_directory.new_or_resumed import find_run_directory
+from ...run_directory.policy_weights import load_weights, save_policy
 from ...run_directory.remote_storage import is_url
 from ...run_directory.run_files import begun
 from ...warm_start import check_warm_start, with_absolute_sources

@@ -6,7 +6,8 @@ import signal
 import numpy as np
 import pytest
 
-from callboard.launch.run_directory.checkpoints import read_policy, step_of
+from callboard.launch.run_directory.checkpoints import step_of
+from callboard.launch.run_directory.policy_weights import read_policy
 
 
 def slow(launcher):

@@ -14,8 +14,8 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.evaluated_policies import EvaluatedPolicies, mean_step
 from callboard.launch.nodes.node import NodeContext, Unreachable
 from callboard.launch.run_directory.best_policy import BestPolicy
-from callboard.launch.run_directory.checkpoints import read_policy
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.policy_weights import read_policy
 
 
 class Weights(tf.Module):

@@ -3,7 +3,7 @@
 import pytest
 from local_nodes import small_run
 
-from callboard.launch.run_directory.checkpoints import read_policy
+from callboard.launch.run_directory.policy_weights import read_policy
 
 LENGTH = 5
 OPTIONS = ("--env-options.max_episode_steps", LENGTH, "--evaluation-episodes", 4, "--evaluation-envs", 2)

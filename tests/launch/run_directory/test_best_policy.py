@@ -8,7 +8,7 @@ import tensorflow as tf
 from damages import DAMAGES
 
 from callboard.launch.run_directory.best_policy import BestPolicy
-from callboard.launch.run_directory.checkpoints import load_weights
+from callboard.launch.run_directory.policy_weights import load_weights
 
 
 def variables(value):

@@ -8,12 +8,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from damages import DAMAGES, empty, truncate
+from damages import DAMAGES, empty
 
 from callboard import atomic_files
 from callboard.errors import CallboardError
-from callboard.launch.run_directory.best_policy import BestPolicy
-from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, load_weights, step_of
+from callboard.launch.run_directory.checkpoints import Checkpoints, NotWritten, step_of
 from callboard.launch.run_directory.layout import RunDirectory
 
 FILES = ["counters.json", "learner.data-00000-of-00001", "learner.index", "manifest.json", "policy.npz"]
@@ -199,11 +198,3 @@ def test_starts_are_counted_on_where_their_number_is_lost(run, content):
     (run.checkpoints / "incarnation").write_text(content)
     number = checkpoints.next_incarnation()
     assert 2 < number < 2**31 and checkpoints.next_incarnation() == number + 1
-
-
-def test_a_damaged_file_of_weights_is_named(run):
-    BestPolicy(run).save(module(variables(1.0)), 1.0, 1)
-    for damaging in (truncate, empty):
-        damaging(run.best_policy)
-        with pytest.raises(CallboardError, match="best.npz is damaged; replace it by a copy"):
-            load_weights(run.best_policy, variables(0))

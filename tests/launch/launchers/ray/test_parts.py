@@ -23,7 +23,8 @@ from callboard.errors import CallboardError
 from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.ray.parts import rollout, start_parts, train
 from callboard.launch.nodes.node import Unreachable
-from callboard.launch.run_directory.checkpoints import Checkpoints, read_policy
+from callboard.launch.run_directory.checkpoints import Checkpoints
+from callboard.launch.run_directory.policy_weights import read_policy
 from callboard.nested_settings import from_values
 
 pytestmark = pytest.mark.slow
