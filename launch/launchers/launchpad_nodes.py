@@ -3,7 +3,7 @@
 Launchpad starts all nodes at once, restarts none, and ends all of them ten seconds after it has requested them to
 stop.  A run needs more: its nodes end in order, so that the last checkpoint contains everything.  Therefore the
 coordinator's process supervises the others, by the same `Supervisor` as under other launchers, without restarts.  Each
-node reports to it (`attendance`), and the coordinator's process stops Launchpad's program once all have ended.
+node reports to it (`launchpad_supervision`), and it stops Launchpad's program once all have ended.
 """
 
 import atexit
@@ -29,10 +29,10 @@ from ..nodes.progress import HeartbeatSender
 from ..nodes.proxy_bypass import bypass_proxies
 from ..run_directory.run_files import begun
 from ..run_directory.run_lock import hold_as_remains
-from .attendance import Attendance, Attendant, AttendingWorker, is_running
 from .display import LineMonitor
 from .launcher import locked
 from .launchpad import LaunchpadLauncher
+from .launchpad_supervision import LaunchpadWorker, LaunchpadWorkers, SupervisorConnection, is_running
 from .node_thread import ThreadWorker
 from .process_setup import exit_by, prepare_process
 from .remote_monitor import MonitorClient
@@ -53,17 +53,17 @@ class GraphNode(ProgramNode):
         """Runs the node under one of Launchpad's own launchers."""
         one_process = self._begin()
         stop = threading.Event()
-        attendant = Attendant(self.name, self._arguments["coordinator"], stop, lp.stop_event())
+        connection = SupervisorConnection(self.name, self._arguments["coordinator"], stop, lp.stop_event())
         context = NodeContext(
             name=self.name,
             incarnation_id=uuid.uuid4().hex,
             stop=stop,
-            send=attendant.send,
+            send=connection.send,
             port=self._port(),
             one_process=one_process,
         )
         heartbeats = HeartbeatSender(context.progress, context.send)
-        attendant.start()
+        connection.start()
         try:
             self.run_node(context)
             how = Exit(clean=True, description="ended")
@@ -72,8 +72,8 @@ class GraphNode(ProgramNode):
         # A failed node may have started threads, which must not continue.
         stop.set()
         heartbeats.close()
-        attendant.send("exit", how)
-        delivered = attendant.close()
+        connection.send("exit", how)
+        delivered = connection.close()
         # The supervisor ends the run in order; where there is none any more, Launchpad does at once.
         self._end(f"{self.name} failed: {how.description}" if not (how.clean or delivered) else "")
 
@@ -162,12 +162,12 @@ class SupervisingNode(GraphNode):
           stop: set when Launchpad stops the program.
         """
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        workers = {name: AttendingWorker(name, events) for name in self._others}
-        attendance = Attendance(workers)
+        workers = {name: LaunchpadWorker(name, events) for name in self._others}
+        launchpad_workers = LaunchpadWorkers(workers)
         port = self._port()
 
         def coordinate(context: NodeContext) -> None:
-            self.run_node(context, also_served=[attendance.attend])
+            self.run_node(context, also_served=[launchpad_workers.take_messages])
 
         def worker_of(name: str) -> Worker:
             return workers.get(name) or ThreadWorker(name, coordinate, port, events)
@@ -187,7 +187,7 @@ class SupervisingNode(GraphNode):
         def watch() -> None:
             held = False
             while not over.wait(_WATCH_SECONDS):
-                attendance.check_processes()
+                launchpad_workers.check_processes()
                 if stop.is_set():
                     events.put(Event("", "outcome", _STOPPED))
                 elif not self._is_wanted():

@@ -26,12 +26,12 @@ _ALONE_SECONDS = 30.0
 """Time without an answer of the supervisor after which a node stops by itself."""
 
 
-class Attendant:
+class SupervisorConnection:
     """A node's connection to its supervisor.
 
     Args:
       name: name of the node.
-      coordinator: handle of the node that serves the supervisor's `Attendance`.
+      coordinator: handle of the node that serves the supervisor's `LaunchpadWorkers`.
       stop: set when the node has to stop.
       program_stop: set when Launchpad stops the program; a node whose supervisor does not answer then stops at once.
       clock: returns monotonic time in seconds.
@@ -59,7 +59,7 @@ class Attendant:
         self._closed = threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._attend_until_closed, name="attendant", daemon=True).start()
+        threading.Thread(target=self._deliver_until_closed, name="supervisor-connection", daemon=True).start()
 
     def send(self, kind: str, content: Any) -> None:
         """Queues a message to the supervisor."""
@@ -68,9 +68,9 @@ class Attendant:
     def close(self) -> bool:
         """Delivers what is queued, and ends; returns whether the supervisor has received it."""
         self._closed.set()
-        return self.attend() or self.attend()
+        return self.deliver() or self.deliver()
 
-    def attend(self) -> bool:
+    def deliver(self) -> bool:
         """Delivers messages; returns False if some are left for the next call, as when the supervisor does not answer.
 
         Sets `stop` if the supervisor requests it, or has not answered for too long.
@@ -82,7 +82,9 @@ class Attendant:
                     self._unsent.append(self._queued.get())
             try:
                 self._client = self._client or self._coordinator.client(_CALL_SECONDS)
-                stops = self._client.attend(self._name, os.getpid(), self._sequence, cloudpickle.dumps(self._unsent))
+                stops = self._client.take_messages(
+                    self._name, os.getpid(), self._sequence, cloudpickle.dumps(self._unsent)
+                )
             except Unreachable as error:
                 self._client = None
                 alone = self._program_stop.is_set() or self._clock() > self._answered_until
@@ -96,13 +98,13 @@ class Attendant:
                 self._stop.set()
             return self._queued.empty()
 
-    def _attend_until_closed(self) -> None:
+    def _deliver_until_closed(self) -> None:
         while not self._closed.is_set():
-            self.attend()
+            self.deliver()
             self._closed.wait(_POLL_SECONDS)
 
 
-class AttendingWorker:
+class LaunchpadWorker:
     """A node that Launchpad has started, as a `Worker` of the supervisor.  It has one incarnation.
 
     Args:
@@ -141,7 +143,7 @@ class AttendingWorker:
                 pass
             self._end(Exit(clean=False, description="killed"))
 
-    def attend(self, process: int, sequence: int, messages: list[tuple[str, Any]]) -> bool:
+    def take_messages(self, process: int, sequence: int, messages: list[tuple[str, Any]]) -> bool:
         """Takes the node's messages; returns whether it has to stop.
 
         Args:
@@ -179,19 +181,19 @@ class AttendingWorker:
         self._events.put(Event(self._name, "exit", how))
 
 
-class Attendance:
-    """The nodes that report to a supervisor; `attend` is served to them.
+class LaunchpadWorkers:
+    """The nodes that report to a supervisor; `take_messages` is served to them.
 
     Args:
       workers: the nodes by name.
     """
 
-    def __init__(self, workers: Mapping[str, AttendingWorker]):
+    def __init__(self, workers: Mapping[str, LaunchpadWorker]):
         self._workers = workers
 
-    def attend(self, name: str, process: int, sequence: int, pickled: bytes) -> bool:
-        """Takes the pickled messages of a node; as `AttendingWorker.attend`."""
-        return self._workers[name].attend(process, sequence, cloudpickle.loads(pickled))
+    def take_messages(self, name: str, process: int, sequence: int, pickled: bytes) -> bool:
+        """Takes the pickled messages of a node; as `LaunchpadWorker.take_messages`."""
+        return self._workers[name].take_messages(process, sequence, cloudpickle.loads(pickled))
 
     def check_processes(self) -> None:
         """Reports the nodes whose processes have ended."""
