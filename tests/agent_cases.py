@@ -277,6 +277,7 @@ AGENT_CASES = (
         "qmix-two-step",
         goal=8,
         default_tasks=(),
+        evaluate_every=10_000,
         short=dict(burn_in=0, trace_length=8, period=5),
         changed_replay={"--agent.trace-length=6": "was made with another signature"},
         small_updates={
@@ -290,6 +291,7 @@ AGENT_CASES = (
         "vdn-two-step",
         goal=7,
         default_tasks=(),
+        evaluate_every=10_000,
         short=dict(burn_in=0, trace_length=8, period=5),
         changed_replay={"--agent.trace-length=6": "was made with another signature"},
         small_updates={"vdn": SmallUpdate(_SMALL_TEAM, transitions=8, slow=True)},

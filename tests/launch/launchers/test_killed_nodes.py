@@ -40,7 +40,7 @@ def test_the_run_survives_the_death_of_a_node(train, case, node):
 def test_temporary_directories_that_are_cleaned_harm_no_run(train):
     """That of the machine, and that of the run; nodes still start again."""
     run = train("--max-steps", 100_000_000, "--stop-return", 501, "--checkpoint-every", 2)
-    run.wait_for_steps(3000)
+    run.wait_until(lambda: list((run.run_dir / "checkpoints").glob("0*")))
     for directory in (run.temporary, run.run_dir / "tmp"):
         shutil.rmtree(directory)
     for node in ("actor/0", "learner/0"):
