@@ -12,6 +12,14 @@ class CallboardError(Exception):
     """
 
 
+def one_line(error: BaseException) -> str:
+    """Returns `ValueError: first line of the message`; the message alone of a `CallboardError`."""
+    if isinstance(error, CallboardError):
+        return str(error)
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first_line}".removesuffix(": ")
+
+
 def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") -> CallboardError:
     """Returns the error for a name that does not exist: `unknown torso 'ml'; did you mean 'mlp'?`
 

@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from ..deadlines import wait_until
-from ..errors import CallboardError
+from ..errors import CallboardError, one_line
 from .launchers.run_outcome import Monitor, Outcome
 from .nodes.node import Unreachable
 from .nodes.run_control import Reply
@@ -103,10 +103,13 @@ class BackgroundRun:
 
         Raises:
           SessionEnded: the run ends first.
-          CallboardError: a node has refused the command, or failed to execute it.
+          CallboardError: an argument cannot be pickled, or a node has refused the command, or failed to execute it.
         """
         command_id = uuid.uuid4().hex
-        content = cloudpickle.dumps((arguments, {}))
+        try:
+            content = cloudpickle.dumps((arguments, {}))
+        except Exception as error:  # Objects may raise anything.
+            raise CallboardError(f"an argument of {method} cannot be pickled ({one_line(error)})") from error
         replies: dict[str, Reply] = {}
         while len(replies) < len(nodes):
             # Again each time, since a restarted coordinator does not know the command.

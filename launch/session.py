@@ -348,7 +348,12 @@ class Session:
 
         Returns:
           The results by slot.
+
+        Raises:
+          CallboardError: the function raised in an environment; the log of the actor has the traceback.
         """
+        if not callable(function):
+            raise CallboardError(f"for_each_environment needs a function of an environment, not {function!r}")
         actors = [f"actor/{index}" for index in range(self._experiment.actors)]
         replies = self._running().command(actors, "for_each_environment", function)
         return [result for actor in actors for result in replies[actor]]

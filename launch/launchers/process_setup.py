@@ -7,7 +7,7 @@ import tempfile
 import traceback
 
 from ...callbacks import CallbackFailed
-from ...errors import CallboardError
+from ...errors import CallboardError, one_line
 from ..nodes.node import NodePolicy
 from ..nodes.proxy_bypass import bypass_proxies
 from .log_files import LOG_FORMAT, LOG_TIME_FORMAT, redirect_output
@@ -61,6 +61,4 @@ def exit_by(error: BaseException) -> Exit:
     if isinstance(error, CallboardError):
         return Exit(clean=False, description=str(error), error=str(error), final=True)
     traceback.print_exc()
-    first_line = (str(error).splitlines() or [""])[0]
-    final = isinstance(error, CallbackFailed)
-    return Exit(False, f"{type(error).__name__}: {first_line}", traceback.format_exc(), final)
+    return Exit(False, one_line(error), traceback.format_exc(), final=isinstance(error, CallbackFailed))

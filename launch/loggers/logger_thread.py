@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...errors import one_line
 from .metric_logger import LoggedRun, MetricLogger
 
 _ROWS = 256
@@ -94,6 +95,4 @@ class LoggerThread:
         logging.warning("%s failed", self._name, exc_info=error)
         if not self._failed:
             self._failed = True
-            first_line = (str(error).splitlines() or [""])[0]
-            what = f"{type(error).__name__}: {first_line}".rstrip(": ")
-            self._notify(f"metrics do not reach {self._name}: {what}; the run continues without")
+            self._notify(f"metrics do not reach {self._name}: {one_line(error)}; the run continues without")

@@ -1,13 +1,13 @@
 """Commands that a node has received with the answers to its reports, and their results."""
 
+import logging
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
 
-from ...errors import CallboardError
+from ...errors import one_line
 from .node_health import thread_stacks
 from .run_control import Command, Reply
 
@@ -66,7 +66,6 @@ def _execute(command: Command, method: Callable[[str], Callable[..., Any]]) -> R
     try:
         positional, named = cloudpickle.loads(command.arguments)
         return Reply(command.id, "", cloudpickle.dumps(method(command.method)(*positional, **named)))
-    except CallboardError as error:
-        return Reply(command.id, str(error), b"")
     except Exception as error:  # A user's function may raise anything.
-        return Reply(command.id, "".join(traceback.format_exception(error)).rstrip(), b"")
+        logging.info("%s failed", command.method, exc_info=error)
+        return Reply(command.id, one_line(error), b"")

@@ -7,7 +7,7 @@ from typing import Any
 from ...agents.acting import Episode, Stepper
 from ...environments import BatchedEnvironment
 from ...environments.episode_metrics import parse_episode_metrics
-from ...errors import CallboardError
+from ...errors import CallboardError, one_line
 from ..checked_run import Run
 from .acting_setup import make_environments
 from .callback_calls import CallbackCalls, callback_run
@@ -138,13 +138,24 @@ class EnvironmentNode(ReportingNode):
         return self._for_each_environment if method == "for_each_environment" else super().command(method)
 
     def _for_each_environment(self, function: Callable[[Any], Any]) -> list[Any]:
-        """Returns the results of a function by environment of the batch."""
+        """Returns the results of a function by environment of the batch.
+
+        Raises:
+          CallboardError: the function has raised.
+        """
         batch = self._environment
         if batch is None:
             raise CallboardError("the environments do not exist yet")
         self.context.progress.works_slowly("calling a function on its environments")
-        results = [function(environment) for environment in batch.environments]
-        return results if len(results) == batch.batch_size else results * batch.batch_size
+        environments, results = batch.environments, []
+        as_a_whole = len(environments) != batch.batch_size
+        for slot, environment in enumerate(environments, self.first_slot):
+            try:
+                results.append(function(environment))
+            except Exception as error:  # It may raise anything.
+                which = f"environments {slot} to {slot + batch.batch_size - 1}" if as_a_whole else f"environment {slot}"
+                raise CallboardError(f"{which}: {one_line(error)}") from error
+        return results * batch.batch_size if as_a_whole else results
 
     def add_episodes(self, episodes: Sequence[Episode]) -> None:
         """Keeps finished episodes for the next report."""

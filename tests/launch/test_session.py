@@ -70,7 +70,7 @@ def step_limit(environment):
 
 
 def fail(environment):
-    raise ValueError("there is no such thing")
+    raise ValueError("there is no such thing\nhere")
 
 
 def use(session):
@@ -106,8 +106,9 @@ def use(session):
     assert saved.name < second.name < third.name and saved.is_dir() and second.is_dir() and third.is_dir()
     slots = session.for_each_environment(gravity)
     assert slots == [pytest.approx(9.8)] * 32
-    with pytest.raises(CallboardError, match="ValueError: there is no such thing"):
+    with pytest.raises(CallboardError) as caught:
         session.for_each_environment(fail)
+    assert str(caught.value) == "actor/0: environments 0 to 15: ValueError: there is no such thing"
     return session.get_weights()
 
 
@@ -203,6 +204,8 @@ def test_changes_of_settings_survive_the_session(experiment, said):
             lambda session: session.update(entropy_cost=-1),
             "agent.entropy_cost must be a number of at least 0 or a schedule",
         ),
+        (lambda session: session.for_each_environment(3), "for_each_environment needs a function of an"),
+        (lambda session: session.for_each_environment(threading.Lock().acquire), "cannot be pickled .TypeError: "),
         (lambda session: session.evaluate(0), "episodes must be at least 1, not 0"),
         (lambda session: session.restore("/nowhere"), "/nowhere is not a checkpoint"),
         (lambda session: session.set_weights({"torso/dense/bia": 1}), "unknown weight 'torso/dense/bia'; did you mean"),

@@ -52,4 +52,4 @@ def test_other_errors_may_be_tried_again_and_keep_their_traceback(capsys):
     assert (how.clean, how.final, how.description) == (False, False, "OSError: no camera")
     assert how.error.startswith("Traceback") and "in the second line" in how.error
     assert capsys.readouterr().err == how.error
-    assert ended_by(SystemExit()).description == "SystemExit: "
+    assert ended_by(SystemExit()).description == "SystemExit"

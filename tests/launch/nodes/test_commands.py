@@ -21,7 +21,7 @@ def queue():
 
 def methods(name):
     def fail():
-        raise ValueError("broken")
+        raise ValueError("broken\nin two lines")
 
     def refuse():
         raise CallboardError("this cannot be done")
@@ -40,12 +40,13 @@ def test_a_command_that_arrives_again_is_executed_once(queue):
     assert queue.take_replies() == []
 
 
-def test_errors_become_results(queue):
+def test_errors_become_lines_and_their_tracebacks_are_logged(queue, caplog):
     queue.receive([command("fail"), command("refuse")])
-    queue.execute(methods)
+    with caplog.at_level("INFO"):
+        queue.execute(methods)
     failed, refused = queue.take_replies()
-    assert "ValueError: broken" in failed.error and "Traceback" in failed.error
-    assert refused.error == "this cannot be done"
+    assert (failed.error, refused.error) == ("ValueError: broken", "this cannot be done")
+    assert "Traceback" in caplog.text and "in two lines" in caplog.text
 
 
 def test_stacks_are_returned_at_once_also_where_the_main_loop_hangs(queue):

@@ -1,5 +1,6 @@
 """Nodes that step environments: their slots, the steps that the run allows, and what they report."""
 
+import dataclasses
 import threading
 
 import launchpad as lp
@@ -8,6 +9,7 @@ import pytest
 
 from callboard.agents.acting import Episode, Stepper
 from callboard.agents.impala import Impala
+from callboard.errors import CallboardError
 from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.coordinator import Coordinator
@@ -57,7 +59,7 @@ def coordinator(run):
 
 @pytest.fixture
 def make_node(run, coordinator):
-    def make(index=0, cooperative=False):
+    def make(index=0, cooperative=False, run=run):
         handle = NodeHandle("coordinator/0", lp.Address())
         handle.bind_local(coordinator)
         return Pushing(context(f"actor/{index}", cooperative), run, index, handle)
@@ -82,6 +84,31 @@ def test_nodes_have_slots_of_their_own_and_new_episodes_in_every_incarnation(mak
         node.finish()
     rows = np.concatenate(seen)
     assert len(np.unique(rows, axis=0)) == 3 * ENVS
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("CartPole-v1", "environments 4 to 7: ValueError: no pole"),  # One object for the whole batch.
+        ("Acrobot-v1", "environment 6: ValueError: no pole"),
+    ],
+)
+def test_a_function_that_raises_is_refused_with_its_environment_in_one_line(run, make_node, env, message):
+    called = []
+
+    def fail_third(environment):
+        called.append(environment)
+        if len(called) == 3 or env == "CartPole-v1":
+            raise ValueError("no pole\nat all")
+
+    node = make_node(1, run=run._replace(experiment=dataclasses.replace(run.experiment, env=env)))
+    with pytest.raises(CallboardError, match="the environments do not exist yet"):
+        node.command("for_each_environment")(fail_third)
+    environment = node.make_environment(0)
+    with pytest.raises(CallboardError) as caught:
+        node.command("for_each_environment")(fail_third)
+    assert str(caught.value) == message
+    environment.close()
 
 
 def test_the_first_steps_are_requested_from_the_coordinator(make_node):
