@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import signal
 import threading
 import time
 import uuid
@@ -17,6 +18,7 @@ from .nodes.node import Unreachable
 from .nodes.run_control import Reply
 from .prepared_run import PreparedRun
 from .program import handle_of
+from .stop_signals import ThreadSignals
 
 POLL_SECONDS = 0.02
 _CALL_SECONDS = 5.0
@@ -43,6 +45,7 @@ class BackgroundRun:
         self._coordinator = handle_of(prepared.program, "coordinator/0")
         self._client: Any = None
         self._error: BaseException | None = None
+        self._signals = ThreadSignals()
         self._thread = threading.Thread(target=self._launch, name="session", daemon=True)
 
     def start(self) -> None:
@@ -56,7 +59,10 @@ class BackgroundRun:
         self.raise_failure()
 
     def close(self) -> None:
-        """Ends the run as at a limit, and waits for its end."""
+        """Ends the run as at a limit, and waits for its end; ends it as a signal does if it is only starting."""
+        if not self.newest_status:
+            # There may be no coordinator for a long time.
+            self._signals.send(signal.SIGINT)
         while self.exists:
             with contextlib.suppress(Unreachable, SessionEnded):
                 if self.newest_status:
@@ -131,7 +137,8 @@ class BackgroundRun:
 
     def _launch(self) -> None:
         try:
-            self.outcome = self._prepared.launch(self._monitor)
+            with self._signals.delivered():
+                self.outcome = self._prepared.launch(self._monitor)
         except BaseException as error:
             self._error = error
 

@@ -33,11 +33,60 @@ def raise_at_signals() -> None:
     os.register_at_fork(after_in_child=_leave_signals_to_parent)
 
 
+class ThreadSignals:
+    """Stop signals of a program in another thread than the main one, to which Python delivers none."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handlers: list[Callable[[int], object]] = []
+        self._sent: int | None = None
+
+    @contextlib.contextmanager
+    def delivered(self) -> Iterator[None]:
+        """Delivers signals to the handlers of `stop_signals` that this thread installs within the context."""
+        _of_thread.signals = self
+        try:
+            yield
+        finally:
+            del _of_thread.signals
+
+    def send(self, number: int) -> None:
+        """Calls the newest handler, in the calling thread; handlers that are installed later are called at once."""
+        with self._lock:
+            self._sent = number
+            handlers = self._handlers[-1:]
+        for handler in handlers:
+            handler(number)
+
+    @contextlib.contextmanager
+    def handled_by(self, on_signal: Callable[[int], object]) -> Iterator[None]:
+        """Calls `on_signal` for signals within the context, and for one that was sent before."""
+        with self._lock:
+            self._handlers.append(on_signal)
+            sent = self._sent
+        try:
+            if sent is not None:
+                on_signal(sent)
+            yield
+        finally:
+            with self._lock:
+                self._handlers.remove(on_signal)
+
+
+_of_thread = threading.local()
+"""`signals` are the `ThreadSignals` that are delivered to this thread."""
+
+
 @contextlib.contextmanager
 def stop_signals(on_signal: Callable[[int], object]) -> Iterator[None]:
-    """Calls `on_signal` for stop signals within the context.  Does nothing outside the main thread."""
+    """Calls `on_signal` for stop signals within the context.
+
+    In another thread than the main one, these are the signals of `ThreadSignals`, if there are any.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        signals: ThreadSignals | None = getattr(_of_thread, "signals", None)
+        with signals.handled_by(on_signal) if signals is not None else contextlib.nullcontext():
+            yield
         return
     before = {number: signal.signal(number, lambda number, frame: on_signal(number)) for number in _to_handle()}
     if _early:

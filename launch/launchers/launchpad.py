@@ -10,6 +10,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+import psutil
+
+from ...deadlines import Deadline
 from ..checked_run import Run
 from ..import_path import library_path
 from ..run_directory.run_files import begun
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 _NOTICE_SECONDS = 60
 """Time between a signal and the moment at which Launchpad kills the nodes; it covers the last checkpoint."""
+_START_SECONDS = 5.0
+"""The same time for nodes that are starting, and have nothing to save."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,18 +75,19 @@ class LaunchpadLauncher(Launcher):
                     terminal=self.terminal,
                 )
                 try:
-                    manager.wait()
+                    with _ended_by_signals(manager, signals):
+                        manager.wait()
                 except Exception as error:
                     failure = failure or error
                     manager.wait(raise_error=False)
             outcome = server.outcome
         finally:
             server.close()
-        if outcome.failed_node is None and (failure is not None or not outcome.ended):
-            outcome.failed("launchpad", "the coordinator has died" if failure is None else error_text(failure))
-        elif outcome.failed_node is None and outcome.exit_code and signals:
+        if outcome.failed_node is None and failure is None and signals and (outcome.exit_code or not outcome.ended):
             outcome.reason, outcome.exit_code = "", 0
             outcome.interrupted(signals[0])
+        elif outcome.failed_node is None and (failure is not None or not outcome.ended):
+            outcome.failed("launchpad", "the coordinator has died" if failure is None else error_text(failure))
         return outcome
 
 
@@ -101,6 +107,45 @@ def _resources(program: lp.Program) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
+def _ended_by_signals(manager: Any, signals: list[int]) -> Iterator[None]:
+    """Ends the nodes when a signal arrives within the context, outside the main thread: Launchpad handles none there.
+
+    A session sends one while its nodes are starting, when there is nothing to save: those that do not end are killed.
+
+    Args:
+      manager: Launchpad's worker manager.
+      signals: the signals that arrive are added.
+    """
+    if threading.current_thread() is threading.main_thread():
+        yield
+        return
+    over = threading.Event()
+
+    def end_nodes() -> None:
+        deadline = Deadline(_START_SECONDS)
+        while not over.is_set():
+            with manager._mutex:
+                # Again and again, because processes ignore SIGTERM until they have started.
+                manager._stop()
+                nodes = [node for group in manager._active_workers.values() for node in group]
+            for node in nodes:
+                if deadline.has_passed and isinstance(node, psutil.Process):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        manager._kill_process_tree(node.pid)
+            over.wait(1.0)
+
+    def end(number: int) -> None:
+        signals.append(number)
+        threading.Thread(target=end_nodes, name="end of nodes", daemon=True).start()
+
+    with stop_signals(end):
+        try:
+            yield
+        finally:
+            over.set()
+
+
+@contextlib.contextmanager
 def launchpad_signals() -> Iterator[list[int]]:
     """Lets Launchpad handle signals within the context; yields a list of those that arrive.
 
@@ -112,8 +157,9 @@ def launchpad_signals() -> Iterator[list[int]]:
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()
     notice = flags.FLAGS["lp_termination_notice_secs"]
-    notice_before, notice.value = notice.value, _NOTICE_SECONDS
     in_main_thread = threading.current_thread() is threading.main_thread()
+    # Launchpad waits by means of SIGALRM, which would end the process.
+    notice_before, notice.value = notice.value, _NOTICE_SECONDS if in_main_thread else -1
     # With a table of handlers, Launchpad does not install its own, which is possible in the main thread only.
     worker_manager._SIGNAL_HANDLERS = None if in_main_thread else {number: set() for number in signal.Signals}
     worker_manager._HAS_MAIN_MANAGER = False

@@ -13,6 +13,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.run_outcome import Outcome
 from callboard.launch.program import make_program
 from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.stop_signals import stop_signals
 
 
 class Screen:
@@ -54,6 +55,21 @@ def test_it_has_started_once_there_is_a_status(background):
     go.set()
     run.join()
     assert not run.exists and run.outcome == Outcome()
+
+
+def test_a_run_whose_nodes_do_not_start_can_be_ended(background):
+    def launch(monitor):
+        outcome, stopped = Outcome(), threading.Event()
+        with stop_signals(lambda number: (outcome.interrupted(number), stopped.set())):
+            assert stopped.wait(60)
+        return outcome
+
+    run = background(launch)
+    start = threading.Thread(target=run.start)
+    start.start()
+    run.close()
+    start.join()
+    assert run.outcome is not None and run.outcome.reason == "stopped by SIGINT"
 
 
 def test_a_run_that_has_ended_says_why_and_takes_no_calls(background):

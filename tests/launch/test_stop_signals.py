@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from callboard.launch.stop_signals import STOP_SIGNALS, Stopped, stop_signals
+from callboard.launch.stop_signals import STOP_SIGNALS, Stopped, ThreadSignals, stop_signals
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -54,6 +54,31 @@ def test_outside_the_main_thread_nothing_is_changed():
     thread.start()
     thread.join()
     assert within == [before]
+
+
+def test_signals_sent_to_a_thread_call_its_newest_handler_and_those_that_come_later():
+    signals, received, steps = ThreadSignals(), [], [threading.Event() for _ in range(3)]
+
+    def enter():
+        with signals.delivered(), stop_signals(lambda number: received.append("outer")):
+            with stop_signals(lambda number: received.append("inner")):
+                steps[0].set()
+                steps[1].wait(20)
+            with stop_signals(lambda number: received.append("later")):
+                pass
+        with stop_signals(lambda number: received.append("after")):
+            steps[2].set()
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    assert steps[0].wait(20)
+    signals.send(signal.SIGINT)
+    assert received == ["inner"]
+    steps[1].set()
+    thread.join()
+    assert steps[2].is_set() and received == ["inner", "later"]
+    signals.send(signal.SIGINT)
+    assert received == ["inner", "later"]
 
 
 def test_the_exit_code_is_that_of_shells():

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -257,19 +257,27 @@ def run(
       CallboardError: there is no such cluster, or it does not have enough resources.
     """
     outcome = Outcome()
+    in_main_thread = threading.current_thread() is threading.main_thread()
 
     def leave(signal_number: int) -> None:
         # Once the run is over, only the clean-up is left, which must not be interrupted.
         if not outcome.ended:
             outcome.interrupted(signal_number)
+            if in_main_thread:
+                raise KeyboardInterrupt
+
+    def leave_if_interrupted() -> None:
+        # In another thread, a signal is handled by the one that sends it.
+        if outcome.ended:
             raise KeyboardInterrupt
 
     processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, cpus, has_gpus=False))
     try:
         # While the nodes run, the supervisor handles the signals.
         with stop_signals(leave), connected(address, math.ceil(processors)):
+            leave_if_interrupted()
             bundles = bundles_of(program, run.experiment, cpus, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
-            with _placed(bundles, strategy, wait, monitor) as group, begun(run):
+            with _placed(bundles, strategy, wait, monitor, leave_if_interrupted) as group, begun(run):
                 outcome.adopt(_supervise(program, run, monitor, bundles, group))
     except KeyboardInterrupt:
         if not outcome.ended:
@@ -321,14 +329,25 @@ def bundles_of(
 
 
 @contextlib.contextmanager
-def _placed(bundles: Sequence[dict[str, float]], strategy: str, wait: int, monitor: Monitor) -> Iterator[Any]:
+def _placed(
+    bundles: Sequence[dict[str, float]],
+    strategy: str,
+    wait: int,
+    monitor: Monitor,
+    leave_if_interrupted: Callable[[], None],
+) -> Iterator[Any]:
     """Creates a placement group of these bundles, and removes it afterwards."""
     group = placement_group(list(bundles), strategy=strategy)
+
+    def is_placed() -> bool:
+        # One second at a time, because signals are handled only between the calls.
+        leave_if_interrupted()
+        return group.wait(1)
+
     try:
-        if not group.wait(1):
+        if not is_placed():
             monitor.notify(f"waits up to {wait} s for room in the cluster")
-            # One second at a time, because signals are handled only between the calls.
-            if not wait_until(lambda: group.wait(1), wait, interval=0.0):
+            if not wait_until(is_placed, wait, interval=0.0):
                 raise CallboardError(_no_room(bundles, strategy))
         yield group
     finally:
