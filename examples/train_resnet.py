@@ -13,7 +13,6 @@ images.
 """
 
 import argparse
-import difflib
 import math
 import os
 import pathlib
@@ -27,7 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from callboard.errors import CallboardError  # noqa: E402
+from callboard.errors import CallboardError, suggestion  # noqa: E402
 from callboard.networks.residual import RESNET_DEPTHS, resnet_classifier  # noqa: E402
 
 PADDING = 4
@@ -295,8 +294,8 @@ def load_tensorflow_dataset(
     try:
         builder = tfds.builder(name, data_dir=directory)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
-        near = difflib.get_close_matches(name, tfds.list_builders(with_community_datasets=False), 1)
-        hint = f"did you mean {near[0]}?" if near else "give one of its datasets, a folder or an .npz file"
+        known = tfds.list_builders(with_community_datasets=False)
+        hint = suggestion(name, known, "give one of its datasets, a folder or an .npz file")
         raise CallboardError(f"tensorflow_datasets has no dataset {name}; {hint}") from error
     features = builder.info.features
     image, label = (features[key] if key in features else None for key in ("image", "label"))

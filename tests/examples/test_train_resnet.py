@@ -220,7 +220,7 @@ def test_a_dataset_of_any_name_and_of_images_of_several_sizes(example, tmp_path)
         assert data.classes == 5
         assert [int(label) for _, label in data.train] == [int(image[0, 0, 0]) % 5 for image, _ in data.train]
         assert data.train.element_spec[0].shape == shape and (len(data.train), len(data.test)) == (4, 3)
-    with pytest.raises(CallboardError, match="^tensorflow_datasets has no dataset wave; did you mean waves?"):
+    with pytest.raises(CallboardError, match="^tensorflow_datasets has no dataset wave; did you mean 'waves'"):
         example.load("wave", None, str(tmp_path))
 
 
