@@ -1,12 +1,10 @@
 """Sessions: runs that a Python program starts, continues piece by piece, inspects and changes."""
 
-import atexit
 import contextlib
 import dataclasses
 import math
 import numbers
 import pathlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
@@ -24,6 +22,7 @@ from .acting_policy import ActingPolicy
 from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .checked_run import Run
 from .evaluation import play_episodes, with_evaluation_settings
+from .exit_calls import call_at_exit, remove_call
 from .experiment import Experiment
 from .experiment_checks import check_tasks
 from .launchers.display import MessageMonitor
@@ -100,7 +99,7 @@ class Session:
             self._experiment = self._prepared.run.experiment
             self._background = BackgroundRun(self._prepared, self._monitor)
             self._background.start()
-            self._close_at_exit()
+            call_at_exit(self.close)
         except BaseException:
             # A block that was not entered is not left: nothing else would end the run and unlock its directory.
             self.close()
@@ -113,20 +112,8 @@ class Session:
             self._background.close()
         self._opened.close()
         # Not before, since an interrupt may have ended this call.
-        atexit.unregister(self.close)
-        if self in _open_sessions:
-            _open_sessions.remove(self)
+        remove_call(self.close)
         return self.outcome or Outcome()
-
-    def _close_at_exit(self) -> None:
-        """Closes the session at the end of the program, if that does not."""
-        if threading.current_thread() is not threading.main_thread():
-            atexit.register(self.close)
-            return
-        _open_sessions.append(self)
-        # These functions are called before those of `atexit`, the last one first.  Launchpad has registered one that
-        # waits for its program.
-        threading._register_atexit(_close_sessions)  # type: ignore[attr-defined]
 
     def __enter__(self) -> "Session":
         # In the main thread, signals end the run with a checkpoint.
@@ -428,12 +415,3 @@ class Session:
 
 def _raise_stopped(number: int) -> None:
     raise Stopped(number)
-
-
-_open_sessions: list[Session] = []
-"""Those that were started in the main thread and are not closed."""
-
-
-def _close_sessions() -> None:
-    for session in list(_open_sessions):
-        session.close()
