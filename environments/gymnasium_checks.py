@@ -74,6 +74,23 @@ def check_step(environment: Any, outcome: tuple[Any, ...]) -> None:
     check_flags(f"'step' of {environment_name(environment)} gives", terminated, truncated)
 
 
+class CheckedSteps(gymnasium.Wrapper):
+    """Checks the results of `step` where they are converted before they arrive, as those from other processes are."""
+
+    def __init__(self, environment: gymnasium.Env) -> None:
+        super().__init__(environment)
+        self._is_unchecked = True
+
+    def step(self, action: Any) -> Any:
+        outcome = self.env.step(action)
+        if not isinstance(outcome, tuple) or len(outcome) != 5:
+            raise wrong_step(self.env, outcome)
+        if self._is_unchecked or outcome[2] or outcome[3]:
+            check_step(self.env, outcome)
+            self._is_unchecked = False
+        return outcome
+
+
 def check_flags(beginning: str, terminated: Any, truncated: Any) -> None:
     """Checks `terminated` and `truncated`, which may also be the numbers 0 and 1.
 

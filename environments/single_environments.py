@@ -14,7 +14,7 @@ from ..data import Nest, Timestep
 from ..errors import CallboardError
 from .batched import BatchedEnvironment
 from .gymnasium_batch import GymnasiumBatch
-from .gymnasium_checks import check_has
+from .gymnasium_checks import CheckedSteps, check_has
 from .gymnasium_vector_batch import GymnasiumVectorBatch
 from .gymnasium_wrappers import NamedWrapper, read_wrappers, wrapped
 
@@ -190,7 +190,7 @@ class _Maker:
             return self._shown
         # Signals to the process group are the business of the process that made this one, which then ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers])
+        return CheckedSteps(wrapped(self._create(self._index), [NamedWrapper(*wrapper) for wrapper in self._wrappers]))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shown": None}

@@ -2,10 +2,12 @@
 
 import gymnasium
 import numpy as np
+import odd_environments
 import pytest
 from informed_environments import error_of
 
 from callboard.environments.gymnasium_checks import (
+    CheckedSteps,
     check_flags,
     check_has,
     checked_reset,
@@ -39,6 +41,21 @@ def test_what_is_neither_true_nor_false(value):
     assert (
         error_of(lambda: check_flags("gives", False, value)) == f"gives truncated {value!r}: it must be True or False"
     )
+
+
+@pytest.mark.parametrize(
+    "odd, says",
+    [
+        (odd_environments.SaysNo, "'step' of SaysNo gives truncated 'no': it must be True or False"),
+        (odd_environments.SaysNoLater, "'step' of SaysNoLater gives terminated 'no': it must be True or False"),
+        (odd_environments.OldStep, "'step' of OldStep returns 4 values, as in the old interface of Gym"),
+        (odd_environments.TextAsReward, "'step' of TextAsReward gives the reward '1.5': it must be a number"),
+    ],
+)
+def test_steps_are_checked_where_they_are_made(odd, says):
+    environment = CheckedSteps(odd())
+    environment.reset()
+    assert error_of(lambda: [environment.step(0) for _ in range(2)]).startswith(says)
 
 
 @pytest.mark.parametrize(
