@@ -176,8 +176,9 @@ def _ray_files() -> Iterator[str]:
         try:
             yield path
         finally:
+            # The process that removes the directory has its name too, but no path below it.
             wait_until(
-                lambda: not any(path in " ".join(process.info["cmdline"] or ()) for process in _processes()),
+                lambda: not any(f"{path}/" in " ".join(process.info["cmdline"] or ()) for process in _processes()),
                 END_SECONDS,
             )
 

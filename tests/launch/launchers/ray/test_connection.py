@@ -1,16 +1,18 @@
 """The connection to a Ray cluster: addresses where there is none; `test_launcher.py` connects to real clusters."""
 
+import pathlib
 import re
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 import ray
 from ray._private import services
 
 from callboard.errors import CallboardError
-from callboard.launch.launchers.ray.connection import _check_files, connected, find_cluster
+from callboard.launch.launchers.ray.connection import END_SECONDS, _check_files, _ray_files, connected, find_cluster
 
 
 @pytest.fixture
@@ -67,6 +69,17 @@ def test_a_cluster_whose_files_were_removed_is_refused(tmp_path):
             _check_files(address)
         finally:
             process.communicate(b"\n", timeout=30)
+
+
+def test_the_end_waits_for_the_processes_of_the_cluster_and_for_nothing_else():
+    began = time.monotonic()
+    with _ray_files() as path:
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.3)", f"--log_dir={path}/logs"])
+        assert process.poll() is None
+    ended = time.monotonic()
+    assert process.poll() is not None
+    assert ended - began < END_SECONDS
+    assert not pathlib.Path(path).exists()
 
 
 def test_a_cluster_that_was_killed_is_not_joined_unless_it_was_named(tmp_path, monkeypatch):
