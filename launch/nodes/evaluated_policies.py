@@ -1,5 +1,6 @@
 """The policies that an evaluator plays with: fetches their weights, and keeps the best of each."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from ...agents.agent import Policy
@@ -69,12 +70,15 @@ class EvaluatedPolicies:
     def save_best(self, mean_return: float) -> None:
         """Saves the current weights as the best.
 
+        All files are complete before the first one replaces that of an earlier evaluation.
+
         Raises:
-          OSError: a file could not be written.
+          OSError: a file could not be written; the best policies are unchanged.
         """
-        for part in self._parts:
-            assert part.weights.version is not None
-            part.best.save(part.policy, mean_return, part.weights.version.step)
+        with contextlib.ExitStack() as drafts:
+            for part in self._parts:
+                assert part.weights.version is not None
+                drafts.enter_context(part.best.draft(part.policy, mean_return, part.weights.version.step))
 
 
 class _Evaluated:

@@ -4,13 +4,13 @@ import contextlib
 import logging
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ...agents.agent import Policy
 from ...atomic_files import file_draft, link_or_copy, set_aside
 from ...errors import CallboardError
 from .layout import RunDirectory
-from .policy_weights import read_policy, save_policy
+from .policy_weights import read_policy, write_weights
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +57,19 @@ class BestPolicy:
         Raises:
           OSError: the file could not be written; the best policy is unchanged.
         """
-        with contextlib.suppress(FileNotFoundError), file_draft(self._before) as draft:
-            draft.unlink()
-            link_or_copy(self._path, draft)
-        save_policy(self._path, policy, mean_return=mean_return, learner_step=learner_step)
+        with self.draft(policy, mean_return, learner_step):
+            pass
+
+    @contextlib.contextmanager
+    def draft(self, policy: Policy, mean_return: float, learner_step: int) -> Iterator[None]:
+        """Writes a policy, which becomes the best at the end of the block.
+
+        Raises:
+          OSError: the file could not be written; the best policy is unchanged.
+        """
+        with file_draft(self._path) as draft:
+            write_weights(draft, policy, mean_return=mean_return, learner_step=learner_step)
+            yield
+            with contextlib.suppress(FileNotFoundError), file_draft(self._before) as before:
+                before.unlink()
+                link_or_copy(self._path, before)

@@ -1,5 +1,6 @@
 """The policies of an evaluator: their weights come together, and the best of each is kept."""
 
+import shutil
 import threading
 
 import numpy as np
@@ -104,3 +105,15 @@ def test_the_best_of_each_policy_is_kept_in_its_directory(evaluated, tmp_path):
     for name, step in (("left", 3), ("right", 6)):
         saved = read_policy(BestPolicy(RunDirectory(tmp_path).of_policy(name)).path())
         assert saved.values[0].tolist() == [step, step] and saved.further["learner_step"] == step
+
+
+def test_where_one_policy_cannot_be_saved_the_best_of_all_are_unchanged(evaluated, learners, tmp_path):
+    evaluated.fetch()
+    evaluated.save_best(7.5)
+    learners["left"].step = learners["right"].step = 9
+    evaluated.fetch()
+    shutil.rmtree(RunDirectory(tmp_path).of_policy("right").checkpoints)
+    with pytest.raises(FileNotFoundError):
+        evaluated.save_best(8.5)
+    left = BestPolicy(RunDirectory(tmp_path).of_policy("left"))
+    assert left.mean_return() == 7.5 and read_policy(left.path()).further["learner_step"] == 3

@@ -56,7 +56,7 @@ def test_a_full_disk_leaves_the_best_policy_as_it_was(run, monkeypatch):
     def full(*arguments, **fields):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("callboard.launch.run_directory.best_policy.save_policy", full)
+    monkeypatch.setattr("callboard.launch.run_directory.best_policy.write_weights", full)
     with pytest.raises(OSError, match="No space left"):
         best.save(policy(2.0), 2.0, learner_step=11)
     assert best.mean_return() == 1.0
