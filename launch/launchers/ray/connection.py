@@ -7,7 +7,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -32,7 +32,9 @@ _RAY_PROCESSES = "^ray::|/ray/"
 
 
 @contextlib.contextmanager
-def connected(address: str | None, processors: int) -> Iterator[bool]:
+def connected(
+    address: str | None, processors: int, leave_if_interrupted: Callable[[], None] = lambda: None
+) -> Iterator[bool]:
     """Joins a cluster, or starts one here with `processors` logical CPUs, which may exceed the physical count.
 
     If this process is already connected to a cluster, the connection is kept.  Yields whether the cluster existed
@@ -42,6 +44,7 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
       address: address of the cluster, `auto` for one that runs on this machine, or `local` for a new one; None uses
         RAY_ADDRESS, else a cluster that runs on this machine, else a new one.
       processors: number of logical CPUs of a new cluster.
+      leave_if_interrupted: called before each attempt to start a cluster; may raise `KeyboardInterrupt`.
 
     Raises:
       CallboardError: there is no cluster at the address.
@@ -61,7 +64,7 @@ def connected(address: str | None, processors: int) -> Iterator[bool]:
                 _temp_dir=stack.enter_context(_ray_files()),
             )
         # Ray uses the token of this machine only for a cluster that it has found itself.
-        _connect("auto" if found is not None and address in (None, "auto") else found, settings)
+        _connect("auto" if found is not None and address in (None, "auto") else found, settings, leave_if_interrupted)
         stack.callback(ray.shutdown)
         yield found is not None
 
@@ -135,8 +138,9 @@ def _check_files(address: str) -> None:
         )
 
 
-def _connect(address: str | None, settings: dict[str, Any]) -> None:
+def _connect(address: str | None, settings: dict[str, Any], leave_if_interrupted: Callable[[], None]) -> None:
     for attempt in range(_STARTS):
+        leave_if_interrupted()
         try:
             with _own_signals():
                 ray.init(address or "local", **settings)

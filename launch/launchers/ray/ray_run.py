@@ -274,7 +274,7 @@ def run(
     processors = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(program, run.experiment, cpus, has_gpus=False))
     try:
         # While the nodes run, the supervisor handles the signals.
-        with stop_signals(leave), connected(address, math.ceil(processors)):
+        with stop_signals(leave), connected(address, math.ceil(processors), leave_if_interrupted):
             leave_if_interrupted()
             bundles = bundles_of(program, run.experiment, cpus, has_gpus=ray.cluster_resources().get("GPU", 0) > 0)
             with _placed(bundles, strategy, wait, monitor, leave_if_interrupted) as group, begun(run):
