@@ -12,6 +12,7 @@ from .. import specs
 from ..data import Layout, Nest
 from ..errors import CallboardError
 from .duplicate_filter import WRITER_BITS, item_id
+from .flushing import flushed
 from .handle import ReplayHandle
 from .replay_protocol import ReplayDataset
 from .tables import queue_table
@@ -128,13 +129,8 @@ class GradientQueueWriter:
 
     def ready(self, timeout: float, max_pending: int | None = None) -> bool:
         """Waits up to `timeout` seconds until the queue has taken all gradients: more under way would be older."""
-        if not self._caught_up:
-            try:
-                self._writer.flush(0, int(timeout * 1000))
-            except reverb.errors.DeadlineExceededError:
-                return False
-            self._caught_up = True
-        return True
+        self._caught_up = self._caught_up or flushed(self._writer, timeout, 0)
+        return self._caught_up
 
     def close(self) -> None:
         """Closes the connection; unconfirmed items are lost."""

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import reverb
 
 from ..deadlines import Deadline
 from ..errors import CallboardError
+from .flushing import flushed
 from .handle import ReplayHandle
 
 # Timesteps in a chunk.  Shorter chunks have more memory overhead.  Longer chunks are sent whole even if only a few of
@@ -102,12 +102,7 @@ class PerEnvironmentWriters:
           Whether that is so.
         """
         deadline = Deadline(timeout)
-        try:
-            for writer in self._writers:
-                writer.flush(max_pending, int(deadline.left * 1000))
-        except reverb.errors.DeadlineExceededError:
-            return False
-        return True
+        return all(flushed(writer, deadline.left, max_pending) for writer in self._writers)
 
     def close(self) -> None:
         """Closes the connections; unconfirmed items are lost."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import reverb
 import tensorflow as tf
 import tree
 
@@ -14,6 +13,7 @@ from .. import specs
 from ..data import Layout, Nest, Record, Sample
 from .discounted_returns import DiscountedReturns
 from .duplicate_filter import ITEM_ID_BYTES, WRITER_BITS, item_id
+from .flushing import flushed
 from .handle import ReplayHandle
 from .packing import Packing
 from .stacking import is_frame, path_text, single_frames, stack_rows, without_frames
@@ -257,9 +257,7 @@ class SequenceWriter:
             if self._caught_up:
                 return True
             max_pending = self._max_pending
-        try:
-            self._writer.flush(max_pending, int(timeout * 1000))
-        except reverb.errors.DeadlineExceededError:
+        if not flushed(self._writer, timeout, max_pending):
             return False
         self._caught_up = max_pending <= self._max_pending
         return True

@@ -1,5 +1,7 @@
 """Blocks of whole actor batches, as IMPALA reads them: numbered timesteps through a real server."""
 
+import threading
+
 import numpy as np
 import pytest
 import reverb
@@ -74,6 +76,15 @@ def test_the_actor_is_held_back_while_the_queue_is_full(serve):
         timestep += 1
         assert timestep < 20 * LENGTH, "the writer was never held back"
     written = writer.items_written
+    # The first sequence of a writer is sent at once, and does not wait either.
+    late = SequenceWriter(replay, layout, "queue", LENGTH, LENGTH)
+    thread = threading.Thread(
+        target=lambda: [late.append(numbered(step), ()) for step in range(LENGTH + 1)], daemon=True
+    )
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive() and late.items_written == 1
+    late.close()
     read_batches(queue_dataset(replay, layout, "queue", LENGTH, ENVS), 1)
     assert writer.ready(10)
     assert writer.items_written == written
