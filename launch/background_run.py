@@ -123,10 +123,10 @@ class BackgroundRun:
             replies = {node: Reply(*reply) for node, reply in self.call("replies", command_id).items()}
             time.sleep(0 if replies else POLL_SECONDS)
         self.call("remove_command", command_id)
-        for node, reply in replies.items():
-            if reply.error:
-                raise CallboardError(f"{node}: {reply.error}")
-        return {node: cloudpickle.loads(reply.result) for node, reply in replies.items()}
+        for node in nodes:
+            if replies[node].error:
+                raise CallboardError(f"{node}: {replies[node].error}")
+        return {node: cloudpickle.loads(replies[node].result) for node in nodes}
 
     def raise_failure(self) -> None:
         """Raises the error of a run that has failed."""
