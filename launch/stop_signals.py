@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -28,8 +29,16 @@ def raise_at_signals() -> None:
         _early.append(number)
         raise Stopped(number)
 
+    unraisable_before = sys.unraisablehook
+
+    def report(unraisable: "sys.UnraisableHookArgs") -> None:
+        # Where Python discards exceptions, this one is not lost, see `_early`.
+        if not isinstance(unraisable.exc_value, Stopped):
+            unraisable_before(unraisable)
+
     for number in _to_handle():
         signal.signal(number, leave)
+    sys.unraisablehook = report
     os.register_at_fork(after_in_child=_leave_signals_to_parent)
 
 

@@ -95,6 +95,10 @@ try:
     signal.raise_signal(signal.SIGTERM)
 except Stopped as stopped:
     print(stopped.exit_code)
+class Discarding:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+Discarding()
 received = []
 with stop_signals(received.append):
     print(received == [signal.SIGTERM])
@@ -110,3 +114,4 @@ def test_an_early_signal_is_not_lost_and_later_ones_are_passed_on_by_a_thread():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, timeout=60)
     assert done.stdout.split() == ["143", "True", "True", "True"], done.stderr
+    assert done.stderr == ""
