@@ -33,9 +33,9 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
 ):
     seeds = []
 
-    def make(name, count, of_environments, options):
+    def make(env, count, of_environments, *arguments, **named):
         seeds.append(("environments", *of_environments))
-        return make_environments(name, count, of_environments, options)
+        return make_environments(env, count, of_environments, *arguments, **named)
 
     def policy_seed(*arguments):
         seeds.append(("policy", arguments[0], *arguments[2:]))
