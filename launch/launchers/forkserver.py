@@ -111,6 +111,9 @@ class ForkServer:
 
     Args:
       preload: name of the module that it imports first.
+
+    Attributes:
+      starts: how often it was started.
     """
 
     def __init__(self, preload: str = f"{__package__}.preload"):
@@ -121,6 +124,7 @@ class ForkServer:
         self._held: list[int] = []
         self._has_forked = False
         self._killed = 0
+        self.starts = 0
 
     def start(self) -> None:
         with self._lock:
@@ -220,6 +224,7 @@ class ForkServer:
                 pass_fds=[other.fileno()],
                 start_new_session=True,
             )
+            self.starts += 1
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             other.close()
@@ -266,6 +271,11 @@ def fork_process(function: Callable[..., Any], *arguments: Any) -> ForkedProcess
 def ping_forkserver() -> int:
     """Returns a file descriptor that becomes readable once the forkserver handles requests; the caller closes it."""
     return _forkserver.ping()
+
+
+def forkserver_starts() -> int:
+    """Returns how often the forkserver was started."""
+    return _forkserver.starts
 
 
 def kill_forkserver() -> None:

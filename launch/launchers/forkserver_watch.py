@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ...deadlines import Clock
 from ..nodes.progress import HEARTBEAT_SECONDS, Heartbeat
-from .forkserver import kill_forkserver, ping_forkserver
+from .forkserver import forkserver_starts, kill_forkserver, ping_forkserver
 from .progress_watchdog import ProgressWatchdog
 
 _NAME = "forkserver"
@@ -42,8 +42,7 @@ class ForkserverWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        watchdog = ProgressWatchdog(self._notify, self._clock)
-        watchdog.began(_NAME, _TIMEOUT_SECONDS)
+        watchdog, starts = ProgressWatchdog(self._notify, self._clock), 0
         ping = ping_forkserver()
         try:
             while not self._closed.wait(self._seconds):
@@ -52,9 +51,14 @@ class ForkserverWatch:
                     self.replies += 1
                     watchdog.heard(_NAME, Heartbeat(self.replies, "serving", "work"))
                     ping = ping_forkserver()
+                if starts != forkserver_starts():
+                    # Its imports may take long on a busy machine.
+                    starts = forkserver_starts()
+                    watchdog.began(_NAME, _TIMEOUT_SECONDS)
                 for overdue in watchdog.look():
                     self._notify(f"{_NAME}: {overdue.why}, and is killed; another one takes its place")
                     kill_forkserver()
-                    watchdog.began(_NAME, _TIMEOUT_SECONDS)
+                    os.close(ping)
+                    ping = ping_forkserver()
         finally:
             os.close(ping)

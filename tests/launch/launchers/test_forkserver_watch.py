@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import psutil
 import pytest
@@ -46,6 +47,22 @@ def test_a_forkserver_that_does_not_reply_is_killed(server):
         "forkserver: no heartbeat for 7 s, at most 30 s",
         "forkserver: no heartbeat for 31 s, and is killed; another one takes its place",
     ]
+
+
+def test_another_forkserver_has_time_for_its_imports(server):
+    said, clock = [], Clock()
+    watch = ForkserverWatch(said.append, clock, seconds=0.001)
+    assert wait_until(lambda: watch.replies, 10, 0.001)
+    server._preload = "callboard.launch.launchers.preload"  # TensorFlow, for seconds.
+    process = server._process
+    process.kill()
+    assert wait_until(lambda: server._process is not process, 10, 0.001)
+    for _ in range(40):
+        time.sleep(0.01)
+        clock.now += 2
+    watch.close()
+    assert server._process.poll() is None
+    assert not [line for line in said if "is killed" in line], said
 
 
 @pytest.mark.slow
