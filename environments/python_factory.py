@@ -128,7 +128,13 @@ def factory_call(
         arguments = {**{key: value for key, value in values.items() if key in named}, **own}
         with user_errors(name, options, lambda: (key for key in named if key not in (*_GIVEN, *_OFFERED))):
             _check_arguments(name, create, arguments)
-            return create(**arguments)
+            try:
+                return create(**arguments)
+            except TypeError as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                    raise
+                # The call itself was refused, by a function in C whose signature is not known.
+                raise CallboardError(f"environment {name!r} cannot be made: {error}") from error
 
     return call
 

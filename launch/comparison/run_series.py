@@ -97,7 +97,7 @@ class SeriesDirectory:
 
     @property
     def exists(self) -> bool:
-        return (self.path / _PROGRESS).exists()
+        return os.path.exists(self.path / _PROGRESS)  # Also False for what cannot be a path.
 
     def run(self, name: str) -> pathlib.Path:
         return self.path / name

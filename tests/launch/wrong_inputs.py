@@ -201,7 +201,7 @@ ODD = [
     b"agent: [impala]\n",
     b"agent: impala\n",
     b"agent: {name: [impala]}\nenv: CartPole-v1\n",
-    b"agent: {name: impala}\nenv: [CartPole-v1]\n",
+    b"agent: {name: impala}\nenv: [5]\n",
     b"agent: {name: impala}\nenv: 5\n",
     b"agent: {name: impala}\nenv: CartPole-v1\nmax_steps: null\n",
     b"agent: {name: impala}\nenv: CartPole-v1\nstop_return: .nan\n",

@@ -4,6 +4,7 @@ import pytest
 from synthetic_runs import write_run
 
 from callboard.launch.cli.command import main
+from callboard.launch.cli.seed_series import is_series
 from callboard.launch.comparison import run_series
 from callboard.launch.settings import read_recipe
 
@@ -84,3 +85,8 @@ def test_a_mistake_is_one_line_and_starts_nothing(arguments, message, started, t
     error = capsys.readouterr().err
     assert message in error and error.startswith("callboard: ") and error.count("\n") == 1
     assert not started and sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("run_dir", ["n" * 300, "s3://bucket/run"])
+def test_what_cannot_be_a_directory_is_no_series(run_dir):
+    assert not is_series(["--run-dir", run_dir])
