@@ -319,7 +319,7 @@ def wrong_runs(draw):
         odd = draw(st.sampled_from(ODD))
         return Case(arguments, {name: odd}, is_wrong=b"run_dir" not in odd)  # Where it lies comes first.
     option = draw(
-        st.sampled_from(["--env-options.gravity=1", "--agent.network.core=gru", "--seed=x", "--recipe=ppo-cartpole"])
+        st.sampled_from(["--env-options.gravity=1", "--agent.network.core=grus", "--seed=x", "--recipe=ppo-cartpole"])
     )
     return Case([*commands[2], option], {name: EXPERIMENT})
 
