@@ -190,6 +190,11 @@ class ForkServer:
         finally:
             self._held.remove(descriptor)
 
+    def leave_to_parent(self) -> None:
+        """Closes the connection in a fork of this process, which would otherwise keep the forkserver running."""
+        if self._control is not None:
+            self._control.close()
+
     def stop(self) -> None:
         with self._lock:
             process, control = self._process, self._control
@@ -243,6 +248,8 @@ class ForkServer:
 
 
 _forkserver = ForkServer()
+# An environment that this process makes, for its spaces, may fork it.
+os.register_at_fork(after_in_child=lambda: _forkserver.leave_to_parent())
 
 
 def start_forkserver() -> None:

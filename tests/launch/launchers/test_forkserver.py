@@ -1,5 +1,6 @@
 """The forkserver, without TensorFlow: what it starts, and that nothing of it is left however it ends."""
 
+import multiprocessing
 import os
 import select
 import signal
@@ -112,3 +113,15 @@ def test_a_node_passes_signals_on_and_leaves_none_of_it_to_what_it_starts(server
     # The forkserver ignores them.
     os.kill(server._process.pid, signal.SIGTERM)
     assert server.fork(forked_functions.answer, "x").pipe.recv()[0] == "x"
+
+
+def test_a_fork_of_this_process_does_not_keep_it_running(server, monkeypatch):
+    monkeypatch.setattr("callboard.launch.launchers.forkserver._forkserver", server)
+    server.fork(forked_functions.answer, "x").kill()
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    forkserver = server._process
+    server.stop()
+    child.kill()
+    child.join()
+    assert forkserver.returncode == 0
