@@ -13,12 +13,12 @@ from .batched import BatchedEnvironment, check_seeds, first_timestep, picture
 from .gymnasium_checks import (
     check_has,
     check_picture,
+    check_reset_error,
     check_step,
     checked_reset,
     environment_name,
     frame_rate,
     rendered,
-    reset_errors,
     wrong_step,
 )
 from .infos import Infos, chosen_rows, no_infos
@@ -83,28 +83,29 @@ class GymnasiumBatch(BatchedEnvironment):
         return first_timestep(encoding.stack(self._observation, observations), self.batch_size)
 
     def step(self, actions: Nest) -> Timestep:
-        batch_size = len(self._environments)
+        environments, was_over, is_unchecked = self._environments, self._over, self._is_unchecked
+        batch_size = len(environments)
         observations: list[Any] = [None] * batch_size
         rewards = [0.0] * batch_size
         discounts = [1.0] * batch_size
         over = [False] * batch_size
         followed = self._followed
         for index, action in enumerate(encoding.split(self._action, actions, batch_size)):
-            if self._over[index]:
+            if was_over[index]:
                 observations[index] = self._begin(index)
                 continue
-            outcome = self._environments[index].step(action)
+            outcome = environments[index].step(action)
             try:
                 observations[index], reward, terminated, truncated, followed[index] = outcome
                 rewards[index] = float(reward)
             except (TypeError, ValueError) as error:
-                raise wrong_step(self._environments[index], outcome) from error
-            if terminated or truncated or self._is_unchecked:
-                check_step(self._environments[index], outcome)
+                raise wrong_step(environments[index], outcome) from error
+            if terminated or truncated or is_unchecked:
+                check_step(environments[index], outcome)
                 discounts[index] = 0.0 if terminated else 1.0
                 over[index] = bool(terminated or truncated)
         self._is_unchecked = False
-        first, self._over = self._over, over
+        first, self._over = was_over, over
         if self._keeps_infos:
             nothing, mask = no_infos(batch_size), np.array(first, np.bool_)
             self.infos = Infos(chosen_rows(mask, nothing, followed), chosen_rows(mask, self._begun, nothing))
@@ -146,10 +147,13 @@ class GymnasiumBatch(BatchedEnvironment):
         environment = self._environments[index]
         if self._sets_task:
             self._tasks.pass_on(index, environment.get_wrapper_attr("set_task"))
-        with reset_errors(environment):
+        try:
             if self._options is None:
                 outcome = environment.reset(seed=seed)
             else:
                 outcome = environment.reset(seed=seed, options=dict(self._options))
+        except TypeError as error:
+            check_reset_error(environment, error)
+            raise
         observation, self._begun[index] = checked_reset(environment, outcome)
         return observation

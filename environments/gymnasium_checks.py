@@ -1,14 +1,13 @@
 """Checks of what Gymnasium environments of a user's own have and return, with one-line errors."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from ..errors import CallboardError
-from .tasks import option_errors
+from .tasks import check_options_error
 
 
 def environment_name(environment: Any) -> str:
@@ -27,15 +26,14 @@ def check_has(environment: Any, attributes: Sequence[str]) -> None:
             )
 
 
-@contextlib.contextmanager
-def reset_errors(environment: Any) -> Iterator[None]:
-    """Converts the errors of a `reset` that takes no seed or no options to `CallboardError`."""
-    try:
-        with option_errors(environment_name(environment)):
-            yield
-    except TypeError as error:
-        if "unexpected keyword argument 'seed'" not in str(error):
-            raise
+def check_reset_error(environment: Any, error: TypeError) -> None:
+    """Checks whether `reset` has raised an error because it takes no seed or no options.
+
+    Raises:
+      CallboardError: that is so.
+    """
+    check_options_error(environment_name(environment), error)
+    if "unexpected keyword argument 'seed'" in str(error):
         raise CallboardError(
             f"{environment_name(environment)} cannot be seeded ({error}): let 'reset' take seed=None and options=None"
         ) from error
@@ -43,7 +41,7 @@ def reset_errors(environment: Any) -> Iterator[None]:
 
 def checked_reset(environment: Any, outcome: Any) -> tuple[Any, Any]:
     """Returns the observation and info that `reset` gave; raises `CallboardError` if it gave anything else."""
-    if isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], Mapping | None):
+    if isinstance(outcome, tuple) and len(outcome) == 2 and (outcome[1] is None or isinstance(outcome[1], Mapping)):
         return outcome
     raise CallboardError(f"'reset' of {environment_name(environment)} gives no info: let it return (observation, info)")
 

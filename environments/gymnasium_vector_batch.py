@@ -18,11 +18,11 @@ from .gymnasium_checks import (
     check_batch_step,
     check_has,
     check_picture,
+    check_reset_error,
     checked_reset,
     environment_name,
     frame_rate,
     rendered,
-    reset_errors,
     wrong_step,
 )
 from .infos import Info, Infos, chosen_rows, final_info_rows, info_rows, no_infos
@@ -264,8 +264,11 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             return self._environment.reset(seed=seeds, **self._with_task())  # type: ignore[arg-type]
         except (gymnasium.error.Error, TypeError, ValueError):
             mixed = int(np.random.SeedSequence(seeds).generate_state(1)[0]) >> 1
-            with reset_errors(self._environment):
+            try:
                 return self._environment.reset(seed=mixed, **self._with_task())
+            except TypeError as error:
+                check_reset_error(self._environment, error)
+                raise
 
 
 def autoreset_mode(environment: VectorEnv) -> AutoresetMode:

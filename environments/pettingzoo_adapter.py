@@ -17,7 +17,7 @@ from .info_masks import mask_size, read_mask, space_with_mask, with_mask
 from .infos import NO_INFO, Info
 from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .spaces import action_encoding, observation_encoding
-from .tasks import Task, Tasks, option_errors, reset_options
+from .tasks import Task, Tasks, check_options_error, reset_options
 
 
 class PettingZooEnvironment(MultiAgentEnvironment):
@@ -78,8 +78,11 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         arguments: dict[str, Any] = {"seed": seed}
         if self._options is not None:
             arguments["options"] = dict(self._options)
-        with option_errors(self._name):
+        try:
             outcome = self._environment.reset(**arguments)
+        except TypeError as error:
+            check_options_error(self._name, error)
+            raise
         if not (isinstance(outcome, tuple) and len(outcome) == 2 and all(isinstance(one, Mapping) for one in outcome)):
             raise CallboardError(
                 f"'reset' of {self._name} must return (observations, infos), two dictionaries by agent, as in "

@@ -75,16 +75,11 @@ def task_errors(name: str, task: Task) -> Iterator[None]:
         raise CallboardError(f"environment {name!r} does not take the task {shown(task)}: {text}") from error
 
 
-@contextlib.contextmanager
-def option_errors(name: str) -> Iterator[None]:
-    """Converts the error of a `reset` without the argument `options`.
+def check_options_error(name: str, error: TypeError) -> None:
+    """Checks whether `reset` has raised an error because it has no argument `options`.
 
     Raises:
-      CallboardError: `reset` takes no options.
+      CallboardError: that is so.
     """
-    try:
-        yield
-    except TypeError as error:
-        if "unexpected keyword argument 'options'" not in str(error):
-            raise
+    if "unexpected keyword argument 'options'" in str(error):
         raise no_task(name, "give it a method 'set_task', or let 'reset' take options=None") from error

@@ -139,6 +139,7 @@ class NodeHandle(lp_base.Handle[Any]):
     def __init__(self, name: str, address: lp.Address):
         self.name = name
         self._address = address
+        self._reached = ""
         self._local: Node | None = None
 
     def bind_local(self, role: Node) -> None:
@@ -148,7 +149,9 @@ class NodeHandle(lp_base.Handle[Any]):
     def address(self) -> str:
         """Returns the node's current `host:port`."""
         address = self._address.resolve()
-        bypass_proxies(address.rpartition(":")[0])
+        if address != self._reached:
+            bypass_proxies(address.rpartition(":")[0])
+            self._reached = address
         return address
 
     def client(self, timeout: float) -> Any:
@@ -165,7 +168,8 @@ class NodeHandle(lp_base.Handle[Any]):
         return NodeClient(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_local": None}
+        # Another process has environment variables of its own.
+        return {**self.__dict__, "_reached": "", "_local": None}
 
 
 class NodeClient:
