@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 
 from ..deadlines import Deadline
-from ..errors import CallboardError, unknown
+from ..errors import CallboardError, suggestion
 from .local_socket import SocketError, call
 from .nodes.proxy_bypass import bypass_proxies
 from .run_directory.coordinator_address import read_address
@@ -74,12 +74,12 @@ class AttachedRun:
           node: name of the node, such as `actor/0`.
 
         Raises:
-          CallboardError: there is no such node, or it does not answer.
+          CallboardError: there is no such node, it has not reported yet, or it does not answer.
         """
         overview = self.overview()
         processes = {row["node"]: (row.get("host"), row.get("process")) for row in overview["table"]}
         if node not in processes:
-            raise unknown("node", node, processes)
+            raise CallboardError(f"no node {node!r} has reported yet; {suggestion(node, processes)}")
         in_its_process = processes[node] == tuple(overview["coordinator"]) or node.startswith("coordinator/")
         if self._socket is not None or in_its_process:
             return self._call("stacks", node)

@@ -81,7 +81,7 @@ def test_the_stacks_of_a_node_that_hangs_are_returned_through_its_reports(runnin
     # The process of the node is not known yet, or is that of the coordinator, which then answers by itself.
     for _ in range(2):
         assert "self.hang_in_python()" in AttachedRun(str(directory.path)).stacks("actor/0")
-    with pytest.raises(CallboardError, match="unknown node 'actor/1'; did you mean 'actor/0'?"):
+    with pytest.raises(CallboardError, match="no node 'actor/1' has reported yet; did you mean 'actor/0'?"):
         AttachedRun(f"localhost:{port}").stacks("actor/1")
 
 
