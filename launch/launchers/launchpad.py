@@ -18,7 +18,7 @@ from ..import_path import library_path
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .launcher import Launcher
-from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
+from .run_outcome import Monitor, Outcome, error_text
 
 if TYPE_CHECKING:
     import launchpad as lp
@@ -56,13 +56,7 @@ class LaunchpadLauncher(Launcher):
         from .remote_monitor import MonitorServer
 
         failure: BaseException | None = None
-
-        def give_up(error: BaseException) -> None:
-            nonlocal failure
-            failure = failure or error
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        server = MonitorServer(GuardedMonitor(monitor, give_up))
+        server = MonitorServer(monitor)
         (coordinator,) = program.groups["coordinator"]
         coordinator.monitor_address = server.address
         coordinator.signals_launchpad = threading.current_thread() is threading.main_thread()
@@ -78,7 +72,7 @@ class LaunchpadLauncher(Launcher):
                     with _ended_by_signals(manager, signals):
                         manager.wait()
                 except Exception as error:
-                    failure = failure or error
+                    failure = error
                     manager.wait(raise_error=False)
             outcome = server.outcome
         finally:

@@ -145,7 +145,8 @@ class SupervisingNode(GraphNode):
             outcome = pool.submit(self._supervise, monitor, stop).result()
         monitor.complete(outcome)
         failed = ""
-        if outcome.failed_node is not None:
+        # A launcher with a monitor shows the error; outside the main thread, only an error ends the program.
+        if outcome.failed_node is not None and not (self.monitor_address and self.signals_launchpad):
             *_, reason = ["", *(outcome.error or "").splitlines()]
             failed = f"{outcome.failed_node} failed: {reason}"
         # Launchpad ignores errors of a program that it is stopping; where it sees one, it stops the program by itself.

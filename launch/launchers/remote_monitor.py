@@ -7,8 +7,9 @@ from typing import Any
 import cloudpickle
 import courier
 
+from ...errors import CallboardError
 from ..nodes.node import Unreachable
-from .run_outcome import Monitor, Outcome
+from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
 _CALL_SECONDS = 10.0
 
@@ -16,12 +17,15 @@ _CALL_SECONDS = 10.0
 class MonitorServer:
     """Serves a monitor, and keeps the outcome that is reported at the end of the run.
 
+    Once the monitor has raised an exception, it is not called again: the text of the error is what its calls return.
+
     Args:
       monitor: receives status and messages.
     """
 
     def __init__(self, monitor: Monitor):
-        self._monitor = monitor
+        self._error = ""
+        self._monitor = GuardedMonitor(monitor, self._keep_error)
         self._server = courier.Server()
         for method in (self.status, self.notify, self.complete):
             self._server.Bind(method.__name__, method)
@@ -34,11 +38,13 @@ class MonitorServer:
         """The `host:port` for a `MonitorClient` on this machine."""
         return f"localhost:{self._server.port}"
 
-    def status(self, pickled: bytes) -> None:
+    def status(self, pickled: bytes) -> str:
         self._monitor.status(cloudpickle.loads(pickled))
+        return self._error
 
-    def notify(self, text: str) -> None:
+    def notify(self, text: str) -> str:
         self._monitor.notify(text)
+        return self._error
 
     def complete(self, pickled: bytes) -> None:
         self.outcome = cloudpickle.loads(pickled)
@@ -47,9 +53,14 @@ class MonitorServer:
         self._server.Stop()
         self._server.Join()
 
+    def _keep_error(self, error: BaseException) -> None:
+        self._error = error_text(error)
+
 
 class MonitorClient:
     """Forwards to the monitor of a `MonitorServer`; what cannot be delivered is dropped.
+
+    The methods raise `CallboardError` with the text of the monitor's own error.
 
     Args:
       address: the server's address.
@@ -74,6 +85,9 @@ class MonitorClient:
         if not self._is_there():
             return
         try:
-            getattr(self._client, method)(content)
-        except Unreachable as error:
-            logging.warning("the launcher does not answer: %s", error)
+            error = getattr(self._client, method)(content)
+        except Unreachable as unreachable:
+            logging.warning("the launcher does not answer: %s", unreachable)
+            return
+        if error:
+            raise CallboardError(error)

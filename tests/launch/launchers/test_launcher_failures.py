@@ -19,8 +19,16 @@ from callboard.launch.run import run
 from callboard.launch.settings import parse_experiment, read_recipe
 limits = ["--max-steps", "2000", "--stop-return", "null", "--evaluator", "false", "--actors", "1"]
 experiment = parse_experiment(None, read_recipe("impala-cartpole"), [*limits, "--run-dir", "run"])
+class BrokenMonitor:
+    def status(self, status):
+        raise ValueError("a broken monitor")
+    notify = status
 def call():
-    assert run(experiment, launcher=sys.argv[1]).exit_code == 0
+    if sys.argv[3] == "works":
+        assert run(experiment, launcher=sys.argv[1]).exit_code == 0
+    else:
+        outcome = run(experiment, sys.argv[1], BrokenMonitor())
+        assert outcome.exit_code == 1 and "a broken monitor" in outcome.error, outcome
 if sys.argv[2] == "main":
     call()
 else:
@@ -55,7 +63,7 @@ def fails(run, message, code=1):
     return [line for line in run.text().splitlines() if not line.startswith("[reverb/")]
 
 
-@pytest.mark.parametrize("launcher", ["processes", "threads", "inline"])
+@pytest.mark.parametrize("launcher", ["processes", "threads", "inline", "launchpad"])
 def test_output_that_is_closed(run_in, launcher):
     lines = fails(run_in(ONE_LINE, "--launcher", launcher), "launcher failed: the output was closed (Broken pipe)")
     assert len(lines) == 2
@@ -112,13 +120,19 @@ def test_processes_that_environments_leave(train, launcher):
 
 
 @pytest.mark.parametrize("thread", ["main", "other"])
-@pytest.mark.parametrize("launcher", ["processes", "threads", "inline"])
-def test_run_from_a_script(tmp_path, launcher, thread):
+@pytest.mark.parametrize(
+    "launcher, monitor",
+    [
+        *((launcher, "works") for launcher in ("processes", "threads", "inline")),
+        *((launcher, "raises") for launcher in ("processes", "threads", "inline", "launchpad")),
+    ],
+)
+def test_run_from_a_script(tmp_path, launcher, thread, monitor):
     """Which does not guard its main module, and ends as the interpreter does."""
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
-        [sys.executable, "script.py", launcher, thread],
+        [sys.executable, "script.py", launcher, thread, monitor],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         capture_output=True,
@@ -127,5 +141,6 @@ def test_run_from_a_script(tmp_path, launcher, thread):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the script is over") == 1
-    assert "Traceback" not in done.stderr and "Error" not in done.stderr
+    # Launchpad prints the error by which the program ended.
+    assert launcher == "launchpad" or ("Traceback" not in done.stderr and "Error" not in done.stderr)
     assert list((tmp_path / "tmp").iterdir()) == [] and not (tmp_path / "run" / "tmp").exists()

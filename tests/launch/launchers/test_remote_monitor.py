@@ -1,5 +1,8 @@
 """A monitor in another process."""
 
+import pytest
+
+from callboard.errors import CallboardError
 from callboard.launch.launchers.remote_monitor import MonitorClient, MonitorServer
 from callboard.launch.launchers.run_outcome import Outcome
 
@@ -24,6 +27,28 @@ def test_a_monitor_in_another_process_receives_everything():
     assert not server.outcome.ended
     client.complete(Outcome(reason="over", exit_code=143))
     assert (server.outcome.reason, server.outcome.exit_code) == ("over", 143)
+    server.close()
+
+
+def test_the_error_of_a_monitor_arrives_in_every_call():
+    class Broken:
+        calls = 0
+
+        def status(self, status):
+            Broken.calls += 1
+            raise CallboardError("the disk of the display is full")
+
+        def notify(self, text):
+            Broken.calls += 1
+
+    server = MonitorServer(Broken())
+    client = MonitorClient(server.address)
+    for call in (lambda: client.status({}), lambda: client.notify("a line")):
+        with pytest.raises(CallboardError, match="the disk of the display is full"):
+            call()
+    assert Broken.calls == 1
+    client.complete(Outcome(reason="over"))
+    assert server.outcome.ended
     server.close()
 
 
