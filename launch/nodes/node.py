@@ -139,7 +139,8 @@ class NodeHandle(lp_base.Handle[Any]):
     def __init__(self, name: str, address: lp.Address):
         self.name = name
         self._address = address
-        self._reached = ""
+        self._direct = ""
+        """The address to which no connection goes through a proxy."""
         self._local: Node | None = None
 
     def bind_local(self, role: Node) -> None:
@@ -149,9 +150,9 @@ class NodeHandle(lp_base.Handle[Any]):
     def address(self) -> str:
         """Returns the node's current `host:port`."""
         address = self._address.resolve()
-        if address != self._reached:
+        if address != self._direct:
             bypass_proxies(address.rpartition(":")[0])
-            self._reached = address
+            self._direct = address
         return address
 
     def client(self, timeout: float) -> Any:
@@ -169,7 +170,7 @@ class NodeHandle(lp_base.Handle[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process has environment variables of its own.
-        return {**self.__dict__, "_reached": "", "_local": None}
+        return {**self.__dict__, "_direct": "", "_local": None}
 
 
 class NodeClient:
