@@ -82,6 +82,7 @@ class Coordinator(Node):
         self._metrics = RunMetrics(run, self._counters, clock)
         self._short_of_data: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)
+        self._ends_paused = False
         self._rows = 0
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
@@ -179,8 +180,9 @@ class Coordinator(Node):
             return self._counters.total(count) - 1
 
     def request_stop(self, reason: str) -> None:
-        """Ends the run as at a limit, without a final evaluation."""
+        """Ends the run as at a limit, without a final evaluation; one that is paused makes no more steps."""
         with self._lock:
+            self._ends_paused |= self._control.paused and not self._ending
             self._ending.request(reason)
 
     @property
@@ -350,8 +352,9 @@ class Coordinator(Node):
         self._budget.limit = int(min(self._experiment.max_steps, self._control.environment_limit))
 
     def _control_state(self, policy: str) -> ControlState:
-        # The last learner steps of a run are not subject to a pause.
-        return self._control.state if self._ending else self._control.state_for(policy)
+        # The last learner steps of a run that has reached a limit are not subject to a pause.
+        is_free = self._ending and not self._ends_paused
+        return self._control.state if is_free else self._control.state_for(policy)
 
     def _take_request(self, kind: str, value: Any) -> None:
         if kind == "task":

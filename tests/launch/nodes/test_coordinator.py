@@ -15,6 +15,7 @@ from callboard.launch.nodes.coordinator import Coordinator
 from callboard.launch.nodes.counters import CounterFile
 from callboard.launch.nodes.node import NodeContext
 from callboard.launch.nodes.reporting import RunState
+from callboard.launch.nodes.run_control import ControlState
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.manifest import write_manifest
 
@@ -209,6 +210,18 @@ def test_a_pause_is_complete_once_learners_have_reported_that_they_rest(make_coo
     report(coordinator, steps=200, sequence=2)
     status = coordinator.status()
     assert status["paused"] and not status["at_rest"]
+
+
+@pytest.mark.parametrize("steps, limit", [(100, 3), (50, None)])
+def test_a_run_that_is_ended_in_a_pause_makes_no_more_steps(make_coordinator, steps, limit):
+    coordinator = make_coordinator(controlled=True)
+    coordinator.run_until(100, math.inf)
+    report(coordinator, steps=steps)
+    report(coordinator, "learner/0", learner_steps=3)
+    for _ in range(2):
+        coordinator.request_stop("its session has ended")
+    state = RunState(*report(coordinator, "learner/0", sequence=2, learner_steps=3))
+    assert state.stopping and ControlState(*state.control).learner_limit == limit
 
 
 def test_schedules_do_not_depend_on_the_time_of_day(make_coordinator, tmp_path, monkeypatch):
