@@ -7,6 +7,14 @@ The policies are those of `self_play.yaml`: `main` learns, `past` are its snapsh
 from numpy.random import Generator
 
 
+def training_games(agent: str, episode: int, rng: Generator) -> str:
+    """Lets `main` play four games in five against one of its snapshots, and the fifth against a random player.
+
+    Its snapshots soon play well, so that it would not learn to answer moves that they never make.
+    """
+    return (against_random if episode % 10 in (4, 9) else against_past)(agent, episode, rng)
+
+
 def against_past(agent: str, episode: int, rng: Generator) -> str:
     """Lets `main` play against one of its snapshots."""
     return "main" if _is_main(agent, episode) else "past"
