@@ -8,12 +8,12 @@ import tensorflow as tf
 import tree
 
 from .. import specs
-from ..data import Layout, Nest, Record, Timestep, Version, version_column
+from ..data import Layout, Nest, Record, Timestep, Version, rebuilt, version_column
 from ..environments import BatchedEnvironment
 from ..replay import Writer
 from .agent import Agent, Policy
-from .fast_function import CompiledFunction, as_arrays
-from .finite_checks import check_finite, check_policy
+from .fast_function import CompiledFunction
+from .finite_checks import all_finite, check_finite, check_policy
 
 
 class Episode(NamedTuple):
@@ -99,8 +99,11 @@ class CompiledPolicy:
         seed = np.array([self._seed, self._timesteps], np.int32)
         self._timesteps += 1
         action, extras, self.state = self._act(timestep, self.state, seed)
-        action, extras = as_arrays((action, extras))
-        check_policy(action, extras, self._slots)
+        # The arrays are checked before they are put together, which takes half the time.
+        arrays = [leaf.numpy() for leaf in tree.flatten((action, extras))]
+        action, extras = rebuilt((action, extras), iter(arrays))
+        if not all(map(all_finite, arrays)):
+            check_policy(action, extras, self._slots)
         return action, extras
 
     def _call(self, timestep: Timestep, state: Nest, seed: tf.Tensor) -> tuple[Nest, Nest, Nest]:
