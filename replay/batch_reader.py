@@ -46,7 +46,7 @@ class BatchReader(Iterator[Any]):
       stopped: returns True once the run stops; waiting then ends with `ReaderStopped`.
       incarnation: returns the replay server's incarnation; the dataset is rebuilt when it changes.
       patience: seconds after which a waiting `next` raises `ReaderStopped`; a batch that arrives later is kept.
-      while_waiting: called several times a second while `next` waits; may raise `ReaderStopped`.
+      while_waiting: called several times a second while `next` waits.
     """
 
     def __init__(

@@ -83,6 +83,7 @@ class Coordinator(Node):
         self._short_of_data: dict[str, float] = {}
         self._ending = RunEnding(run.experiment, context.notify, clock)
         self._ends_paused = False
+        """Whether the end was requested while the run was paused."""
         self._rows = 0
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()

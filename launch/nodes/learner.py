@@ -172,17 +172,8 @@ class LearnerNode(ReportingNode):
             Heartbeat(self._replay_handle, self.context.stop)
             batches_of = rebuilt_if_changed(make_batches, key=lambda: tuple(self._replay_handle.addresses()))
             self._reader = BatchReader(
-                iterators(batches_of),
-                self._has_learned_all,
-                self._replay_incarnation,
-                while_waiting=self._while_waiting,
+                iterators(batches_of), self._has_learned_all, self._replay_incarnation, while_waiting=self.between_steps
             )
-
-    def _while_waiting(self) -> None:
-        self.between_steps()
-        # Where other learners may have begun the step, it is made once there is data.
-        if self.paused and len(self._peers) <= 1:
-            raise ReaderStopped
 
     def between_steps(self) -> None:
         super().between_steps()
