@@ -21,9 +21,10 @@ def with_precision(torso: tf.keras.layers.Layer, precision: Precision) -> tf.ker
 
 
 class MixedPrecisionTorso(tf.keras.layers.Layer):
-    """A torso with weights in float32 and computations in bfloat16; its features are float32.
+    """A torso with weights and batch normalization in float32 and other computations in bfloat16.
 
-    bfloat16 has the range of float32, so gradients need no scaling (unlike float16), and 8 bits of precision.
+    Its features are float32.  bfloat16 has the range of float32, so gradients need no scaling (unlike float16), and 8
+    bits of precision.
 
     Args:
       torso: a torso of this library that has no variables yet.
@@ -35,7 +36,8 @@ class MixedPrecisionTorso(tf.keras.layers.Layer):
         self._torso = torso
         policy = tf.keras.mixed_precision.Policy("mixed_bfloat16")
         for part in (torso, *torso.submodules):
-            if isinstance(part, _Layer):
+            # Batch normalization stays in float32: TensorFlow has no kernel for bfloat16 on CPUs without AVX-512.
+            if isinstance(part, _Layer) and not isinstance(part, tf.keras.layers.BatchNormalization):
                 # The public way is a policy for the whole process, but other networks may be made in its other threads.
                 part._set_dtype_policy(policy)
 

@@ -189,7 +189,8 @@ class _NormalizedConvolution(tf.keras.layers.Layer):
         self._normalization = BatchNormalization(momentum=_MOMENTUM, epsilon=_EPSILON)
 
     def call(self, hidden: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        return self._normalization(self._convolution(hidden), training=training)
+        # In mixed precision, activations are normalized in float32.
+        return tf.cast(self._normalization(self._convolution(hidden), training=training), self.compute_dtype)
 
 
 class _NormalizedBlock(tf.keras.layers.Layer):
