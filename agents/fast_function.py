@@ -84,7 +84,8 @@ class CompiledOnFirstCall:
     """A function that is traced in its first call, for arguments of any type, also distributed over replicas.
 
     A `tf.function` looks its trace up by all leaves of the arguments in every call, which takes 0.25 ms for a batch,
-    and the traced function checks them, which takes as long again.
+    and the traced function checks them, which takes as long again.  Without other devices than one CPU, neither is
+    done.
 
     Args:
       function: takes nests of tensors, whose structure, shapes and dtypes must be the same in all calls, and returns a
@@ -92,21 +93,23 @@ class CompiledOnFirstCall:
     """
 
     def __init__(self, function: Callable[..., Nest]):
-        self._eager = function if tf.config.functions_run_eagerly() else None
         self._function = tf.function(function, autograph=False)
-        self._call: _GraphCall | None = None
-        self._outputs: Nest = None
+        self._call: Callable[..., Nest] | None = function if tf.config.functions_run_eagerly() else None
 
     def __call__(self, *arguments: Any) -> Nest:
-        if self._eager is not None:
-            return self._eager(*arguments)
         if self._call is None:
             with TRACING:
                 traced = self._function.get_concrete_function(*arguments)
-            self._outputs = traced.structured_outputs
-            self._call = _GraphCall(traced)
-        # Values distributed over replicas are flattened to the tensors of each.
-        return rebuilt(self._outputs, iter(self._call(tf.nest.flatten(arguments, expand_composites=True))))
+            # On two devices, a graph that was called as one operation read variables after it had updated them.
+            alone = len(tf.config.list_logical_devices()) == 1
+            self._call = _unchecked(traced) if alone else traced
+        return self._call(*arguments)
+
+
+def _unchecked(traced: Any) -> Callable[..., Nest]:
+    """Returns a traced function that does not check the structure, shapes and dtypes of its arguments."""
+    call, outputs = _GraphCall(traced), traced.structured_outputs
+    return lambda *arguments: rebuilt(outputs, iter(call(tf.nest.flatten(arguments, expand_composites=True))))
 
 
 @contextlib.contextmanager

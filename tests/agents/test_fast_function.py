@@ -53,6 +53,22 @@ def test_a_function_with_effects_has_them_at_every_call():
     assert count.numpy() == 3
 
 
+def test_a_function_that_is_compiled_on_its_first_call_gives_its_own_structure_and_has_its_effects_at_every_call():
+    total = tf.Variable(0.0)
+
+    def function(timestep, scale):
+        total.assign_add(scale * tf.reduce_sum(timestep.observation["x"]))
+        return {"total": total.read_value(), "a": (timestep.first, ())}, [timestep.reward * scale]
+
+    compiled = CompiledOnFirstCall(function)
+    for scale, expected in ((1.0, 3.0), (2.0, 9.0)):
+        number = tf.constant([scale])
+        timestep = Timestep({"x": tf.ones(3)}, number, number, number > 1, number > 1)
+        named, (scaled,) = compiled(timestep, tf.constant(scale))
+        assert float(named["total"]) == expected and named["a"][1] == ()
+        assert bool(named["a"][0]) == (scale > 1) and float(scaled) == scale**2
+
+
 def test_eager_functions_run_in_python_at_every_call():
     seen = []
 
