@@ -22,7 +22,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.nested_settings import from_values
 from callboard.networks.network import Inputs
-from callboard.replay import BatchReader, PriorityUpdater, ReplayHandle, start_server
+from callboard.replay import BatchReader, Elements, PriorityUpdater, ReplayHandle, start_server
 from callboard.specs import zeros
 
 layout_of = functools.partial(small_worlds.layout_of, actors=2, max_steps=1000)
@@ -334,12 +334,8 @@ class Loop:
         self.replay = ReplayHandle(lambda: [f"localhost:{self.server.port}"])
         policy = CompiledPolicy(agent.make_policy(self.networks, "train"), layout, np.arange(4), seed=1)
         self.actor = Actor(environment, policy, agent.make_replay(layout).writer(self.replay, 0))
-        self.batches = BatchReader(
-            lambda: strategy.distribute_datasets_from_function(
-                lambda context: agent.make_replay(layout).dataset(self.replay, context).dataset
-            ),
-            stopped=lambda: False,
-        )
+        dataset = agent.make_replay(layout).dataset(self.replay, tf.distribute.InputContext()).dataset
+        self.batches = BatchReader(lambda: Elements(dataset), stopped=lambda: False)
         self.sampled = 0
 
     def act(self) -> None:

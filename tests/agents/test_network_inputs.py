@@ -16,7 +16,7 @@ from callboard.data import Sample
 from callboard.environments import GymnasiumBatch
 from callboard.errors import CallboardError
 from callboard.nested_settings import declared_fields, from_values, with_values
-from callboard.replay import BatchReader, ReplayHandle, start_server
+from callboard.replay import BatchReader, Elements, ReplayHandle, start_server
 
 ENVS, STACK = 4, 3
 CASES = [
@@ -90,7 +90,7 @@ def samples_of(agent: Any, continuous: bool, directory: Any) -> tuple[list[Sampl
             if not actor.writer.ready(0.1, max_pending=0):
                 break
     reader = BatchReader(
-        lambda: agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset, lambda: False
+        lambda: Elements(agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset), lambda: False
     )
     learner = agent.make_learner(networks, tf.distribute.get_strategy(), layout)
     samples = [next(reader), next(reader)]

@@ -21,7 +21,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.nested_settings import from_values, with_values
 from callboard.networks.recurrent import LSTMState
-from callboard.replay import BatchReader, ReplayHandle, start_server
+from callboard.replay import BatchReader, Elements, ReplayHandle, start_server
 from callboard.specs import EnvironmentSpec
 
 LSTM = 2
@@ -305,7 +305,7 @@ def test_stored_states_give_the_actors_own_values_and_priorities(tmp_path):
     actor.writer.close()
     assert actor.writer.items_written == 48
     reader = BatchReader(
-        lambda: agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset, lambda: False
+        lambda: Elements(agent.make_replay(layout).dataset(replay, tf.distribute.InputContext()).dataset), lambda: False
     )
     sample = next(reader)
     reader.close()

@@ -1,6 +1,7 @@
 """Reading what a test has written.
 
-In the server's own process an iterator that waits for an item cannot be destroyed before the server stops.
+In the server's own process an iterator that waits for an item cannot be destroyed before the server stops.  One that is
+never destroyed keeps trying to reach the server, which takes a twentieth of a core.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import reverb
 import tensorflow as tf
 import tree
 
-from callboard.replay import BatchReader
+from callboard.replay import BatchReader, Elements
 
 
 def read_all(replay, table, signature, shard=0):
@@ -30,8 +31,9 @@ def read_all(replay, table, signature, shard=0):
 
 @contextlib.contextmanager
 def reading(dataset):
-    """An iterator over a dataset, which is left to wait in a thread at the end."""
-    reader = BatchReader(lambda: dataset, stopped=lambda: False)
+    """An iterator over a dataset, which is left to wait in a thread until the server has stopped."""
+    elements = Elements(dataset)
+    reader = BatchReader(lambda: elements, stopped=lambda: False)
     yield reader
     reader.close()
 

@@ -12,7 +12,7 @@ import tree
 from reading import read_batches
 
 from callboard.deadlines import wait_until
-from callboard.replay import BatchReader, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
+from callboard.replay import BatchReader, Elements, ReplayHandle, SequenceWriter, queue_dataset, sequence_signature
 from callboard.replay.duplicate_filter import item_id
 
 ENVS, LENGTH = 4, 2
@@ -71,7 +71,7 @@ def test_a_dataset_that_is_built_anew_knows_what_was_received(serve):
     servers = [serve([queue()])]
     replay = ReplayHandle(lambda: servers[-1].addresses())
     reader = BatchReader(
-        lambda: queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS),
+        lambda: Elements(queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS)),
         lambda: False,
         incarnation=lambda: replay.incarnation(0),
     )
@@ -164,7 +164,7 @@ def test_a_writer_that_lost_its_connection_sends_again_what_is_then_read_once(li
 
     write(3)
     assert writer.ready(10, max_pending=0)
-    reader = BatchReader(lambda: queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS), lambda: False)
+    reader = BatchReader(lambda: Elements(queue_dataset(replay, LAYOUT, "queue", LENGTH, ENVS)), lambda: False)
     read = [next(reader) for _ in range(3)]
     link.loses_answers = True
     write(4)
