@@ -129,10 +129,9 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         finally:
             watch.close()
         if outcome.failed_node is not None:
-            # Stop the server now; otherwise it prints its own messages after the error when the process exits.
+            # The server too: otherwise it prints its own messages after the error when the process exits.
             for role in roles.values():
-                if isinstance(role, ReplayNode):
-                    role.stop_server()
+                role.release()
     return outcome
 
 

@@ -263,9 +263,12 @@ class LearnerNode(ReportingNode):
             self._try_to_save()
         return True
 
-    def finish(self) -> None:
+    def release(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+    def finish(self) -> None:
+        self.release()
         if self._priorities is not None:
             self._priorities.close()
         self.reporter.close()

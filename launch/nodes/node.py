@@ -77,14 +77,21 @@ class Node:
     def finish(self) -> None:
         """Shuts down cleanly.  Called only if neither `setup` nor `step` has failed."""
 
+    def release(self) -> None:
+        """Ends servers and threads that would outlive a failed node if its process continues; may be called twice."""
+
     def run(self) -> None:
-        self.setup()
-        while not self.context.stop.is_set():
-            self.context.progress.begins_step()
-            self.between_steps()
-            self.step()
-        self.context.progress.works_slowly("ending")
-        self.finish()
+        try:
+            self.setup()
+            while not self.context.stop.is_set():
+                self.context.progress.begins_step()
+                self.between_steps()
+                self.step()
+            self.context.progress.works_slowly("ending")
+            self.finish()
+        except BaseException:
+            self.release()
+            raise
 
 
 @dataclasses.dataclass(frozen=True)

@@ -79,9 +79,9 @@ class ReplayNode(ReportingNode):
             raise CallboardError(f"the last checkpoint of replay could not be written: {file_error(error)}") from error
         finally:
             self.context.progress.works_slowly("ending")
-            self.stop_server()
+            self.release()
 
-    def stop_server(self) -> None:
+    def release(self) -> None:
         # Its dozens of threads end with the object.
         server, self._server = self._server, None
         if server is not None:

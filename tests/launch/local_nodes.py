@@ -34,4 +34,10 @@ def small_run(recipe, directory, *options, only=(), messages=None):
                 node.setup()
         yield nodes
     finally:
-        nodes["replay/0"].stop_server()
+        release(nodes)
+
+
+def release(nodes):
+    """Ends the servers and threads of nodes in this process."""
+    for node in nodes.values():
+        node.release()

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from local_nodes import release
 
 from callboard.agents.weights import pack_weights
 from callboard.errors import CallboardError
@@ -82,7 +83,7 @@ def test_everything_continues(interrupted, start):
         for _ in range(3):
             learner.step()
         assert learner.collect().values["learner/step"] == steps + 3
-    replay.stop_server()
+    release(roles)
 
     # Actors that fill a queue must need the learner before they have executed all steps.
     limit = before["environment_steps"] + (STEPS if learns_from_old else 10 * STEPS)

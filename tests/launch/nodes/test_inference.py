@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 import tree
+from local_nodes import release
 
 from callboard.data import Timestep
 from callboard.errors import CallboardError
@@ -190,7 +191,7 @@ def node(tmp_path_factory, request):
             made.kept = kept
             yield made
         finally:
-            nodes["replay/0"].stop_server()
+            release(nodes)
 
 
 def test_a_restarted_actor_gets_a_fresh_state_and_a_new_writer(node):

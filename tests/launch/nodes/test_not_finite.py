@@ -2,16 +2,19 @@
 
 import json
 import pathlib
+import threading
 
 import numpy as np
 import pytest
 
 from callboard.agents.finite_checks import check_saved_weights
 from callboard.agents.impala import Impala
+from callboard.deadlines import wait_until
 from callboard.launch.experiment import Experiment
 from callboard.launch.run import run
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.launch.run_directory.metrics import MetricsWriter
+from callboard.replay import batch_reader
 
 ENVIRONMENTS = pathlib.Path(__file__).parents[1] / "environments"
 ENV = "broken_environments:RewardsBecomeHuge"
@@ -36,6 +39,8 @@ def test_metrics_that_are_not_finite_or_too_large_are_written(tmp_path):
 @pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=pytest.mark.slow)])
 def test_rewards_that_are_too_large_end_the_run_with_a_line_about_the_loss(inference, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ENVIRONMENTS)
+    monkeypatch.setattr(batch_reader, "_SERVER_STOP_SECONDS", 0.1)
+    others = set(threading.enumerate())
     experiment = Experiment(
         agent=Impala(batch_size=4),
         env=ENV,
@@ -57,6 +62,8 @@ def test_rewards_that_are_too_large_end_the_run_with_a_line_about_the_loss(infer
     with np.load(kept / "policy.npz") as file:
         assert all(np.isfinite(file[name]).all() for name in file.files if name != "names")
     assert sorted(path.name for path in kept.parent.glob("*0*")) == ["000000000010", "000000000011"]
+    # The process continues, without a thread that tries to reach the replay server.
+    assert wait_until(lambda: not [one for one in set(threading.enumerate()) - others if "reader" in one.name], 10.0)
 
 
 @pytest.mark.slow

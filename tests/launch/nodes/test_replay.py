@@ -45,7 +45,7 @@ def test_a_server_that_has_ended_reports_nothing_and_leaves_no_threads(tmp_path)
     with small_run("impala-cartpole", tmp_path, only=REPLAY_ALONE) as nodes:
         replay = nodes["replay/0"]
         before = len(os.listdir("/proc/self/task"))
-        replay.stop_server()
+        replay.release()
         assert len(os.listdir("/proc/self/task")) < before - 20
         assert replay.collect().values == {}
 

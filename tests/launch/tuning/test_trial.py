@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_cases import AGENT_CASES
+from local_nodes import release
 
 from callboard.agents.optimizer_settings import OptimizerSettings
 from callboard.agents.optimizers import make_optimizer
@@ -178,7 +179,7 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_pat
         roles[name].setup()
     learner = roles["learner/0"]
     version, given = learner.get_variables(None)
-    roles["replay/0"].stop_server()
+    release(roles)
     assert version[1] == step_of(newest) > 0
     with np.load(newest / "policy.npz") as file:
         saved = [file[name] for name in file.files if name.startswith("weight_")]
