@@ -1,7 +1,14 @@
 """What tests of several folders share."""
 
+import gc
+
 import pytest
 from two_devices import TwoDevices
+
+
+def pytest_collection_finish():
+    """Lets garbage collection pass over what lives to the end: libraries, and the tests themselves."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
