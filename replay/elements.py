@@ -8,6 +8,7 @@ import tree
 from tensorflow.python.eager import cancellation, context, execute
 
 from ..data import Nest, rebuilt
+from ..tracing_lock import TRACING
 
 # As in a call of a `tf.function`: operations without a kernel for their device run on the CPU.
 _SETTINGS = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
@@ -47,11 +48,13 @@ class Elements(Iterable[Nest]):
         self._next: Any = None
 
     def __iter__(self) -> "ElementIterator":
-        iterator = iter(self._dataset)
         if self._next is None:
-            following = tf.function(lambda iterator: tree.flatten(next(iterator)), autograph=False)
-            self._next = following.get_concrete_function(iterator)
-        return ElementIterator(iterator, self._next, self._structure)
+            with TRACING:
+                iter(tf.data.Dataset.range(0))  # Makes the operations of an iterator for the first time.
+                following = tf.function(lambda iterator: tree.flatten(next(iterator)), autograph=False)
+                self._next = following.get_concrete_function(tf.data.IteratorSpec(self._structure))
+        # Without the lock: this waits for a replay server that is away.
+        return ElementIterator(iter(self._dataset), self._next, self._structure)
 
 
 class ElementIterator(Iterator[Nest]):

@@ -38,10 +38,13 @@ def distributed_batches(
 
 
 def iterators(make_batches: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
-    """Returns a function that makes an iterator over batches, while no other thread traces functions."""
+    """Returns a function that makes an iterator over batches; while it traces functions, no other thread does."""
 
     def make() -> Iterator[Any]:
         with TRACING:
-            return iter(make_batches())
+            batches = make_batches()
+            if not isinstance(batches, Elements):
+                return iter(batches)
+        return iter(batches)
 
     return make

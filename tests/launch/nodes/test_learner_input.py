@@ -1,11 +1,14 @@
 """A learner's batches: straight from the dataset on one processor, and split over replicas under a strategy."""
 
+import threading
+
 import pytest
 import tensorflow as tf
 
 from callboard.data import Layout
-from callboard.launch.nodes.learner_input import distributed_batches
+from callboard.launch.nodes.learner_input import distributed_batches, iterators
 from callboard.replay import Elements, ReplayDataset, ReplayHandle
+from callboard.tracing_lock import TRACING
 
 LAYOUT = Layout(None, envs_per_actor=4, actors=1, shards=1, replicas=1, seed=0, max_steps=100)
 HANDLE = ReplayHandle(lambda: ["localhost:1"])
@@ -39,6 +42,25 @@ def test_on_one_processor_batches_are_the_elements_of_the_dataset(agent):
     following = iter(batches)
     assert [int(next(following)) for _ in range(3)] == [0, 1, 2]
     assert agent.contexts[0].num_input_pipelines == 1
+
+
+def test_a_reader_that_waits_for_its_server_does_not_keep_others_from_building_networks():
+    waits, server_is_there, read = threading.Event(), threading.Event(), []
+
+    class Away(Elements):
+        def __iter__(self):
+            waits.set()
+            server_is_there.wait(20.0)
+            return super().__iter__()
+
+    make = iterators(lambda: Away(tf.data.Dataset.range(3)))
+    thread = threading.Thread(target=lambda: read.extend(int(number) for number in make()))
+    thread.start()
+    assert waits.wait(10.0) and TRACING.acquire(timeout=5.0)
+    TRACING.release()
+    server_is_there.set()
+    thread.join(20.0)
+    assert read == [0, 1, 2]
 
 
 def test_a_strategy_reads_the_same_batches(agent):
