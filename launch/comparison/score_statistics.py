@@ -5,12 +5,12 @@ Precipice" (https://arxiv.org/abs/2108.13264): the interquartile mean of the sco
 intervals of a bootstrap that is stratified by task, which resamples the runs of each task separately.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from .run_results import RunResult
 
@@ -54,7 +54,7 @@ def interquartile_mean(scores: ArrayLike, axis: int | None = None) -> Any:
       scores: any shape.
       axis: axis that the mean is over; None for all scores.
     """
-    return stats.trim_mean(scores, _CUT, axis=axis)
+    return _scipy_stats().trim_mean(scores, _CUT, axis=axis)
 
 
 def bootstrap_interval(
@@ -81,15 +81,19 @@ def bootstrap_interval(
     def over_all(*resampled: NDArray[np.float64], axis: int) -> Any:
         return statistic(np.concatenate(resampled, axis=axis), axis=axis)
 
-    found = stats.bootstrap(
-        arrays,
-        over_all,
-        n_resamples=resamples,
-        confidence_level=confidence,
-        method="percentile",
-        vectorized=True,
-        random_state=np.random.default_rng(0),
-    ).confidence_interval
+    found = (
+        _scipy_stats()
+        .bootstrap(
+            arrays,
+            over_all,
+            n_resamples=resamples,
+            confidence_level=confidence,
+            method="percentile",
+            vectorized=True,
+            random_state=np.random.default_rng(0),
+        )
+        .confidence_interval
+    )
     return Interval(float(found.low), float(found.high))
 
 
@@ -126,3 +130,8 @@ def _around(values: NDArray[np.float64], spread: Spread) -> tuple[float, float]:
     if spread == "interval":
         return bootstrap_interval([values], np.mean, resamples=1000) or (float(values.mean()), float(values.mean()))
     return float(values.mean() - values.std()), float(values.mean() + values.std())
+
+
+def _scipy_stats() -> Any:
+    """Returns SciPy's statistics, imported late: otherwise every `callboard train` would start half a second later."""
+    return importlib.import_module("scipy.stats")
