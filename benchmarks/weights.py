@@ -60,7 +60,7 @@ class _Learner:
     @property
     def variables(self) -> Sequence[tf.Variable]:
         """The policy's variables; the weights that are sent must be those that the learner has just updated."""
-        return self.role._policy_variables
+        return self.role._setup.variables
 
     def learn(self) -> None:
         self.role.learn()
@@ -112,13 +112,14 @@ class _Learner:
         self._opened.close()
 
     def _note_updates(self) -> None:
-        offer = self.role._weights.offer
+        due = self.role._weights.due
 
-        def note_and_offer(*arguments: Any) -> None:
+        def noted(*arguments: Any) -> bool:
+            # The learner calls it after every step.
             self.updated = time.monotonic()
-            offer(*arguments)
+            return due(*arguments)
 
-        self.role._weights.offer = note_and_offer
+        self.role._weights.due = noted
 
     def _start(self, make: Callable[[Any], Callable[[], tuple[Any, Any]]]) -> None:
         with Listener((_LISTENING, 0)) as listener:
