@@ -84,8 +84,8 @@ class CompiledOnFirstCall:
     """A function that is traced in its first call, for arguments of any type, also distributed over replicas.
 
     A `tf.function` looks its trace up by all leaves of the arguments in every call, which takes 0.25 ms for a batch,
-    and the traced function checks them, which takes as long again.  Without other devices than one CPU, neither is
-    done.
+    and the traced function compares their structure, which takes as long again.  Without other devices than one CPU,
+    neither is done, and only the number and the dtypes of the tensors are checked.
 
     Args:
       function: takes nests of tensors, whose structure, shapes and dtypes must be the same in all calls, and returns a
@@ -102,12 +102,12 @@ class CompiledOnFirstCall:
                 traced = self._function.get_concrete_function(*arguments)
             # On two devices, a graph that was called as one operation read variables after it had updated them.
             alone = len(tf.config.list_logical_devices()) == 1
-            self._call = _unchecked(traced) if alone else traced
+            self._call = _as_one_operation(traced) if alone else traced
         return self._call(*arguments)
 
 
-def _unchecked(traced: Any) -> Callable[..., Nest]:
-    """Returns a traced function that does not check the structure, shapes and dtypes of its arguments."""
+def _as_one_operation(traced: Any) -> Callable[..., Nest]:
+    """Returns a function that calls a traced one as one operation, whatever the structure of its arguments."""
     call, outputs = _GraphCall(traced), traced.structured_outputs
     return lambda *arguments: rebuilt(outputs, iter(call(tf.nest.flatten(arguments, expand_composites=True))))
 

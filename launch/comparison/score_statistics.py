@@ -5,7 +5,6 @@ Precipice" (https://arxiv.org/abs/2108.13264): the interquartile mean of the sco
 intervals of a bootstrap that is stratified by task, which resamples the runs of each task separately.
 """
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -54,7 +53,9 @@ def interquartile_mean(scores: ArrayLike, axis: int | None = None) -> Any:
       scores: any shape.
       axis: axis that the mean is over; None for all scores.
     """
-    return _scipy_stats().trim_mean(scores, _CUT, axis=axis)
+    from scipy import stats  # Takes most of a second, which would delay the start of every `callboard train`.
+
+    return stats.trim_mean(scores, _CUT, axis=axis)
 
 
 def bootstrap_interval(
@@ -74,6 +75,8 @@ def bootstrap_interval(
     Returns:
       The interval; None if a task has only one run.
     """
+    from scipy import stats  # Imported late, as above.
+
     arrays = [np.asarray(sample, np.float64) for sample in samples]
     if not arrays or any(array.size < 2 for array in arrays):
         return None
@@ -81,19 +84,15 @@ def bootstrap_interval(
     def over_all(*resampled: NDArray[np.float64], axis: int) -> Any:
         return statistic(np.concatenate(resampled, axis=axis), axis=axis)
 
-    found = (
-        _scipy_stats()
-        .bootstrap(
-            arrays,
-            over_all,
-            n_resamples=resamples,
-            confidence_level=confidence,
-            method="percentile",
-            vectorized=True,
-            random_state=np.random.default_rng(0),
-        )
-        .confidence_interval
-    )
+    found = stats.bootstrap(
+        arrays,
+        over_all,
+        n_resamples=resamples,
+        confidence_level=confidence,
+        method="percentile",
+        vectorized=True,
+        random_state=np.random.default_rng(0),
+    ).confidence_interval
     return Interval(float(found.low), float(found.high))
 
 
@@ -130,8 +129,3 @@ def _around(values: NDArray[np.float64], spread: Spread) -> tuple[float, float]:
     if spread == "interval":
         return bootstrap_interval([values], np.mean, resamples=1000) or (float(values.mean()), float(values.mean()))
     return float(values.mean() - values.std()), float(values.mean() + values.std())
-
-
-def _scipy_stats() -> Any:
-    """Returns SciPy's statistics, imported late: otherwise every `callboard train` would start half a second later."""
-    return importlib.import_module("scipy.stats")

@@ -129,7 +129,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         finally:
             watch.close()
         if outcome.failed_node is not None:
-            # The server too: otherwise it prints its own messages after the error when the process exits.
+            # Otherwise the replay server prints messages of its own after the error when the process exits.
             for role in roles.values():
                 role.release()
     return outcome
