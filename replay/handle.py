@@ -31,14 +31,6 @@ class ReplayHandle:
         """Returns the incarnation of a shard's server, which changes when the server is replaced."""
         return self.address(shard), self.incarnation_ids()[shard] if self.incarnation_ids else ""
 
-    def samples_in_flight(self, samples: int) -> int:
-        """Returns the number of samples that a sampler may prefetch, where `samples` would be a good number.
-
-        In the server's process Reverb 0.11 renews a sampler's request every three seconds and loses the samples of a
-        request that expires partly filled.  A request for a single sample is never partly filled.
-        """
-        return 1 if self.in_process else samples
-
     def client(self, shard: int = 0) -> reverb.Client:
         """Creates a client of one shard, which connects when it is first used."""
         return reverb.Client(self.address(shard))

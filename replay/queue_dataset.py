@@ -52,7 +52,9 @@ def queue_dataset(
         table=table,
         dtypes=tree.map_structure(lambda spec: spec.dtype, signature),
         shapes=tree.map_structure(lambda spec: spec.shape, signature),
-        max_in_flight_samples_per_worker=replay.samples_in_flight(2 * blocks),
+        # In the server's process Reverb 0.11 renews a sampler's request every three seconds and drops the samples of a
+        # request that expires partly filled, which here would be lost.  That of a single sample is never partly filled.
+        max_in_flight_samples_per_worker=1 if replay.in_process else 2 * blocks,
         num_workers_per_iterator=1,  # Several workers would not preserve the queue's order.
     )
     received = replay.received

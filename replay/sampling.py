@@ -49,7 +49,7 @@ def shard_dataset(table: SampledTable, shard: int, block: int, blocks: int = 1) 
         dtypes=tree.map_structure(lambda spec: spec.dtype, table.signature),
         shapes=tree.map_structure(lambda spec: spec.shape, table.signature),
         # Kept small: prefetched samples do not reflect the newest priority updates.
-        max_in_flight_samples_per_worker=table.replay.samples_in_flight(2 * block),
+        max_in_flight_samples_per_worker=2 * block,
         num_workers_per_iterator=1,
     )
 

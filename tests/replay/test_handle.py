@@ -28,11 +28,6 @@ def test_without_ids_the_address_is_the_incarnation():
     assert ReplayHandle(lambda: ["a:1"]).incarnation(0) == ("a:1", "")
 
 
-def test_samples_are_requested_one_by_one_only_in_the_process_of_the_server():
-    assert ReplayHandle(lambda: ["a:1"]).samples_in_flight(10) == 10
-    assert ReplayHandle(lambda: ["a:1"], in_process=True).samples_in_flight(10) == 1
-
-
 def test_every_handle_deduplicates_for_itself():
     assert ReplayHandle(lambda: ["a:1"]).received is not ReplayHandle(lambda: ["a:1"]).received
 

@@ -12,7 +12,7 @@ import timestep_streams
 import tree
 from reading import read_batches
 
-from callboard.replay import queue_dataset, sequence_signature
+from callboard.replay import WindowFormat, queue_dataset, sampled_dataset, sequence_signature
 from callboard.replay.duplicate_filter import item_id
 
 ENVS, LENGTH = 4, 2
@@ -20,6 +20,25 @@ LAYOUT = timestep_streams.layout(ENVS)
 SIGNATURE = sequence_signature(LAYOUT, LENGTH, ENVS)
 READERS, BATCHES = 24, 8
 REQUEST_SECONDS = 3.0
+
+
+def test_only_queues_request_single_samples(serve, monkeypatch):
+    """Each request wakes several threads, which with large batches took most of a learner's time."""
+    windows, requested, trajectory_dataset = WindowFormat(LAYOUT, 1), {}, reverb.TrajectoryDataset
+
+    def recorded(*, table, max_in_flight_samples_per_worker, **arguments):
+        requested[table] = samples = max_in_flight_samples_per_worker
+        return trajectory_dataset(table=table, max_in_flight_samples_per_worker=samples, **arguments)
+
+    monkeypatch.setattr(reverb, "TrajectoryDataset", recorded)
+    queue = reverb.Table.queue("queue", 4, signature=SIGNATURE)
+    limiter = reverb.rate_limiters.MinSize(1)
+    selectors = reverb.selectors.Uniform(), reverb.selectors.Fifo()
+    replay = serve([queue, reverb.Table("replay", *selectors, 9, limiter, signature=windows.signature())])
+    replay = dataclasses.replace(replay, in_process=True)
+    queue_dataset(replay, LAYOUT, "queue", LENGTH, 8 * ENVS)
+    sampled_dataset(replay, windows, "replay", 8)
+    assert requested == {"queue": 1, "replay": 16}
 
 
 @pytest.mark.slow
