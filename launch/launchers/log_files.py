@@ -48,7 +48,7 @@ def redirect_output(log: str) -> None:
 def logged_to(log: pathlib.Path, level: str) -> Iterator[None]:
     """Writes the log messages of this process to a bounded file within the context, where all nodes share a process.
 
-    Warnings still reach the terminal if no other log handler is set up.
+    Warnings still reach the terminal if no other log handler is set up; other handlers receive what they did before.
 
     Args:
       log: path of the file; its directory must exist.
@@ -60,7 +60,9 @@ def logged_to(log: pathlib.Path, level: str) -> Iterator[None]:
     file.setLevel(level.upper())
     terminal = logging.lastResort if not root.handlers else None
     handlers = [handler for handler in (file, terminal) if handler is not None]
-    before = root.level
+    before, others = root.level, [(handler, handler.level) for handler in root.handlers]
+    for handler, own_level in others:
+        handler.setLevel(max(own_level, before))
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(min(before, file.level) if before else file.level)
@@ -68,6 +70,8 @@ def logged_to(log: pathlib.Path, level: str) -> Iterator[None]:
         yield
     finally:
         root.setLevel(before)
+        for handler, own_level in others:
+            handler.setLevel(own_level)
         for handler in handlers:
             root.removeHandler(handler)
         file.close()

@@ -72,3 +72,28 @@ def test_the_messages_of_a_process_are_logged_from_their_level_on(tmp_path):
     logging.error("after the run")
     assert (root.level, list(root.handlers)) == before
     assert [line.partition(" ")[2] for line in log.read_text().splitlines()] == ["an event", "another detail"]
+
+
+def test_handlers_of_other_libraries_receive_no_more_than_before(tmp_path):
+    """Some packages of environments set one up that prints."""
+    received = []
+
+    class Recorded(logging.Handler):
+        def emit(self, record):
+            received.append(record.getMessage())
+
+    handler, root = Recorded(), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    try:
+        with logged_to(tmp_path / "run.log", "debug"):
+            logging.info("an event")
+            logging.warning("a fault")
+        assert received == ["a fault"] and handler.level == logging.NOTSET
+        with logged_to(tmp_path / "run.log", "error"):
+            logging.warning("another fault")
+        assert received == ["a fault", "another fault"]
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
