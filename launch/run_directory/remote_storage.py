@@ -250,7 +250,7 @@ def local_copy(run: str | pathlib.Path, checkpoint: str = "latest", whole: bool 
 
 
 def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "latest", whole: bool = False) -> None:
-    """Downloads the experiment, the policies and the settings of replay, to evaluate a run or to check a resume.
+    """Downloads experiment, counters, policies and settings of replay, to evaluate a run or to check a resume.
 
     Args:
       storage: the run.
@@ -261,7 +261,7 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
     Raises:
       CallboardError: there is no checkpoint of that step.
     """
-    for name in ("experiment.yaml", "environment.json", "ratings.json"):
+    for name in ("experiment.yaml", "environment.json", "ratings.json", "counters.json"):
         storage.fetch(name, directory.path)
     policies = [path.split("/")[1] for path in storage.find(f"{POLICIES}/*/experiment.yaml")]
     for policy in policies:
@@ -273,7 +273,7 @@ def fetch_run(storage: Storage, directory: RunDirectory, checkpoint: str = "late
     for name in BEST_POLICIES:
         storage.fetch(name, directory.path)
     named = checkpoint if checkpoint[0].isdecimal() else None
-    only = None if whole else ["policy.npz"]
+    only = None if whole else ["policy.npz", "counters.json"]
     if not storage.fetch_newest("checkpoints", directory.path, only=only, checkpoint=named) and named:
         best = ["best"] if any((directory.path / name).exists() for name in BEST_POLICIES) else []
         steps = [str(kept) for kept in storage.steps()]

@@ -1,5 +1,7 @@
 """Local directories of nodes, to be stored at a URL, and what is stored there."""
 
+import json
+
 from callboard.launch.run_directory.layout import RunDirectory
 from callboard.manifest import write_manifest
 
@@ -15,7 +17,8 @@ def write_checkpoint(directory, step, content="weights"):
     folder = directory.checkpoints / f"{step:012d}"
     folder.mkdir(parents=True)
     (folder / "policy.npz").write_text(f"{content} {step}")
-    (folder / "counters.json").write_text("{}")
+    (folder / "counters.json").write_text(json.dumps({"learner/0#a": {"learner_steps": step}}))
+    (folder / "learner.index").write_text("state")
     write_manifest(folder)
     return folder
 

@@ -16,7 +16,7 @@ def test_a_learner_on_another_machine_continues_from_the_newest_whole_checkpoint
     names = [
         f"checkpoints/{step:012d}/{name}"
         for step in (200, 300)
-        for name in ("DONE", "counters.json", "manifest.json", "policy.npz")
+        for name in ("DONE", "counters.json", "learner.index", "manifest.json", "policy.npz")
     ]
     assert stored_in(bucket) == [*names, "checkpoints/incarnation", "logs/learner-0.log"]
     # A machine died while it stored this one.

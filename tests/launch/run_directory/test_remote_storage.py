@@ -74,9 +74,11 @@ def test_the_checkpoint_of_a_step_is_copied(tmp_path, bucket, storage):
     with local_copy(storage.url, "400") as copy:
         (checkpoint,) = copy.checkpoints.glob("0*")
         assert checkpoint.name == f"{400:012d}"
-        assert not (checkpoint / "counters.json").exists()
+        assert not (checkpoint / "learner.index").exists()
+        # What a resume checks.
+        assert Checkpoints(copy).counter_sources() == {"learner/0#a": {"learner_steps": 400}}
     with local_copy(storage.url, "400", whole=True) as copy:
-        assert (copy.checkpoints / f"{400:012d}" / "counters.json").exists()
+        assert (copy.checkpoints / f"{400:012d}" / "learner.index").exists()
     with pytest.raises(CallboardError, match="run has no checkpoint 100; choose from latest, 300, 400, 500"):
         with local_copy(storage.url, "100"):
             pass
