@@ -203,5 +203,6 @@ def test_a_saved_policy_that_is_missing_is_refused_on_the_host_of_the_learners(h
     run = hosts.start("a", recipe=recipe, python_path=FOLDER)
     assert run.wait(timeout=100) == 2
     (line,) = run.text().splitlines()
-    assert "there is no run in nowhere/policies/right to take weights from" in line and "learner's machine" in line
+    missing = tmp_path / "a" / "nowhere" / "policies" / "right"
+    assert f"there is no run in {missing} to take weights from" in line and "learner's machine" in line
     assert not run.run_dir.exists() and hosts.leftovers() == []

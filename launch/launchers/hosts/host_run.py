@@ -23,7 +23,6 @@ from ...ports import reserve
 from ...program import nodes_of
 from ...run_directory.layout import RunDirectory
 from ...run_directory.run_files import begun
-from ...settings import settings_by_name
 from ...stop_signals import stop_signals
 from ..addresses import bind_addresses, first_port, port_of
 from ..processes import run_nodes
@@ -32,6 +31,7 @@ from ..supervisor import Event
 from .cluster_file import Cluster
 from .host_member import HostMember
 from .membership import HostTable
+from .shared_settings import shared_settings
 
 _CALL_SECONDS = 3.0
 _PORT_SECONDS = 10.0
@@ -56,7 +56,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
-    settings = {**settings_by_name(run.experiment), **cluster.settings(), **versions()}
+    settings = {**shared_settings(run.experiment), **cluster.settings(), **versions()}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     groups = {node.policy.restart_group for node in nodes} - {""}
     end_of_run = _end_of_this_run(run.directory)

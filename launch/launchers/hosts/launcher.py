@@ -15,11 +15,12 @@ from ...experiment import Experiment
 from ...run_directory.layout import RunDirectory
 from ...run_directory.new_or_resumed import check_can_be_made, check_state
 from ...run_directory.run_lock import check_not_running
-from ...settings import read_experiment, settings_by_name
+from ...settings import read_experiment
 from ..forkserver import start_forkserver
 from ..launcher import Launcher, LocalPart, locked
 from ..run_outcome import Monitor, Outcome
 from .cluster_file import Cluster, read_cluster
+from .shared_settings import shared_settings
 
 if TYPE_CHECKING:
     import launchpad as lp
@@ -120,8 +121,8 @@ class HostsLauncher(Launcher):
 
     def _check_settings(self, experiment: Experiment, directory: RunDirectory) -> None:
         """Rejects settings that differ from those of the run in the directory."""
-        before = settings_by_name(read_experiment(directory.path))
-        for name, value in settings_by_name(experiment).items():
+        before = shared_settings(read_experiment(directory.path))
+        for name, value in shared_settings(experiment).items():
             if before.get(name) != value:
                 raise CallboardError(
                     f"the run in {directory.path} was started with {name} {before.get(name)}, and the host "
