@@ -188,12 +188,12 @@ def test_a_search_continues_after_ctrl_c_and_after_it_was_killed(search, start, 
 def test_trials_that_fail_are_reported_with_their_last_line(search):
     run = search(
         *small(
-            "--search", RATE, "--samples", 2, "--metric", "learner/los", "--max-steps", 3000, "--evaluate-every", 1000
+            "--search", RATE, "--samples", 2, "--metric", "episode/level", "--max-steps", 3000, "--evaluate-every", 1000
         )
     )
     assert run.wait(timeout=300) == 1, run.text()
     assert "2 of 2 trials: 2 failed" in run.text()
-    assert "trial 01 failed: the run had no learner/los until its end; it had actor/" in run.text()
+    assert "trial 01 failed: the run had no episode/level until its end; it had actor/" in run.text()
     assert "Traceback" not in run.text()
     assert not (run.run_dir / "best.yaml").exists()
     assert run.leftovers() == []

@@ -187,7 +187,8 @@ def test_weights_of_another_run_continue_under_a_new_learning_rate(case, tmp_pat
     counters = json.loads((newest / "counters.json").read_text())
     steps = sum(counts.get("environment_steps", 0) for counts in counters.values())
     assert roles["coordinator/0"].status()["environment_steps"] == steps > 0
-    optimizers = getattr(learner._learner, "optimizers", None) or [learner._learner.optimizer]
+    made = learner._setup.learner
+    optimizers = getattr(made, "optimizers", None) or [made.optimizer]
     for optimizer in optimizers:
         assert int(optimizer.iterations) > 0
         if case.name != "ppo":

@@ -7,7 +7,7 @@ from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.hosts.shared_settings import shared_settings
 from callboard.launch.policy_settings import FrozenPolicy
 
-EXPERIMENT = Experiment(agent=Sac(), env="Pendulum-v1", init_from="/a/run", init_parts={"policy": "policy"})
+EXPERIMENT = Experiment(agent=Sac(), env="Pendulum-v1", init_from="/a/run", init_parts="all")
 
 
 def test_hosts_may_take_weights_from_different_places():
@@ -19,7 +19,7 @@ def test_hosts_may_take_weights_from_different_places():
 def test_everything_else_must_be_the_same():
     settings = shared_settings(EXPERIMENT)
     changes = {
-        "init_parts": {},
+        "init_parts": ("torso",),
         "policies": {"left": Sac(), "old": FrozenPolicy("/a/run")},
         "agent": Sac(discount=0.9),
         "max_steps": 7,
