@@ -187,9 +187,9 @@ def test_a_search_continues_after_ctrl_c_and_after_it_was_killed(search, start, 
 @pytest.mark.slow
 def test_trials_that_fail_are_reported_with_their_last_line(search):
     run = search(
-        *small(
-            "--search", RATE, "--samples", 2, "--metric", "episode/level", "--max-steps", 3000, "--evaluate-every", 1000
-        )
+        *small("--search", RATE, "--samples", 2, "--max-steps", 3000, "--evaluate-every", 1000),
+        # CartPole has no levels.
+        *("--episode-metrics", "level", "--metric", "episode/level"),
     )
     assert run.wait(timeout=300) == 1, run.text()
     assert "2 of 2 trials: 2 failed" in run.text()
