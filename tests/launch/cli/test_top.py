@@ -92,8 +92,9 @@ def test_the_nodes_of_several_hosts_are_shown_on_each_of_them_and_by_address(hos
     hosts = hosts("a", "b")
     hosts.write_cluster(learner=["a"], replay=["a"], actor={"a": 1, "b": 1}, evaluator=[])
     a, _ = hosts.start_all("--max-steps", 100_000_000, "--stop-return", "null")
-    hosts.wait_until(lambda: a.rows() and a.rows()[-1]["learner_steps"] >= 3)
     nodes = ["actor/0", "actor/1", "coordinator/0", "learner/0", "replay/0"]
+    hosts.wait_until(lambda: a.rows() and a.rows()[-1]["learner_steps"] >= 3)
+    hosts.wait_until(lambda: top(a.run_dir, "--once", inside=hosts.network.inside("a")).stdout.count("MiB") == 5)
     # The host names of namespaces are all the same, unlike those of machines.
     on_another = [*hosts.network.inside("b"), "unshare", "--uts", "sh", "-c", 'hostname other; exec "$@"', "top"]
     assert shown(a.run_dir, inside=hosts.network.inside("a")) == nodes
