@@ -8,11 +8,11 @@ from numpy.random import Generator
 
 
 def training_games(agent: str, episode: int, rng: Generator) -> str:
-    """Lets `main` play four games in five against one of its snapshots, and the fifth against a random player.
+    """Lets `main` play half of its games against one of its snapshots, and half against a random player.
 
     Its snapshots soon play well, so that it would not learn to answer moves that they never make.
     """
-    return (against_random if episode % 10 in (4, 9) else against_past)(agent, episode, rng)
+    return (against_random if episode % 4 in (2, 3) else against_past)(agent, episode, rng)
 
 
 def against_past(agent: str, episode: int, rng: Generator) -> str:
