@@ -58,7 +58,7 @@ class Unpacking:
           ValueError: the number of bytes does not match the variables.
         """
         if self._bytes != len(packed):
-            raise ValueError(f"The policy's weights have {self._bytes} bytes, and those that came have {len(packed)}.")
+            raise ValueError(f"the policy's weights have {self._bytes} bytes, and those that came have {len(packed)}")
         return [packed[part].view(dtype).reshape(shape) for part, dtype, shape in self._parts]
 
     def check_finite(self, packed: np.ndarray) -> None:

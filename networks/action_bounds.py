@@ -29,14 +29,16 @@ class ActionBounds:
         """
         if not isinstance(spec, dm_specs.BoundedArray) or not np.issubdtype(spec.dtype, np.floating):
             raise CallboardError(
-                f"A Gaussian policy needs one action of floats with bounds, not {specs.describe(spec)}."
+                f"a policy of continuous actions needs one action of floats with bounds, not {specs.describe(spec)}"
             )
         low, high = (np.broadcast_to(bound, spec.shape).astype(np.float64) for bound in (spec.minimum, spec.maximum))
         finite = np.isfinite(low) & np.isfinite(high)
         if not (unbounded or finite.all()):
-            raise CallboardError("A Gaussian policy needs finite bounds of the action; clip or rescale it first.")
+            raise CallboardError(
+                "a policy of continuous actions needs finite bounds of the action; clip or rescale it first"
+            )
         if (low > high).any():
-            raise CallboardError("The action's lower bound is above its upper bound.")
+            raise CallboardError("the action's lower bound is above its upper bound")
         self.shape = tuple(spec.shape)
         """Shape of one action."""
         self.size = math.prod(self.shape)

@@ -36,7 +36,7 @@ class Encoders:
     ):
         if isinstance(torso, tf.keras.layers.Layer):
             raise CallboardError(
-                "The policy and the critics need a torso each: give a factory of torsos, not one layer."
+                "the policy and the critics need a torso each: give a factory of torsos, not one layer"
             )
         self.normalizer = RunningNormalizer(spec.observation) if normalize_observations else None
         """The normalizer that the torsos contain; None if observations are not normalized."""

@@ -173,7 +173,7 @@ class Network(tf.Module):
         if not self.previous_inputs:
             return features
         if isinstance(inputs.previous_reward, tuple):
-            raise ValueError("This network needs the previous action and reward; the inputs hold none.")
+            raise ValueError("this network needs the previous action and reward; the inputs hold none")
         action = flat_features(self.spec.action, inputs.previous_action, features.dtype)
         reward = tf.cast(inputs.previous_reward, features.dtype)
         previous = tf.concat([action, reward[:, tf.newaxis]], axis=-1)
@@ -193,7 +193,7 @@ class Network(tf.Module):
         first = tf.ones((1,), tf.bool)
         features = self._features(inputs, first)
         if features.shape.rank != 2 or features.shape[1] is None:
-            raise CallboardError(f"A torso must give features [batch, size]; this one gives {features.shape}.")
+            raise CallboardError(f"a torso must give features [batch, size]; this one gives {features.shape}")
         self._core.build(features.shape[1])
         if not hasattr(self._core, "state_spec"):
             raise CallboardError(

@@ -60,7 +60,7 @@ def _update(source: tf.Module, target: tf.Module, assign: Any) -> None:
     pairs = list(zip(source.variables, target.variables, strict=True))
     for new, old in pairs:
         if new.shape != old.shape:
-            raise ValueError(f"The target's {old.name} has shape {old.shape}, the source's {new.name} {new.shape}.")
+            raise ValueError(f"the target's {old.name} has shape {old.shape}, the source's {new.name} {new.shape}")
 
     def update(strategy: tf.distribute.Strategy) -> None:
         for new, old in pairs:

@@ -1,9 +1,10 @@
-"""The rules of the layout: who may import whom, what a module may be called, how long it may be."""
+"""The rules of the code: who may import whom, names and lengths of modules, the form of error messages."""
 
 import ast
 import functools
 import graphlib
 import pathlib
+import re
 import sys
 
 import pytest
@@ -138,3 +139,25 @@ def test_only_the_command_prints():
 
 def test_tests_are_no_package():
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def _message_of(raised):
+    """The first argument of a raised error as text, with `{}` for each value in it; empty if it is no text."""
+    argument = raised.exc.args[0] if isinstance(raised.exc, ast.Call) and raised.exc.args else None
+    parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+    texts = [part.value if isinstance(part, ast.Constant) else "{}" for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def test_messages_of_errors_are_no_sentences():
+    """They follow `callboard: ` on one line: they begin in lower case or with a name, and end without a period."""
+    names = ("TensorFlow ", "Ray ", "Q-learning ", "No module named ")
+    raised = [(path, node) for path in LIBRARY for node in ast.walk(parsed(path)) if isinstance(node, ast.Raise)]
+    messages = {(path.name, node.lineno): _message_of(node) for path, node in raised}
+    assert len([message for message in messages.values() if message]) > 300
+    wrong = {
+        place: message
+        for place, message in messages.items()
+        if message[:1].isupper() and not message.startswith(names) or re.search(r"[^.]\.\s*$", message)
+    }
+    assert not wrong

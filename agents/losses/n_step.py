@@ -69,7 +69,7 @@ def n_step_sequence(r_t: Any, discount_t: Any, valid_t: Any, n: int) -> NStep:
       ValueError: if shapes do not match.
     """
     if n < 1:
-        raise ValueError(f"The number of steps must be at least 1, not {n}.")
+        raise ValueError(f"the number of steps must be at least 1, not {n}")
     r_t, discount_t, valid_t = _checked(r_t, discount_t, valid_t)
     length = r_t.shape[0]
     # Shifting fills in False: no transition after the end of the sequence is valid.
@@ -117,5 +117,5 @@ def _checked(r_t: Any, discount_t: Any, valid_t: Any) -> tuple[tf.Tensor, tf.Ten
     check_ranks(2, r_t=r_t, discount_t=discount_t, valid_t=valid_t)
     check_same_shape(r_t=r_t, discount_t=discount_t, valid_t=valid_t)
     if not r_t.shape[0]:
-        raise ValueError("The number of transitions must be known when the function is traced, and at least 1.")
+        raise ValueError("the number of transitions must be known when the function is traced, and at least 1")
     return r_t, discount_t, valid_t

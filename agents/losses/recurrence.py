@@ -26,7 +26,7 @@ def backward_sum(x_t: Any, decay_t: Any) -> tf.Tensor:
     x_t, decay_t = tf.convert_to_tensor(x_t), tf.convert_to_tensor(decay_t)
     check_same_shape(x_t=x_t, decay_t=decay_t)
     if x_t.shape[0] is None:
-        raise ValueError("The length of the sequence must be known when the function is traced.")
+        raise ValueError("the length of the sequence must be known when the function is traced")
     terms, decays = tf.unstack(x_t), tf.unstack(decay_t)
     sums = [terms[-1]]
     for t in reversed(range(len(terms) - 1)):

@@ -14,7 +14,7 @@ def check_ranks(rank: int, **tensors: Any) -> None:
     wrong = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape.rank not in (rank, None)}
     if wrong:
         found = ", ".join(f"{name} has shape {shape}" for name, shape in wrong.items())
-        raise ValueError(f"Expected tensors of rank {rank}: {found}.")
+        raise ValueError(f"expected tensors of rank {rank}: {found}")
 
 
 def check_same_shape(**tensors: Any) -> None:
@@ -27,7 +27,7 @@ def check_same_shape(**tensors: Any) -> None:
     reference = next(iter(shapes.values()))
     if not all(shape.is_compatible_with(reference) for shape in shapes.values()):
         found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"Expected tensors of the same shape: {found}.")
+        raise ValueError(f"expected tensors of the same shape: {found}")
 
 
 def check_alike(rank: int, **tensors: Any) -> None:

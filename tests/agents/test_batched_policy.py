@@ -47,7 +47,8 @@ def timesteps(rng, number):
 
 
 FAST = ("impala", "r2d2")
-CASES = [(name, CONTINUOUS if name == "sac" else DISCRETE) for name in AGENTS] + [("ppo", CONTINUOUS)]
+OF_CONTINUOUS_ACTIONS = ("sac", "td3", "d4pg", "dmpo")
+CASES = [(name, CONTINUOUS if name in OF_CONTINUOUS_ACTIONS else DISCRETE) for name in AGENTS] + [("ppo", CONTINUOUS)]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_only_the_length_must_be_known_in_a_graph():
     in_graph = tf.function(backward_sum, input_signature=(spec, spec), autograph=False)
     np.testing.assert_allclose(in_graph(x, decay), by_loop(x, decay), atol=1e-12)
     spec = tf.TensorSpec((None, 4), tf.float64)
-    with pytest.raises(ValueError, match="The length of the sequence must be known"):
+    with pytest.raises(ValueError, match="the length of the sequence must be known"):
         tf.function(backward_sum, input_signature=(spec, spec), autograph=False).get_concrete_function()
 
 

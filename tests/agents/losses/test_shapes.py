@@ -16,14 +16,14 @@ def test_tensors_of_another_rank_are_named_and_no_others():
     check_ranks(2, x=tf.zeros((3, 2)), y=tf.zeros((0, 1)))
     with pytest.raises(ValueError) as caught:
         check_ranks(2, x=tf.zeros((3, 2)), y=tf.zeros(3), z=tf.zeros((1, 2, 3)))
-    assert str(caught.value) == "Expected tensors of rank 2: y has shape (3,), z has shape (1, 2, 3)."
+    assert str(caught.value) == "expected tensors of rank 2: y has shape (3,), z has shape (1, 2, 3)"
 
 
 def test_different_shapes_are_named():
     check_same_shape(x=tf.zeros((3, 2)), y=np.ones((3, 2)))
     with pytest.raises(ValueError) as caught:
         check_same_shape(x=tf.zeros((3, 2)), y=tf.zeros((3, 1)))
-    assert str(caught.value) == "Expected tensors of the same shape: x (3, 2), y (3, 1)."
+    assert str(caught.value) == "expected tensors of the same shape: x (3, 2), y (3, 1)"
 
 
 def test_unknown_shapes_pass():
