@@ -25,6 +25,7 @@ from .ppo_learner import PpoLearner, Rates
 from .ppo_policy import PpoNetworks, PpoPolicy
 from .ppo_rollout import Rollout, make_rollout
 from .ppo_settings import PpoSettings
+from .reward_normalizer import normalization_discount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Ppo(PpoSettings, Agent):
                 f"{type(self).__name__}.make_networks gives {type(networks).__name__}: let it give "
                 "PpoNetworks(network, layout.spec, self.normalize_rewards)"
             )
-        return PpoPolicy(networks, self.discount, mode, self.frame_stack)
+        return PpoPolicy(networks, normalization_discount(self), mode, self.frame_stack)
 
     def acting_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         return self.network.acting_spec(spec)

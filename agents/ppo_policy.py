@@ -56,7 +56,14 @@ class PpoState(NamedTuple):
 
 
 class PpoPolicy(tf.Module):
-    """Samples actions from the policy, or takes the most likely action in evaluation."""
+    """Samples actions from the policy, or takes the most likely action in evaluation.
+
+    Args:
+      networks: what the learner trains.
+      discount: γ of the discounted returns that are recorded.
+      mode: what the policy is for.
+      frame_stack: see `PpoSettings`.
+    """
 
     def __init__(self, networks: PpoNetworks, discount: float, mode: Mode, frame_stack: int = 1):
         super().__init__()

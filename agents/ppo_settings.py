@@ -41,6 +41,7 @@ class PpoSettings(ObservationSettings, RewardSettings, GaussianPolicySettings):
         them in each minibatch.
       normalize_rewards: whether rewards are divided by the standard deviation of discounted returns, then clipped to
         [-10, 10].
+      normalization_discount: γ of those returns; None for that of the agent.
       target_kl: mean KL divergence from the behavior policy over an epoch above which the iteration stops; None for no
         limit.  The mean includes the epoch's first minibatches, whose divergence is small, so the same number is a
         looser limit than where each minibatch is checked (Stable-Baselines3).

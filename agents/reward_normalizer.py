@@ -66,4 +66,9 @@ def make_reward_normalizer(agent: Any) -> RewardNormalizer | None:
 
 def returns_discount(agent: Any) -> float | None:
     """Returns γ of the discounted returns that the replay of an agent keeps; None if it keeps none."""
-    return agent.discount if agent.normalize_rewards else None
+    return normalization_discount(agent) if agent.normalize_rewards else None
+
+
+def normalization_discount(agent: Any) -> float:
+    """Returns γ of the returns by which the rewards of an agent with `RewardSettings` are, or would be, normalized."""
+    return agent.discount if agent.normalization_discount is None else agent.normalization_discount

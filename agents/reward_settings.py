@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..setting_types import PositiveFloat
+from ..setting_types import PositiveFloat, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,11 +17,14 @@ class RewardSettings:
         to [-10, 10], before `reward_scale`.  Replay holds the environment's rewards, and every batch is normalized by
         the newest deviation.  Values are then those of normalized rewards, as are `value_min` and `value_max` of a
         distribution.
+      normalization_discount: γ of those returns; None for that of the agent.  Baselines' `VecNormalize` has 0.99 by
+        default, whatever the agent's.
     """
 
     reward_scale: PositiveFloat = 1.0
     reward_clip: PositiveFloat | tuple[float, float] | None = None
     normalize_rewards: bool = False
+    normalization_discount: UnitInterval | None = None
 
     @property
     def problem(self) -> str:
@@ -30,4 +33,6 @@ class RewardSettings:
             return f"reward_clip must be an increasing range, such as [-1, 5], not {list(self.reward_clip)}"
         if self.normalize_rewards and self.reward_clip is not None:
             return "rewards are either normalized or clipped: set normalize_rewards to false, or leave reward_clip out"
+        if self.normalization_discount is not None and not self.normalize_rewards:
+            return "normalization_discount has no effect without normalized rewards: set normalize_rewards to true"
         return ""

@@ -22,6 +22,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "normalize_advantages": False,
         "reward_clip": None,
         "normalize_rewards": False,
+        "normalization_discount": None,
         "value_learning_rate_scale": 1.0,
         "initial_log_std": 0.0,
         "std_from_observation": False,

@@ -27,6 +27,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "std_from_observation": False,
         "reward_clip": None,
         "normalize_rewards": False,
+        "normalization_discount": None,
         "optimizer.name": "rmsprop",
         "optimizer.learning_rate": 6e-4,
         "optimizer.learning_rate_decay": True,

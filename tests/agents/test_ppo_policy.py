@@ -1,6 +1,7 @@
 """PPO's policy: the returns that it adds to the record, and how it acts in evaluation."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from dm_env import specs as dm_specs
 from small_worlds import SPEC, layout_of
@@ -18,8 +19,8 @@ def timestep(reward, first, last=False):
     return Timestep(np.zeros((1, 2), np.float32), np.array([reward], np.float32), np.ones(1), *flags)
 
 
-def test_the_last_reward_of_an_episode_that_is_reset_in_the_same_step_belongs_to_it():
-    agent = Ppo(discount=0.5)
+@pytest.mark.parametrize("agent", [Ppo(discount=0.5), Ppo(discount=0.9, normalization_discount=0.5)])
+def test_the_last_reward_of_an_episode_that_is_reset_in_the_same_step_belongs_to_it(agent):
     policy = agent.make_policy(agent.make_networks(layout_of(SPEC)), "train")
     state, returns, resets = policy.initial_state(1), [], []
     ended = (timestep(4, False, last=True), timestep(0, True), timestep(3, False))

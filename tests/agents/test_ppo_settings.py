@@ -27,6 +27,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "value_learning_rate_scale": 1.0,
         "normalize_advantages": True,
         "normalize_rewards": True,
+        "normalization_discount": None,
         "target_kl": None,
         "initial_log_std": 0.0,
         "std_from_observation": False,

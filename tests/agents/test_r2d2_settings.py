@@ -18,6 +18,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "accumulate": 1,
         "reward_scale": 1.0,
         "normalize_rewards": False,
+        "normalization_discount": None,
         "updates_per_call": 1,
         "priority_eta": 0.9,
         "discount": 0.99,

@@ -74,6 +74,20 @@ def test_rewards_beyond_ten_deviations_are_clipped():
     np.testing.assert_allclose(normalizer(tf.constant([-100.0, 3.0, 100.0])), [-10.0, 1.5, 10.0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_replay_keeps_returns_that_are_discounted_as_the_agent_or_by_a_discount_of_their_own(case):
+    agent, spec, _ = made(next(iter(case.small_updates)))
+    layout = layout_of(spec)
+    for changed, expected in (
+        ({"discount": 0.5}, None),
+        ({"discount": 0.5, "normalize_rewards": True}, 0.5),
+        ({"discount": 0.5, "normalize_rewards": True, "normalization_discount": 0.75}, 0.75),
+        ({"discount": 0.5, "normalize_rewards": True, "normalization_discount": 0.0}, 0.0),
+    ):
+        replay = with_values(agent, changed).make_replay(layout)
+        assert replay.returns_discount == expected
+
+
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in FAST else pytest.mark.slow) for case in CASES],

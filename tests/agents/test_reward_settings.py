@@ -34,6 +34,9 @@ def test_what_cannot_work_is_refused():
     either = "rewards are either normalized or clipped: set normalize_rewards to false"
     with pytest.raises(CallboardError, match=either):
         check_ranges(RewardSettings(normalize_rewards=True, reward_clip=1.0), "agent.")
+    without = "normalization_discount has no effect without normalized rewards: set normalize_rewards to true"
+    with pytest.raises(CallboardError, match=without):
+        check_ranges(RewardSettings(normalization_discount=0.99), "agent.")
     for changed, message in (
         ({"reward_clip": 1.0}, either),
         ({"minibatches": 32, "accumulate": 3}, r"minibatches must be a multiple of accumulate \(3\), not 32"),

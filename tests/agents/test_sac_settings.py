@@ -24,6 +24,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "accumulate": 1,
         "reward_scale": 1.0,
         "normalize_rewards": False,
+        "normalization_discount": None,
         "reward_clip": None,
         "updates_per_call": 1,
         "hold": 1,

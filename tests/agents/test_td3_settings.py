@@ -23,6 +23,7 @@ def test_the_defaults_are_those_of_the_documentation():
         "batch_size": 100,
         "reward_scale": 1.0,
         "normalize_rewards": False,
+        "normalization_discount": None,
         "accumulate": 1,
         "reward_clip": None,
         "updates_per_call": 1,
