@@ -14,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ...deadlines import Deadline
+from ..nodes.step_rates import RateWindow
 from .bottleneck import find_bottleneck
 from .run_outcome import OutputClosed
-from .trend import TimeLeft, Trend, duration
+from .trend import Trend, duration, time_left
 
 _LINE_SECONDS = 10.0
+_RATE_SECONDS = 30.0
 _SHOWN_RESTARTS = 4
 
 
@@ -108,8 +110,7 @@ class RunProgress:
     def __init__(self, max_steps: int, clock: Callable[[], float] = time.monotonic):
         self.max_steps = max_steps
         self._clock = clock
-        self._time_left = TimeLeft()
-        self._learner_time_left = TimeLeft()
+        self._window = RateWindow(_RATE_SECONDS)
         self._seconds_left: float | None = None
         self._trends: dict[str, Trend] = {}
         self._arrows: dict[str, str] = {}
@@ -117,11 +118,13 @@ class RunProgress:
 
     def update(self, status: dict[str, Any]) -> None:
         """Takes a status, which need not be shown."""
-        now, limit = self._clock(), status.get("max_learner_steps")
+        steps, learner_steps = status["environment_steps"], status["learner_steps"]
+        done = self._window.update(self._clock(), steps, learner_steps)
         estimates = [status.get("seconds_left")]
-        estimates.append(self._time_left.update(now, status["environment_steps"], self.max_steps))
+        estimates.append(time_left(self.max_steps - steps, done.environment_steps, done.seconds))
+        limit = status.get("max_learner_steps")
         if limit is not None:
-            estimates.append(self._learner_time_left.update(now, status["learner_steps"], limit))
+            estimates.append(time_left(limit - learner_steps, done.learner_steps, done.seconds))
         # The run ends at the limit that it reaches first.
         self._seconds_left = min((seconds for seconds in estimates if seconds is not None), default=None)
         for name in ("actor/episode_return", "evaluator/return"):

@@ -5,36 +5,21 @@ import math
 import statistics
 
 _POINTS = 240
-_RATE_SECONDS = 30.0
 _NOTICEABLE = 0.05
 """Smallest change, as a fraction of the return, that counts as a trend."""
 
 
-class TimeLeft:
-    """Estimates the time until a total is reached, from the rate over the last half minute."""
+def time_left(remaining: float, done: float, seconds: float) -> float | None:
+    """Returns the seconds until the rest is done; None if nothing was done of it.
 
-    def __init__(self) -> None:
-        self._points: collections.deque[tuple[float, float]] = collections.deque()
-
-    def update(self, now: float, done: float, total: float) -> float | None:
-        """Returns the seconds left; None as long as nothing is known.
-
-        Args:
-          now: seconds, by a monotonic clock.
-          done: what is done of it.
-          total: what is to be done.
-        """
-        if self._points and done < self._points[-1][1]:
-            self._points.clear()
-        self._points.append((now, done))
-        while len(self._points) > 2 and now - self._points[1][0] > _RATE_SECONDS:
-            self._points.popleft()
-        since, before = self._points[0]
-        if done >= total:
-            return 0.0
-        if done <= before or now <= since:
-            return None
-        return (total - done) * (now - since) / (done - before)
+    Args:
+      remaining: what is still to be done.
+      done: what was done lately.
+      seconds: the time that this took.
+    """
+    if remaining <= 0:
+        return 0.0
+    return remaining * seconds / done if done > 0 else None
 
 
 class Trend:

@@ -19,7 +19,11 @@ RUN_METRICS = (
     Metric("ignored_timesteps", "actions that were ignored because their episode had ended, over the whole run"),
 )
 _ACTORS = (
-    Metric("actor/steps_per_second", "environment steps per second of all actors, over the last ten seconds", "1/s"),
+    Metric(
+        "actor/steps_per_second",
+        "environment steps per second of all actors, over the last 10 s, or four learner steps if they take longer",
+        "1/s",
+    ),
     Metric("actor/episode_return", "mean return of the last 100 training episodes, with exploration"),
     Metric("actor/episode_length", "mean length of the last 100 training episodes", "steps"),
     Metric(
@@ -37,7 +41,11 @@ _ACTORS = (
 _LEARNERS = (
     Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
     Metric("learner/final", "1 once the learner has made its last step; absent before"),
-    Metric("learner/steps_per_second", "learner steps per second, over the last ten seconds", "1/s"),
+    Metric(
+        "learner/steps_per_second",
+        "learner steps per second, over the last 10 s, or four learner steps if they take longer",
+        "1/s",
+    ),
     Metric(
         "learner/waiting_for_data",
         "time for which learners waited for a batch, over the last seconds; not with `--launcher inline`",

@@ -4,26 +4,13 @@ import math
 
 import pytest
 
-from callboard.launch.launchers.trend import TimeLeft, Trend, duration
+from callboard.launch.launchers.trend import Trend, duration, time_left
 
 
-def test_the_time_left_follows_from_the_rate_of_the_last_half_minute():
-    left = TimeLeft()
-    assert left.update(0.0, 0, 1000) is None
-    for second in range(1, 41):
-        seconds = left.update(float(second), 10 * second, 1000)
-    assert seconds == pytest.approx(60.0)
-    for second in range(41, 91):
-        seconds = left.update(float(second), 400, 1000)
-    assert seconds is None  # Nothing has been done for half a minute.
-    assert left.update(91.0, 1000, 1000) == 0.0
-
-
-def test_a_run_that_goes_back_begins_anew():
-    left = TimeLeft()
-    left.update(0.0, 500, 1000)
-    assert left.update(1.0, 100, 1000) is None
-    assert left.update(2.0, 200, 1000) == pytest.approx(8.0)
+def test_the_time_left_follows_from_the_rate():
+    assert time_left(remaining=600, done=300, seconds=30.0) == 60.0
+    assert time_left(remaining=600, done=0, seconds=30.0) is None
+    assert time_left(remaining=0, done=0, seconds=0.0) == time_left(remaining=-5, done=10, seconds=1.0) == 0.0
 
 
 @pytest.mark.parametrize(
