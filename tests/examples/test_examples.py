@@ -137,7 +137,7 @@ def test_impala_finds_the_treasure(launcher, tmp_path):
     settings = {"optimizer": "{name: adam, epsilon: 1.6e-3, learning_rate: 5e-3}", "unroll-length": "10"}
     options = [f"--agent.{name}={value}" for name, value in {**settings, "batch-size": "16"}.items()]
     evaluations = train(
-        *("impala", "--env", CORRIDOR, "--max-steps", "30000", "--evaluate-every", "5000", "--stop-return", "1"),
+        *("impala", "--env", CORRIDOR, "--max-steps", "100000", "--evaluate-every", "5000", "--stop-return", "1"),
         *options,
         *("--launcher", launcher),
         run_dir=tmp_path / "run",
