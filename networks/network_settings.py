@@ -16,6 +16,10 @@ Mixer = Literal["qmix", "vdn"]
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "leaky_relu", "selu", "sigmoid", "softplus", "swish"]
 
+Initializer = Literal[
+    "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal", "lecun_uniform", "orthogonal"
+]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
@@ -36,6 +40,8 @@ class NetworkSettings:
       precision: what torsos by name compute in: float32, bfloat16, or bfloat16_on_gpu, which is float32 in processes
         without a GPU.  Weights, features, cores and heads are float32.
       image_activation: activation of the torsos for images; None for that of the MLPs in conv, and relu in the others.
+      image_initializer: how the weights of the torsos for images begin, but for those of a ResNet; None for the
+        torso's own way.
     """
 
     torso: str = "auto"
@@ -48,6 +54,7 @@ class NetworkSettings:
     image_features: PositiveInt | None = None
     precision: Literal["float32", "bfloat16", "bfloat16_on_gpu"] = "float32"
     image_activation: Activation | None = None
+    image_initializer: Initializer | None = None
 
     @property
     def batch_normalized_torso(self) -> str:
@@ -67,6 +74,8 @@ class NetworkSettings:
             return f"precision is for torsos by name: leave it out, and let {self.torso} set the dtype of its layers"
         if self.filters and not {"auto", "conv"}.intersection(names):
             return f"filters are those of torso conv, not of {', '.join(names)}: leave one of them out"
+        if self.image_initializer is not None and self.batch_normalized_torso:
+            return f"image_initializer is not for {self.batch_normalized_torso}, which has its own: leave it out"
         for head in ("head", "critic_head"):
             if getattr(self, f"{head}_options", None) and getattr(self, head, None) is None:
                 return f"{head}_options are for a {head} package.module:factory, not for the default"

@@ -25,6 +25,7 @@ class ImpalaResNet(tf.keras.layers.Layer):
         features: int = 256,
         width: int = 1,
         activation: Any = "relu",
+        kernel_initializer: str | None = None,
         name: str | None = None,
     ) -> None:
         """Creates sections of a convolution, a pooling that halves the image and residual blocks; then a dense layer.
@@ -35,13 +36,18 @@ class ImpalaResNet(tf.keras.layers.Layer):
           features: units of the dense layer.
           width: multiplier of all channels.
           activation: activation of all layers.
+          kernel_initializer: name of an initializer; None for `lecun_normal`, and `he_normal` of the dense layer.
           name: name of the layer.
         """
         super().__init__(name=name)
         self._activation = tf.keras.activations.get(activation)
-        self._sections = [_Section(width * section_channels, blocks, self._activation) for section_channels in channels]
+        kernel = kernel_initializer or "lecun_normal"
+        self._sections = [
+            _Section(width * section_channels, blocks, self._activation, kernel) for section_channels in channels
+        ]
         self._flatten = tf.keras.layers.Flatten()
-        self._dense = tf.keras.layers.Dense(features, activation=activation, kernel_initializer="he_normal")
+        kernel = kernel_initializer or "he_normal"
+        self._dense = tf.keras.layers.Dense(features, activation=activation, kernel_initializer=kernel)
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`."""
@@ -54,11 +60,11 @@ class ImpalaResNet(tf.keras.layers.Layer):
 class _Section(tf.keras.layers.Layer):
     """A convolution, max pooling with stride 2 and residual blocks."""
 
-    def __init__(self, channels: int, blocks: int, activation: Any) -> None:
+    def __init__(self, channels: int, blocks: int, activation: Any, kernel_initializer: str) -> None:
         super().__init__()
-        self._convolution = _convolution(channels)
+        self._convolution = _convolution(channels, kernel_initializer)
         self._pool = tf.keras.layers.MaxPool2D(3, strides=2, padding="same")
-        self._blocks = [_Block(channels, activation) for _ in range(blocks)]
+        self._blocks = [_Block(channels, activation, kernel_initializer) for _ in range(blocks)]
 
     def call(self, hidden: tf.Tensor) -> tf.Tensor:
         hidden = self._pool(self._convolution(hidden))
@@ -70,10 +76,10 @@ class _Section(tf.keras.layers.Layer):
 class _Block(tf.keras.layers.Layer):
     """Two convolutions, each preceded by an activation, with an identity shortcut."""
 
-    def __init__(self, channels: int, activation: Any) -> None:
+    def __init__(self, channels: int, activation: Any, kernel_initializer: str) -> None:
         super().__init__()
         self._activation = activation
-        self._convolutions = [_convolution(channels) for _ in range(2)]
+        self._convolutions = [_convolution(channels, kernel_initializer) for _ in range(2)]
 
     def call(self, hidden: tf.Tensor) -> tf.Tensor:
         # Without an operation between the sum and its ReLU, TensorFlow 2.12 fuses them although the sum is used twice,
@@ -84,8 +90,8 @@ class _Block(tf.keras.layers.Layer):
         return hidden + residual
 
 
-def _convolution(channels: int) -> tf.keras.layers.Conv2D:
-    return tf.keras.layers.Conv2D(channels, 3, padding="same", kernel_initializer="lecun_normal")
+def _convolution(channels: int, kernel_initializer: str) -> tf.keras.layers.Conv2D:
+    return tf.keras.layers.Conv2D(channels, 3, padding="same", kernel_initializer=kernel_initializer)
 
 
 class ResNet(tf.keras.layers.Layer):

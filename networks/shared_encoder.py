@@ -35,8 +35,14 @@ _LOG_STD_BOUNDS = (-10.0, 2.0)
 class ConvEncoder(tf.keras.layers.Layer):
     """Convolutions without padding, whose outputs are flattened."""
 
-    def __init__(self, filters: Sequence[Sequence[int]], activation: Any = "relu", name: str | None = None) -> None:
-        """Creates convolutions with channels, kernel sizes and strides, and orthogonal initial weights."""
+    def __init__(
+        self,
+        filters: Sequence[Sequence[int]],
+        activation: Any = "relu",
+        kernel_initializer: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Creates convolutions with channels, kernel sizes and strides; None for orthogonal kernels of gain sqrt(2)."""
         super().__init__(name=name)
         self._convolutions = [
             tf.keras.layers.Conv2D(
@@ -44,7 +50,7 @@ class ConvEncoder(tf.keras.layers.Layer):
                 kernel,
                 stride,
                 activation=activation,
-                kernel_initializer=tf.keras.initializers.Orthogonal(2**0.5),
+                kernel_initializer=kernel_initializer or tf.keras.initializers.Orthogonal(2**0.5),
             )
             for channels, kernel, stride in filters
         ]
@@ -107,6 +113,7 @@ def shared_encoder_networks(
     image_features: int | None = None,
     precision: Precision = "float32",
     image_activation: Any = None,
+    image_initializer: str | None = None,
     torsos: Mapping[str, Torso] = NO_OPTIONS,
     torso_options: Mapping[str, Any] = NO_OPTIONS,
     head: str | None = None,
@@ -128,6 +135,7 @@ def shared_encoder_networks(
       image_features: features that policy and critics each make of the encoder's outputs; None for 50.
       precision: what the encoder computes in, see `torso_factory.make_torso`.
       image_activation: activation of the convolutions; None for ReLU.
+      image_initializer: name of the initializer of their kernels; None for orthogonal ones.
       torsos: torsos of parts of the observation, in place of the paper's convolutions.
       torso_options: options of a torso `package.module:factory`.
       head: `package.module:factory` of another head of the policy, see `own_heads.OwnHeads`.
@@ -137,13 +145,14 @@ def shared_encoder_networks(
     """
     features = _FEATURES if image_features is None else image_features
     of_torso: dict[str, Any] = {"filters": filters, "layer_norm": layer_norm, "precision": precision}
-    of_torso |= {"image_activation": image_activation, "torsos": torsos, "torso_options": torso_options}
+    of_torso |= {"image_activation": image_activation, "image_initializer": image_initializer}
+    of_torso |= {"torsos": torsos, "torso_options": torso_options}
     encoders = Encoders(spec, torso, activation, normalize_observations, **of_torso)
 
     def paper_encoder(seen: specs.EnvironmentSpec) -> tf.keras.layers.Layer:
         visible = visible_spec(seen).observation
         made: tf.keras.layers.Layer = ObservationTorso(
-            visible, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu"), _vectors
+            visible, lambda: ConvEncoder(filters or FILTERS, image_activation or "relu", image_initializer), _vectors
         )
         made = made if precision == "float32" else with_precision(made, precision)
         return MaskHidingTorso(made) if has_mask(seen.observation) else made

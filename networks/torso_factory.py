@@ -50,6 +50,7 @@ def make_torso(
     layer_norm: bool = False,
     precision: Precision = "float32",
     image_activation: Any = None,
+    image_initializer: str | None = None,
     torsos: Mapping[str, Torso] = MappingProxyType({}),
     torso_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> tf.keras.layers.Layer:
@@ -69,6 +70,7 @@ def make_torso(
       layer_norm: whether the MLP and the dense layer of `conv` are normalized, see `dense.hidden_layers`.
       precision: what a torso by name computes in; features are float32, see `precision.MixedPrecisionTorso`.
       image_activation: activation of the torsos for images; None for that of the MLP in `conv`, and ReLUs in others.
+      image_initializer: name of the initializer of the torsos for images but ResNets; None for the torso's default.
       torsos: torsos of parts of the observation, by names such as `camera` or `robot/arm`; `torso` is for the rest.
         The features of all are concatenated.
       torso_options: options of the factory `torso`, by name.
@@ -77,7 +79,8 @@ def make_torso(
       CallboardError: if the name is unknown, there is no such part, images are too small for `nature`, or a factory
         returns something other than a Keras layer.
     """
-    arguments = (hidden_sizes, activation, filters, image_features, layer_norm, precision, image_activation)
+    of_images = (image_activation, image_initializer)
+    arguments = (hidden_sizes, activation, filters, image_features, layer_norm, precision, *of_images)
     if has_mask(spec.observation):
         return MaskHidingTorso(make_torso(visible_spec(spec), torso, *arguments, torsos, torso_options))
     if torsos:
@@ -88,7 +91,7 @@ def make_torso(
         of_rest = make_torso(rest, torso, *arguments, torso_options=torso_options) if has_rest else None
         return PartsTorso(list(parts), made, of_rest)
     if isinstance(torso, str) and ":" not in torso and precision != "float32":
-        return with_precision(make_torso(spec, torso, *arguments[:5], image_activation=image_activation), precision)
+        return with_precision(make_torso(spec, torso, *arguments[:5], "float32", *of_images), precision)
     if isinstance(torso, tf.keras.layers.Layer):
         return torso
     if callable(torso):
@@ -106,6 +109,8 @@ def make_torso(
     of_image: dict[str, Any] = {"activation": image_activation or (activation if name == "conv" else "relu")}
     if image_features is not None and not name.startswith("resnet"):
         of_image["features"] = image_features
+    if image_initializer is not None and not name.startswith("resnet"):
+        of_image["kernel_initializer"] = image_initializer
 
     def make_mlp(observation: Any) -> tf.keras.layers.Layer:
         return MLPTorso(observation, hidden_sizes, activation, layer_norm)

@@ -65,15 +65,22 @@ def check_nature_images(spec: Nest) -> None:
 class NatureTorso(tf.keras.layers.Layer):
     """The convolutional network of DQN (Mnih et al. 2015, "Model architecture"), designed for 84 x 84 images."""
 
-    def __init__(self, features: int = 512, activation: Any = "relu", name: str | None = None) -> None:
+    def __init__(
+        self,
+        features: int = 512,
+        activation: Any = "relu",
+        kernel_initializer: str = "he_uniform",
+        name: str | None = None,
+    ) -> None:
         """Creates three convolutions and a dense layer of `features` units, all with an activation."""
         super().__init__(name=name)
+        of_layer = {"activation": activation, "kernel_initializer": kernel_initializer}
         self._layers = [
-            tf.keras.layers.Conv2D(channels, kernel, stride, activation=activation, kernel_initializer="he_uniform")
+            tf.keras.layers.Conv2D(channels, kernel, stride, **of_layer)
             for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1))
         ]
         self._flatten = tf.keras.layers.Flatten()
-        self._dense = tf.keras.layers.Dense(features, activation=activation, kernel_initializer="he_uniform")
+        self._dense = tf.keras.layers.Dense(features, **of_layer)
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.
@@ -114,6 +121,7 @@ class ConvTorso(tf.keras.layers.Layer):
         activation: Any = "relu",
         features: int = 512,
         layer_norm: bool = False,
+        kernel_initializer: str = "he_uniform",
         name: str | None = None,
     ) -> None:
         """Creates the layers.
@@ -123,15 +131,18 @@ class ConvTorso(tf.keras.layers.Layer):
           activation: activation of all layers.
           features: units of the dense layer.
           layer_norm: whether the dense layer is normalized, as in `dense.hidden_layers`.
+          kernel_initializer: name of the initializer of all kernels.
           name: name of the layer.
         """
         super().__init__(name=name)
         self._convolutions = [
-            tf.keras.layers.Conv2D(channels, kernel, stride, activation=activation, kernel_initializer="he_uniform")
+            tf.keras.layers.Conv2D(
+                channels, kernel, stride, activation=activation, kernel_initializer=kernel_initializer
+            )
             for channels, kernel, stride in filters
         ]
         self._flatten = tf.keras.layers.Flatten()
-        self._layers = hidden_layers((features,), activation, layer_norm, "he_uniform")
+        self._layers = hidden_layers((features,), activation, layer_norm, kernel_initializer)
 
     def call(self, image: tf.Tensor) -> tf.Tensor:
         """Maps images `[N, height, width, channels]`, uint8 or floats of about 0..1, to `[N, features]`.

@@ -15,6 +15,7 @@ NETWORK: dict[str, Any] = {
     "network.filters": (),
     "network.image_features": None,
     "network.image_activation": None,
+    "network.image_initializer": None,
     "network.torso_options": {},
     "network.torsos": {},
     "network.precision": "float32",

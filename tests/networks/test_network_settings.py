@@ -28,7 +28,8 @@ RECURRENT_Q = RecurrentQNetworkSettings(**MLP, stream_size=0, lstm_size=8)
 
 
 def test_defaults_are_those_that_agents_share():
-    image = {"filters": (), "image_features": None, "image_activation": None, "precision": "float32"}
+    image = {"filters": (), "image_features": None, "precision": "float32"}
+    image |= {"image_activation": None, "image_initializer": None}
     body = {"torso": "auto", "torso_options": {}, "torsos": {}, **MLP, "layer_norm": False, **image}
     core: dict[str, Any] = {"lstm_size": 8, "core_options": {}}
     head: dict[str, Any] = {"head": None, "head_options": {}, "heads_by": None}
@@ -99,6 +100,10 @@ def test_an_unknown_activation_is_refused():
 @pytest.mark.parametrize(
     "changed, message",
     [
+        (
+            {"torso": "resnet8", "image_initializer": "orthogonal"},
+            "image_initializer is not for resnet8, which has its own: leave it out",
+        ),
         ({"core": "lstn"}, "network: unknown core 'lstn'; did you mean 'lstm'?"),
         ({"core": "qqq"}, "choose from none, lstm, gru, gtrxl, or write package.module:factory"),
         (

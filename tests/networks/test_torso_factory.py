@@ -139,6 +139,26 @@ def test_wrong_torsos_of_parts_are_refused_in_one_line(observation, torso, torso
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["nature", "impala", "conv"])
+def test_all_kernels_of_a_torso_for_images_begin_as_the_initializer_says(name, precision):
+    filters = ((4, 8, 4),) if name == "conv" else ()
+
+    def kernels(initializer):
+        torso = make_torso(
+            spec_of(IMAGE), name, (), "relu", filters, precision=precision, image_initializer=initializer
+        )
+        torso(np.zeros((1, 40, 40, 3), np.uint8))
+        return [np.reshape(each, (-1, each.shape[-1])) for each in torso.get_weights() if each.ndim > 1]
+
+    def is_orthogonal(kernel):
+        smaller = kernel if kernel.shape[0] < kernel.shape[1] else kernel.T
+        return np.allclose(smaller @ smaller.T, np.eye(len(smaller)), atol=1e-4)
+
+    assert kernels("orthogonal") and all(map(is_orthogonal, kernels("orthogonal")))
+    assert not any(map(is_orthogonal, kernels(None)))
+
+
 @pytest.mark.parametrize("name", ["nature", "impala", "resnet8", "conv"])
 def test_torsos_for_images_have_relus_or_the_activation_that_is_given(name):
     filters = ((4, 8, 4),) if name == "conv" else ()
