@@ -22,16 +22,16 @@ def random_shift(images: Any, seed: Any, index: Any, pixels: int) -> tf.Tensor:
       pixels: the largest shift.
     """
     images = tf.convert_to_tensor(images)
+    height, width, channels = images.shape[1:]
     uniform = stateless_random.uniform(seed, index, (2,), tf.float64)
     offsets = tf.cast(uniform * (2 * pixels + 1), tf.int32) - pixels
-    for axis in (0, 1):
-        size = tf.shape(images)[axis + 1]
-        at = tf.clip_by_value(tf.range(size) + offsets[:, axis, tf.newaxis], 0, size - 1)
-        # The axis is the first after the batch, so that all gathers are of whole rows.
-        moved = images if axis == 0 else tf.transpose(images, (0, 2, 1, 3))
-        moved = tf.gather(moved, at, axis=1, batch_dims=1)
-        images = tf.ensure_shape(moved if axis == 0 else tf.transpose(moved, (0, 2, 1, 3)), images.shape)
-    return images
+    rows, columns = (
+        tf.clip_by_value(tf.range(size) + offsets[:, axis, tf.newaxis], 0, size - 1)
+        for axis, size in enumerate((height, width))
+    )
+    # One gather of pixels by their index in the batch takes a quarter of the time of a gather along each axis.
+    rows += height * tf.range(tf.shape(images)[0])[:, tf.newaxis]
+    return tf.gather(tf.reshape(images, (-1, channels)), width * rows[:, :, tf.newaxis] + columns[:, tf.newaxis])
 
 
 def shifted_observations(spec: Nest, observation: Nest, seed: Any, index: Any, pixels: int) -> Nest:
