@@ -14,6 +14,7 @@ from rich.text import Text
 from ...errors import CallboardError
 from ..attached_run import AttachedRun, NotAnswering
 from ..launchers.bottleneck import find_bottleneck
+from ..launchers.trend import rate
 from .command_parser import CommandParser
 
 _SILENT_SECONDS = 10.0
@@ -80,7 +81,7 @@ def overview_table(overview: Mapping[str, Any], width: int = _WIDTH) -> Group:
     """
     parts = [
         f"{overview['environment_steps']:,} of {overview['max_steps']:,} environment steps",
-        f"{overview['actor/steps_per_second']:,.0f} steps/s",
+        f"{rate(overview['actor/steps_per_second'])} steps/s",
         f"{overview['learner_steps']:,} learner steps",
         f"{overview['learner/steps_per_second']:,.1f} learner steps/s",
     ]

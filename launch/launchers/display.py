@@ -17,7 +17,7 @@ from ...deadlines import Deadline
 from ..nodes.step_rates import RateWindow
 from .bottleneck import find_bottleneck
 from .run_outcome import OutputClosed
-from .trend import Trend, duration, time_left
+from .trend import Trend, duration, rate, time_left
 
 _LINE_SECONDS = 10.0
 _RATE_SECONDS = 30.0
@@ -143,7 +143,7 @@ class RunProgress:
         if self._seconds_left:
             fields.append(("time left", duration(self._seconds_left)))
         fields += [
-            ("steps/s", f"{status['actor/steps_per_second']:,.0f}"),
+            ("steps/s", rate(status["actor/steps_per_second"])),
             ("learner steps/s", f"{status['learner/steps_per_second']:,.1f}"),
         ]
         if "actor/episode_return" in status:

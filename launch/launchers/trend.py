@@ -47,6 +47,11 @@ class Trend:
         return "↗" if newer > older else "↘"
 
 
+def rate(per_second: float) -> str:
+    """Returns environment steps per second: `4,021`, or below 100 with a decimal, as slow environments need."""
+    return f"{per_second:,.{1 if per_second < 99.95 else 0}f}"
+
+
 def duration(seconds: float) -> str:
     """Returns a duration in words, with one or two units: `45 s`, `3 min`, `2 h 05 min`, `3 d 4 h`."""
     seconds = max(0, round(seconds))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from callboard.launch.launchers.trend import Trend, duration, time_left
+from callboard.launch.launchers.trend import Trend, duration, rate, time_left
 
 
 def test_the_time_left_follows_from_the_rate():
@@ -37,3 +37,10 @@ def test_a_trend_compares_the_newer_half_with_the_older_one(values, arrow):
 )
 def test_durations_have_at_most_two_units(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"), [(0, "0.0"), (1.06, "1.1"), (42.74, "42.7"), (99.96, "100"), (4021.4, "4,021")]
+)
+def test_low_rates_have_a_decimal(per_second, text):
+    assert rate(per_second) == text
