@@ -1,4 +1,4 @@
-"""Progress of a run over time: how long it will still take, and whether the return rises."""
+"""Progress of a run over time: how fast it is, how long it will still take, and whether the return rises."""
 
 import collections
 import math
