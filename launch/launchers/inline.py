@@ -228,6 +228,7 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
     replays = {policy_of(role.context.name): role for role in roles if isinstance(role, ReplayNode)}
     limits = [_LearningLimit(learner, replays[policy_of(learner.context.name)]) for learner in learners]
     steps, limit, next_report = 0, coordinator.steps_left, REPORT_STEPS
+    reported_steps = reported_learner_steps = 0
     turns = itertools.cycle(actors)
     while not stop.is_set():
         paused = any(learner.paused for learner in learners)
@@ -250,7 +251,10 @@ def _play(roles: list[Node], stop: threading.Event) -> Iterator[str]:
         if coordinator.out_of_time or not _know_of(finished, [*actors, *inference]):
             limit = min(limit, steps)
         paused = any(learner.paused for learner in learners)
+        learner_steps = sum(learner.learner_steps for learner in learners)
+        coordinator.show_progress(steps - reported_steps, learner_steps - reported_learner_steps)
         if steps >= min(next_report, limit) or paused:
+            reported_steps, reported_learner_steps = steps, learner_steps
             next_report += REPORT_STEPS if steps >= next_report else 0
             for role in (*replays.values(), *inference, *actors, *learners):
                 yield role.context.name

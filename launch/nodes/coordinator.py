@@ -120,6 +120,7 @@ class Coordinator(Node):
           known: `incarnations_known` of the last answer; None returns the ids of all nodes.
         """
         with self._lock:
+            self._metrics.unreported = 0, 0
             newest = self._counters.update(f"{name}#{incarnation_id}", counts)
             if newest:
                 self._nodes.update(name, incarnation_id)
@@ -274,6 +275,20 @@ class Coordinator(Node):
                 "node_restarts": self._overview.restarts,
                 "nodes": sorted(self._nodes),
             }
+
+    def show_progress(self, environment_steps: int, learner_steps: int) -> None:
+        """Sends the status while nodes that take turns in one thread have not reported for long; decides nothing.
+
+        Args:
+          environment_steps: steps since the last reports.
+          learner_steps: likewise.
+        """
+        now = self._clock()
+        if now >= self._next_status:
+            self._next_status = now + _STATUS_SECONDS
+            with self._lock:
+                self._metrics.unreported = environment_steps, learner_steps
+            self.context.send("status", self.status())
 
     def overview(self) -> dict[str, Any]:
         """Returns the status, a row for every node (`NodeOverview.table`), and host and process of the coordinator."""

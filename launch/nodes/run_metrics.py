@@ -38,6 +38,8 @@ class RunMetrics:
         """The newest values that nodes have reported, by name."""
         self.evaluation: dict[str, float] = {}
         """The metrics of the newest evaluation; empty before the first."""
+        self.unreported = (0, 0)
+        """Environment and learner steps made since the last reports, where these are rare."""
 
     def add(self, values: dict[str, float], episodes: Iterable[Sequence[float]]) -> None:
         """Takes values, and return and length of episodes, as those of a `reporting.Report`."""
@@ -60,8 +62,8 @@ class RunMetrics:
 
     def row(self) -> dict[str, Any]:
         """Returns the metrics at this time, without those of the evaluation."""
-        environment_steps = self._counters.total("environment_steps")
-        learner_steps = self._counters.total("learner_steps")
+        environment_steps = self._counters.total("environment_steps") + self.unreported[0]
+        learner_steps = self._counters.total("learner_steps") + self.unreported[1]
         now = self._clock()
         row: dict[str, Any] = {
             "time": time.time(),

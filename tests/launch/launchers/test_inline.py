@@ -1,8 +1,10 @@
 """The inline launcher: one thread, and the same result in every run."""
 
 import json
+import time
 from types import SimpleNamespace
 
+import gymnasium
 import launchpad as lp
 import numpy as np
 import pytest
@@ -82,3 +84,27 @@ def test_schedules_follow_the_steps_of_the_run_and_continue_after_a_resume(tmp_p
         assert known >= max_steps - 1000
         assert rows[-1]["learner/scheduled_entropy_cost"] == 4000 - known
         assert rows[-1]["learner/scheduled_learning_rate"] == pytest.approx(1e-3 * (1 - known / max_steps))
+
+
+class SlowEnvironment(gymnasium.Env):
+    """Takes a while for every step."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        time.sleep(0.02)
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def test_a_run_of_slow_steps_shows_its_progress_between_reports(tmp_path):
+    small = ["--actors=1", "--envs-per-actor=1", "--agent.network.hidden-sizes=[4]", "--no-evaluator"]
+    options = [f"--env={__name__}:SlowEnvironment", *small, f"--run-dir={tmp_path}", "--max-steps=150"]
+    experiment = parse_experiment("impala", {}, options)
+    shown = []
+    monitor = SimpleNamespace(notify=lambda text: None, status=lambda status: shown.append(status["environment_steps"]))
+    assert run(experiment, "inline", monitor).ended
+    assert len(shown) > 3 and shown == sorted(shown) and 20 <= shown[1] <= 80 and shown[-1] == 150

@@ -367,6 +367,30 @@ def test_evaluations_and_metrics_are_written_as_rows(make_coordinator, tmp_path)
     assert rows[1]["evaluator/return"] == 12.0
 
 
+def test_progress_between_rare_reports_is_shown_and_counted_once(make_coordinator, sent):
+    now = [0.0]
+    coordinator = make_coordinator(lambda: now[0], max_steps=1000)
+
+    def shown():
+        return [(content["environment_steps"], content["learner_steps"]) for kind, content in sent if kind == "status"]
+
+    report(coordinator, steps=100, learner_steps=10)
+    coordinator.step()
+    coordinator.show_progress(1, 1)  # Too soon after the last status.
+    assert shown() == [(100, 10)]
+    for steps in (30, 60, 950):
+        now[0] += 10.0
+        coordinator.show_progress(steps, 5)
+    assert shown()[1:] == [(130, 15), (160, 15), (1050, 15)]
+    assert sent[2][1]["actor/steps_per_second"] == pytest.approx(3.0)
+    assert coordinator.steps_left == 900 and not coordinator.stopping
+    now[0] += 10.0
+    report(coordinator, sequence=2, steps=190, learner_steps=20)
+    coordinator.step()
+    assert shown()[-1] == (190, 20)
+    assert coordinator.status()["environment_steps"] == 190
+
+
 def test_every_evaluation_is_reported_however_soon_it_follows(make_coordinator, sent):
     coordinator = make_coordinator()
     for sequence, value in enumerate([12.0, 13.0, 14.0], start=1):
