@@ -31,6 +31,7 @@ class EvaluationWatch:
         self._notify = notify
         self._clock = clock
         self._begun = clock()
+        self._steps = 0
         self._ended = 0
         self._warned = False
         self.timed_out = False
@@ -43,8 +44,11 @@ class EvaluationWatch:
             self.timed_out = True
         elif seconds > _WARN_SECONDS and not self._ended and not self._warned:
             self._warned = True
-            self._notify(f"no episode of the evaluation has ended within {_WARN_SECONDS:.0f} s: {self._advice}")
-        return self.timed_out or self._stopped()
+            self._notify(f"no episode of the evaluation has ended within {_WARN_SECONDS:.0f} s; {self._unending}")
+        if self.timed_out or self._stopped():
+            return True
+        self._steps += 1
+        return False
 
     def episode_ended(self) -> None:
         self._ended += 1
@@ -52,16 +56,17 @@ class EvaluationWatch:
     @property
     def problem(self) -> str:
         """Why the evaluation timed out, in one line."""
+        advice = "raise evaluation_timeout, or evaluate fewer episodes"
+        if not self._ended:
+            advice = f"{self._unending}; if they are only slow, {advice}"
         return (
             f"the evaluation was given up: {self._ended} of its {self._episodes} episodes ended within "
-            f"{self._timeout:g} s (evaluation_timeout); {self._advice}"
+            f"{self._timeout:g} s (evaluation_timeout); {advice}"
         )
 
     @property
-    def _advice(self) -> str:
-        if self._ended:
-            return "raise evaluation_timeout, or evaluate fewer episodes"
+    def _unending(self) -> str:
         return (
-            "where episodes may never end, limit their length, for environments of Gymnasium by "
-            "--env-options.max_episode_steps"
+            f"each environment made {self._steps:,} steps; if episodes may never end, limit their length, for "
+            "environments of Gymnasium by --env-options.max_episode_steps"
         )

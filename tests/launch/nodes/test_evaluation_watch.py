@@ -26,10 +26,12 @@ def test_episodes_that_do_not_end_are_named_once_and_given_up(said, clock):
     for clock.now in (0.0, 59.0, 61.0, 62.0, 99.0):
         assert not watch.stopped()
     (line,) = said
-    assert "no episode of the evaluation has ended within 60 s" in line and "max_episode_steps" in line
+    assert "no episode of the evaluation has ended within 60 s; each environment made 2 steps" in line
+    assert "max_episode_steps" in line
     clock.now = 101.0
     assert watch.stopped() and watch.timed_out
-    assert "0 of its 5 episodes ended within 100 s" in watch.problem and "max_episode_steps" in watch.problem
+    assert "0 of its 5 episodes ended within 100 s (evaluation_timeout); each environment made 5 steps" in watch.problem
+    assert "if they are only slow, raise evaluation_timeout" in watch.problem
 
 
 def test_an_evaluation_that_is_only_slow_is_given_up(said, clock):
