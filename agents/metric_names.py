@@ -95,7 +95,7 @@ LEARNER_METRICS = (
     Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),
     Metric(
         "gradient_staleness",
-        "learner steps between the weights of which a gradient is and those that it is applied to",
+        "learner steps between the weights that a gradient was computed with and those that it is applied to",
         "steps",
         ("a3c",),
     ),

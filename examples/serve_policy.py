@@ -2,7 +2,7 @@
 
     python examples/serve_policy.py runs/x --port 8000
 
-Needs `ray[serve]` (`uv sync --extra serve`).  A request is JSON, and so is its answer:
+Needs the extra `serve`, which `make install` includes.  A request is JSON, and so is its answer:
 
     curl localhost:8000 -d '{"observation": [0.1, 0.0, -0.05, 0.0]}'
     {"action": 1, "state": []}
