@@ -40,7 +40,8 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
         of_others = [_choices(other) for other in others]
         choices = [name for name in _choices(run_directory) if all(name in known for known in of_others)]
         hint = f"choose from {', '.join(choices)}" if choices else "train it for longer"
-        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}; {hint}")
+        why = ", since it was never evaluated" if checkpoint == "best" else ""
+        raise CallboardError(f"{run_directory.path} has no checkpoint {checkpoint}{why}; {hint}")
     return found
 
 

@@ -70,8 +70,10 @@ class SummaryMonitor:
     def _next_commands(self, outcome: Outcome) -> tuple[str, ...]:
         location = outcome.run_directory or ""
         further = [] if outcome.exit_code else _options_to_train_further(self._run.experiment)
+        # Without an evaluation there are no best weights, which `callboard evaluate` takes by default.
+        newest = ["--checkpoint", "latest"] if outcome.best_score is None else []
         resume = ["callboard", "train", "--resume", "--run-dir", location, *self._options, *further]
-        return shlex.join(["callboard", "evaluate", location]), shlex.join(resume)
+        return shlex.join(["callboard", "evaluate", location, *newest]), shlex.join(resume)
 
 
 def _options_to_train_further(experiment: Experiment) -> list[str]:

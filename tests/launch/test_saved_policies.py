@@ -27,14 +27,14 @@ def test_weights_are_named_best_latest_or_by_their_step(run):
 def test_of_several_policies_those_checkpoints_are_offered_that_all_have(run, tmp_path):
     _, directory = run
     _, other = write_run(tmp_path / "run", steps=(12, 20), best=False)
-    for one, checkpoint in ((other, "best"), (directory, "20")):
-        with pytest.raises(CallboardError, match=f"has no checkpoint {checkpoint}; choose from latest, 12$"):
+    for one, checkpoint, why in ((other, "best", ", since it was never evaluated"), (directory, "20", "")):
+        with pytest.raises(CallboardError, match=f"has no checkpoint {checkpoint}{why}; choose from latest, 12$"):
             policy_file(one, checkpoint, [directory, other])
 
 
 def test_a_run_without_weights_has_to_be_trained(tmp_path):
     _, directory = write_run(tmp_path / "run", best=False)
-    with pytest.raises(CallboardError, match="has no checkpoint best; train it for longer"):
+    with pytest.raises(CallboardError, match="best, since it was never evaluated; train it for longer"):
         policy_file(directory, "best")
 
 

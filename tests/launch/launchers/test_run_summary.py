@@ -86,6 +86,7 @@ def test_a_run_that_has_reached_a_limit_continues_with_higher_ones(make_summary)
     )
     interrupted = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
     assert interrupted.next_commands[1].endswith("--cluster 'my cluster.yaml'")
+    assert interrupted.next_commands[0] == "callboard evaluate runs/x --checkpoint latest"
 
 
 def test_the_best_evaluation_may_have_been_before_the_run_was_resumed(make_summary, tmp_path):
@@ -106,7 +107,7 @@ def test_a_run_without_evaluations_ends_with_its_training_return(make_summary):
 def test_a_run_elsewhere_is_named_in_full(make_summary):
     far = make_summary(pathlib.Path("/far/away")).complete(Outcome(reason="over"))
     assert describe_end(far, 100) == (
-        "The run is over: over. Run directory: /far/away. Next: callboard evaluate /far/away, or "
+        "The run is over: over. Run directory: /far/away. Next: callboard evaluate /far/away --checkpoint latest, or "
         "callboard train --resume --run-dir /far/away --max-steps 10000"
     )
     assert make_summary(url="s3://bucket/x").complete(Outcome()).run_directory == "s3://bucket/x"
