@@ -49,7 +49,7 @@ def test_evaluate_prints_scores_and_records_a_video_that_plays(tmp_path, capsys)
     assert main(["evaluate", path, "--epsilon", "0.1"]) == 2
     assert "Impala takes no epsilon" in capsys.readouterr().err
     assert main(["evaluate", path]) == 2
-    assert "has no checkpoint best; choose from latest, " in capsys.readouterr().err
+    assert "has no checkpoint best, since it was never evaluated; choose from latest, " in capsys.readouterr().err
 
 
 def test_the_task_of_an_evaluation_is_an_option(tmp_path, capsys):
