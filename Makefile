@@ -12,12 +12,13 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: install train test test-random test-slow lint format docs bench
 
+# --inexact keeps the extras and packages that a user has added.
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml uv.lock .python-version
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv sync --locked --quiet --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo
+	$(BIN)/uv sync --locked --quiet --inexact --extra atari --extra mujoco --extra ray --extra serve --extra optuna --extra pettingzoo
 	$(BIN)/python -m compileall -q $(MODULES)
 	touch $@
 

@@ -14,6 +14,8 @@ class Metric(NamedTuple):
     unit: str = ""
     agents: tuple[str, ...] = ()
     """The agents that have it; empty for all, or for metrics of the run itself."""
+    bookkeeping: bool = False
+    """Whether it only serves to read `metrics.jsonl`: TensorBoard shows no curve of it."""
 
 
 _ONE_LOSS = ("impala", "appo", "a2c", "a3c", "ppo", "apex", "r2d2", "qmix", "vdn")

@@ -15,6 +15,7 @@ from ..result import result_of
 from ..run_directory.checkpoints import Checkpoints, NotWritten
 from ..run_directory.coordinator_address import announce
 from ..run_directory.metrics import MetricsWriter
+from ..settings import settings_by_name
 from .control_file import ControlFile
 from .counters import CounterFile
 from .node import Node, NodeContext
@@ -87,7 +88,8 @@ class Coordinator(Node):
         self._rows = 0
         self._written_steps = (-1, -1)
         self._next_row = self._next_status = self._next_counters = clock()
-        self._metrics_writer = MetricsWriter(run.directory, context.notify, clock, RunLoggers(run, context.notify))
+        loggers, settings = RunLoggers(run, context.notify), settings_by_name(run.experiment)
+        self._metrics_writer = MetricsWriter(run.directory, context.notify, clock, loggers, settings)
         self._hooks = RunHooks(run, context.name, self._counters, self._control, self._take_callback_request)
 
     def report(

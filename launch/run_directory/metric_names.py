@@ -10,13 +10,17 @@ from types import MappingProxyType
 from ...agents.metric_names import LEARNER_METRICS, SCHEDULE_METRICS, Metric
 
 RUN_METRICS = (
-    Metric("time", "wall-clock time of the row, since the epoch", "s"),
-    Metric("elapsed_seconds", "time since the coordinator started, by a monotonic clock", "s"),
-    Metric("environment_steps", "actions executed by the actors, over the whole run", "steps"),
+    Metric("time", "wall-clock time of the row, since the epoch", "s", bookkeeping=True),
+    Metric("elapsed_seconds", "time since the coordinator started, by a monotonic clock", "s", bookkeeping=True),
+    Metric("environment_steps", "actions executed by the actors, over the whole run", "steps", bookkeeping=True),
     Metric("learner_steps", "learner steps made, over the whole run, including those lost with a learner", "steps"),
     Metric("episodes", "training episodes that ended, over the whole run"),
-    Metric("restarts", "restarts of nodes in this run; not with `--launcher inline`"),
-    Metric("ignored_timesteps", "actions that were ignored because their episode had ended, over the whole run"),
+    Metric("restarts", "restarts of nodes in this run; not with `--launcher inline`", bookkeeping=True),
+    Metric(
+        "ignored_timesteps",
+        "actions that were ignored because their episode had ended, over the whole run",
+        bookkeeping=True,
+    ),
 )
 _ACTORS = (
     Metric(
@@ -40,7 +44,7 @@ _ACTORS = (
 )
 _LEARNERS = (
     Metric("learner/step", "step of the newest weights; decreases when a learner restarts from a checkpoint", "steps"),
-    Metric("learner/final", "1 once the learner has made its last step; absent before"),
+    Metric("learner/final", "1 once the learner has made its last step; absent before", bookkeeping=True),
     Metric(
         "learner/steps_per_second",
         "learner steps per second, over the last 10 s, or four learner steps if they take longer",
@@ -51,8 +55,17 @@ _LEARNERS = (
         "time for which learners waited for a batch, over the last seconds; not with `--launcher inline`",
         "fraction",
     ),
-    Metric("learner/duplicate_items", "items that arrived a second time and were dropped, over the whole run", "items"),
-    Metric("learner/dropped_priorities", "priorities that a failed shard did not accept, since the learner started"),
+    Metric(
+        "learner/duplicate_items",
+        "items that arrived a second time and were dropped, over the whole run",
+        "items",
+        bookkeeping=True,
+    ),
+    Metric(
+        "learner/dropped_priorities",
+        "priorities that a failed shard did not accept, since the learner started",
+        bookkeeping=True,
+    ),
 )
 _EVALUATIONS = (
     Metric("evaluator/return", "mean return of the evaluation's episodes"),
@@ -61,10 +74,15 @@ _EVALUATIONS = (
     Metric("evaluator/return_max", "highest return"),
     Metric("evaluator/best_return", "highest mean return of all evaluations of the run so far, including this one"),
     Metric("evaluator/episode_length", "mean length of the episodes", "steps"),
-    Metric("evaluator/learner_step", "step of the weights that were evaluated", "steps"),
-    Metric("evaluator/environment_steps", "environment steps of the run when the evaluation began", "steps"),
-    Metric("evaluator/seconds", "duration of the evaluation", "s"),
-    Metric("evaluator/final", "1 in the row of the final evaluation; absent in all others"),
+    Metric("evaluator/learner_step", "step of the weights that were evaluated", "steps", bookkeeping=True),
+    Metric(
+        "evaluator/environment_steps",
+        "environment steps of the run when the evaluation began",
+        "steps",
+        bookkeeping=True,
+    ),
+    Metric("evaluator/seconds", "duration of the evaluation", "s", bookkeeping=True),
+    Metric("evaluator/final", "1 in the row of the final evaluation; absent in all others", bookkeeping=True),
     Metric(
         "evaluator/generalization_gap",
         "mean return of the last 100 training episodes minus that of the evaluation; where training levels are limited "
@@ -78,14 +96,14 @@ _HOOKS = (
     Metric("evaluator/episode/NAME", "the episode metric NAME in the evaluation; also with `_min` and `_max`"),
     Metric("evaluator/callbacks/NAME", "what callbacks returned as NAME for the evaluation"),
     Metric("callbacks/NAME", "what callbacks returned as NAME for the row"),
-    Metric("callbacks/seconds", "time spent in callbacks by all nodes, over the whole run", "s"),
+    Metric("callbacks/seconds", "time spent in callbacks by all nodes, over the whole run", "s", bookkeeping=True),
     Metric("curriculum/stage", "number of the curriculum's stage, from 1 on"),
 )
 _REPLAY = (
     Metric("replay/fill_N", "items in shard N, of the most that it can hold", "fraction"),
     Metric("replay/items_N", "items in shard N", "items"),
-    Metric("replay/inserted_N", "items inserted into shard N since its table was made", "items"),
-    Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items"),
+    Metric("replay/inserted_N", "items inserted into shard N since its table was made", "items", bookkeeping=True),
+    Metric("replay/sampled_N", "items sampled from shard N since its table was made", "items", bookkeeping=True),
 )
 _INFERENCE = (Metric("inference/actors_per_batch_N", "mean actors that shared a forward pass of inference node N"),)
 POLICY_METRICS = (
@@ -127,13 +145,21 @@ _OPEN = ("episode/", "callbacks/", "evaluator/episode/", "evaluator/callbacks/")
 """Beginnings of the names of metrics that a user names."""
 
 _NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metrics)
+_BOOKKEEPING = frozenset(metric.name for metrics in METRICS.values() for metric in metrics if metric.bookkeeping)
+_NUMBER = re.compile(r"_\d+$")
 
 
 def is_known(name: str) -> bool:
     """Returns whether a metric is in the registry."""
     if name.startswith(_OPEN):
         return True
-    return re.sub(r"_\d+$", "_N", name) in _NAMES
+    return _NUMBER.sub("_N", name) in _NAMES
+
+
+def is_bookkeeping(name: str) -> bool:
+    """Returns whether a metric only serves to read `metrics.jsonl`; in a run with several policies, of any of them."""
+    whole = _NUMBER.sub("_N", name)
+    return whole in _BOOKKEEPING or whole.partition("/")[2] in _BOOKKEEPING
 
 
 def reference_tables() -> str:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import numpy as np
 import tensorflow as tf
 
 from .file_errors import file_error
 from .layout import RunDirectory
+from .tensorboard_writer import TensorBoardWriter
 
 _STEP_BYTES = 8 * 2**20
 _ROW_SECONDS = 2.0
@@ -48,6 +48,7 @@ class MetricsWriter:
       notify: receives a line when writing begins to fail, and when it works again.
       clock: returns seconds.
       also: receives every row that is due, whether it could be written or not; it is closed too.
+      settings: the run's settings by flat name, for TensorBoard.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class MetricsWriter:
         notify: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.monotonic,
         also: RowSink | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ):
         self._also = also
         self._rows = RowFile(run_directory.metrics)
-        self._tensorboard = TensorBoardWriter(run_directory.tensorboard)
+        self._tensorboard = TensorBoardWriter(run_directory.tensorboard, settings)
         self._notify = notify
         self._clock = clock
         self._failing = False
@@ -151,42 +153,6 @@ class RowFile:
     def _remove_rest(self) -> None:
         if os.fstat(self._file.fileno()).st_size > self.size:
             os.ftruncate(self._file.fileno(), self.size)
-
-
-class TensorBoardWriter:
-    """Writes rows for TensorBoard.
-
-    TensorBoard stops reading a file at an incomplete record, so a new file is begun after an error.
-    """
-
-    def __init__(self, directory: pathlib.Path):
-        self._directory = str(directory)
-        self._writer: Any = None
-
-    def write(self, row: dict[str, Any], histograms: Mapping[str, Sequence[float]] = MappingProxyType({})) -> None:
-        """Writes the values of a row, and the distributions of other values by name.
-
-        Raises:
-          OpError: the values were not written, or only some of them.
-        """
-        try:
-            if self._writer is None:
-                self._writer = tf.summary.create_file_writer(self._directory)
-            with self._writer.as_default(step=row["environment_steps"]):
-                for name, value in row.items():
-                    if name not in ("time", "environment_steps"):
-                        # TensorFlow rejects Python numbers beyond float32, such as the return of huge rewards.
-                        tf.summary.scalar(name, np.float64(value))
-                for name, values in histograms.items():
-                    tf.summary.histogram(name, np.asarray(values))
-            self._writer.flush()
-        except tf.errors.OpError:
-            self._writer = None
-            raise
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
 
 def _end_of_rows(path: pathlib.Path) -> int:

@@ -52,7 +52,7 @@ class Clock:
 def test_rows_become_rare_as_the_file_grows(tmp_path, monkeypatch, row_bytes):
     """Eight weeks, with a restart every day."""
     monkeypatch.setattr(metrics, "_STEP_BYTES", 2**16)
-    monkeypatch.setattr(metrics, "TensorBoardWriter", lambda path: NoTensorBoard())
+    monkeypatch.setattr(metrics, "TensorBoardWriter", lambda *arguments: NoTensorBoard())
     directory, clock, sizes = RunDirectory(tmp_path), Clock(), []
     row = {**ROW, "text": "x" * (row_bytes - 60)}
     for day in range(56):

@@ -1,0 +1,82 @@
+"""TensorBoard starts, and shows what a run has written for it: asked through its own server."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from callboard.launch.run_directory.layout import RunDirectory
+from callboard.launch.run_directory.metrics import MetricsWriter
+
+ROW = {"time": 1e9, "elapsed_seconds": 1.0, "environment_steps": 0, "episode/eaten": 2.0, "replay/inserted_0": 7}
+SETTINGS = {"agent": "ppo", "agent.discount": "0.99", "agent.network.hidden_sizes": "[64, 64]", "evaluator": "true"}
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """Returns a function that asks a TensorBoard of three rows for a path below its data."""
+    directory = RunDirectory(tmp_path_factory.mktemp("run"))
+    writer = MetricsWriter(directory, settings=SETTINGS)
+    for steps in (0, 100, 200):
+        histograms = {"episode/eaten": [1.0, 2.0, 3.0]}
+        writer.write({**ROW, "environment_steps": steps, "POLICY/learner/final": 1}, histograms=histograms)
+    writer.close()
+    command = [os.path.join(os.path.dirname(sys.executable), "tensorboard"), "--logdir", str(directory.tensorboard)]
+    server = subprocess.Popen([*command, "--port=0"], stderr=subprocess.PIPE, text=True)
+    try:
+        lines = []
+        for line in server.stderr:
+            lines.append(line)
+            if found := re.search(r"http://localhost:\d+/", line):
+                break
+        else:
+            pytest.fail("".join(lines))
+
+        def get(path, data=None, **query):
+            url = f"{found[0]}data/plugin/{path}?{urllib.parse.urlencode(query)}"
+            body = None if data is None else json.dumps(data).encode()
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+
+        yield get
+    finally:
+        server.terminate()
+        server.wait()
+        server.stderr.close()
+
+
+def test_tensorboard_shows_the_curve_and_the_distribution_of_a_metric(ask):
+    assert [value for _, _, value in ask("scalars/scalars", run=".", tag="episode/eaten")] == [2.0, 2.0, 2.0]
+    assert [step for _, step, _ in ask("scalars/scalars", run=".", tag="episode/eaten")] == [0, 100, 200]
+    assert list(ask("histograms/tags")["."]) == ["episode/eaten_distribution"]
+    assert len(ask("histograms/histograms", run=".", tag="episode/eaten_distribution")) == 3
+
+
+def test_tensorboard_shows_no_bookkeeping(ask):
+    assert list(ask("scalars/tags")["."]) == ["episode/eaten"]
+
+
+def test_tensorboard_shows_the_settings(ask):
+    assert "| agent.discount | `0.99` |" in _text(ask)
+    experiment = ask("hparams/experiment", {"experimentName": ""})
+    shown = {one["name"]: one for one in experiment["hparamInfos"]}
+    assert set(shown) == set(SETTINGS)
+    assert shown["agent.discount"]["type"] == "DATA_TYPE_FLOAT64"
+    assert shown["evaluator"]["type"] == "DATA_TYPE_BOOL"
+
+
+def _text(ask):
+    (event,) = ask("text/text", run=".", tag="settings", markdown="false")
+    return event["text"]
+
+
+def test_the_package_that_tensorboard_needs_is_pinned():
+    root = pathlib.Path(__file__).parents[3]
+    assert re.search(r'"setuptools>=\d+,<81"', (root / "pyproject.toml").read_text(encoding="utf-8"))
