@@ -75,6 +75,7 @@ def prepared_run(
     resume: bool,
     add_nodes: Callable[[lp.Program, Run], object] | None,
     controlled: bool,
+    overwrite: bool = False,
 ) -> Iterator[PreparedRun]:
     """Checks an experiment, and holds its run directory within the context.
 
@@ -84,6 +85,7 @@ def prepared_run(
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
       add_nodes: see `PreparedRun`.
       controlled: see `Run`.
+      overwrite: whether a new run replaces one that is in `experiment.run_dir`.
 
     Raises:
       CallboardError: the run cannot be started, because of the problem that the message names.
@@ -109,9 +111,9 @@ def prepared_run(
         check_warm_start(experiment, layouts.whole, new=not resume)
     if part.checkpoints:
         check_frozen_policies(experiment, layouts.agents)
-    with launcher.open_directory(experiment, resume) as directory:
+    with launcher.open_directory(experiment, resume, overwrite) as directory:
         run = Run.of(experiment, layouts, directory, controlled)
-        if part.checkpoints and directory.experiment.exists():
+        if part.checkpoints and directory.experiment.exists() and not directory.replaces:
             if not launcher.in_this_process:
                 hide_gpus()
             counters = CounterFile(run).load()

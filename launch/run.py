@@ -23,6 +23,7 @@ def run(
     monitor: Monitor | None = None,
     resume: bool = False,
     add_nodes: Callable[[lp.Program, Run], object] | None = None,
+    overwrite: bool = False,
 ) -> Outcome:
     """Runs an experiment to its end.
 
@@ -32,6 +33,7 @@ def run(
       monitor: receives the run's events; None prints a status line from time to time.
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
       add_nodes: called with the program graph and the run; adds nodes of your own, see docs/guides/own_node.md.
+      overwrite: whether a new run replaces one that is in `experiment.run_dir`.
 
     Returns:
       How the run ended.
@@ -39,7 +41,9 @@ def run(
     Raises:
       CallboardError: nothing was started, because of the problem named in the message.
     """
-    return Session(experiment, launcher, monitor or LineMonitor(experiment.max_steps), resume, add_nodes).run()
+    return Session(
+        experiment, launcher, monitor or LineMonitor(experiment.max_steps), resume, add_nodes, overwrite
+    ).run()
 
 
 def make_run(experiment: Experiment, resume: bool = False) -> Run:

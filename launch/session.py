@@ -65,6 +65,7 @@ class Session:
       monitor: receives the run's status and messages; None prints the messages.
       resume: whether to continue the run in `experiment.run_dir` instead of starting a new one there.
       add_nodes: called with the program graph and the run; adds nodes of your own, see docs/guides/own_node.md.
+      overwrite: whether a new run replaces one that is in `experiment.run_dir`.
 
     Raises:
       CallboardError: at the start, nothing was started, because of the problem that the message names; later, the run
@@ -78,24 +79,27 @@ class Session:
         monitor: Monitor | None = None,
         resume: bool = False,
         add_nodes: Callable[[lp.Program, Run], object] | None = None,
+        overwrite: bool = False,
     ):
         self._launcher = make_launcher(launcher) if isinstance(launcher, str) else launcher
         if not isinstance(self._launcher, Launcher):
             raise CallboardError(f"launcher must be a name, or a Launcher such as ThreadsLauncher(), not {launcher!r}")
         self._arguments = (experiment, self._launcher, resume, add_nodes)
+        self._overwrite = overwrite
         self._monitor = monitor or MessageMonitor()
         self._opened = contextlib.ExitStack()
         self._background: BackgroundRun | None = None
 
     def run(self) -> Outcome:
         """Runs to the end in this thread, without pauses."""
-        with prepared_run(*self._arguments, controlled=False) as prepared:
+        with prepared_run(*self._arguments, controlled=False, overwrite=self._overwrite) as prepared:
             return prepared.launch(self._monitor)
 
     def start(self) -> "Session":
         """Starts the run, which then is paused before its first step."""
         try:
-            self._prepared = self._opened.enter_context(prepared_run(*self._arguments, controlled=True))
+            prepared = prepared_run(*self._arguments, controlled=True, overwrite=self._overwrite)
+            self._prepared = self._opened.enter_context(prepared)
             self._experiment = self._prepared.run.experiment
             self._background = BackgroundRun(self._prepared, self._monitor)
             self._background.start()

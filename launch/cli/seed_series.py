@@ -1,6 +1,5 @@
 """`callboard train --seeds`: the same experiment with several seeds, one run after the other."""
 
-import datetime
 import pathlib
 import shlex
 from collections.abc import Sequence
@@ -100,9 +99,8 @@ def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]
     if is_url(path):
         raise CallboardError(f"--seeds needs a run directory that is a path, not {path}: each run has one in it")
     if path is None:
-        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         name = settings.agent.rpartition(":")[2].lower()
-        path = default_run_directory(settings.without_agent(), f"{name}-seeds", now)
+        path = default_run_directory(settings.without_agent(), f"{name}-seeds")
     directory = SeriesDirectory(pathlib.Path(path))
     if directory.exists:
         raise CallboardError(

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         help=f"{', '.join(LAUNCHERS)}, or package.module:Class; {DEFAULT_LAUNCHER} by default",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run, or the runs of --seeds, in --run-dir")
+    parser.add_argument("--overwrite", action="store_true", help="replace a run that is in --run-dir")
     parser.add_argument("--seeds", help="run once with each of these seeds, such as 1,2,3, one after the other")
     parser.add_argument(
         "--private-network", action="store_true", help="run in a network of its own, which cannot be reached"
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment = launcher.fit(settings.without_agent(), given)
     launcher.check(experiment)
     experiment.check_numbers()
-    launcher.check_directory(experiment, known.resume, settings.agent)
+    launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
     launcher.prepare()
     environments.check(experiment.env, experiment.options_of_env)
     add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment = settings.experiment()
     monitor = make_monitor(experiment.max_steps)
     try:
-        outcome = run(experiment, launcher, monitor, known.resume, add_nodes)
+        outcome = run(experiment, launcher, monitor, known.resume, add_nodes, known.overwrite)
     finally:
         monitor.close()
     with contextlib.suppress(OSError):

@@ -1,7 +1,6 @@
 """`callboard tune`: searches settings with many runs, and writes the best ones as a recipe."""
 
 import argparse
-import datetime
 import os
 import pathlib
 import shlex
@@ -15,7 +14,7 @@ from ...nested_settings import declared_fields
 from ..comparison.curve_plots import check_plot
 from ..experiment import Experiment
 from ..option_parsing import apply_options
-from ..run_directory.new_or_resumed import default_run_directory
+from ..run_directory.new_or_resumed import default_run_directory, unique_ending
 from ..run_directory.remote_storage import is_url
 from ..settings import experiment_settings, parse_experiment, read_recipe
 from ..tuning.records import TuneDirectory, best_trial, trials_table
@@ -104,10 +103,9 @@ def _new(
 ) -> tuple[TuneDirectory, Tuning]:
     check_option_names(options, [option for action in _parser()._actions for option in action.option_strings])
     recipe = read_recipe(known.recipe) if known.recipe else {}
-    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     if given.get("trial") and agent is None and not recipe:
         tuning = Tuning(settings=_settings_without_experiment(options), **given)
-        new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{now}"
+        new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{unique_ending()}"
     else:
         base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
         # Only now, since it imports TensorFlow.
@@ -116,7 +114,7 @@ def _new(
         base = with_absolute_sources(base)
         tuning = Tuning(settings=_settings_of(base), **given)
         name = tuning.settings["agent"]["name"].rpartition(":")[2].lower()
-        new_path = default_run_directory(base, f"tune-{name}", now)
+        new_path = default_run_directory(base, f"tune-{name}")
     path = known.run_dir or new_path
     directory = TuneDirectory(path)
     if directory.settings.exists():

@@ -127,35 +127,36 @@ class Launcher(abc.ABC):
                 "or use --launcher ray"
             )
 
-    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "") -> None:
+    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> None:
         """Refuses a run directory that `open_directory` would refuse, if it is quick to find out.  Writes nothing.
 
         Args:
           experiment: the experiment; its agent may be None.
           resume: whether the directory must contain a run; otherwise it must not.
           agent: name of the agent, if the experiment has none yet.
+          overwrite: whether a new run replaces one that is in the directory.
 
         Raises:
           CallboardError: the directory cannot be used.
         """
-        find_run_directory(experiment, resume, agent)
+        find_run_directory(experiment, resume, agent, overwrite)
 
     @contextlib.contextmanager
-    def open_directory(self, experiment: Experiment, resume: bool) -> Iterator[RunDirectory]:
+    def open_directory(self, experiment: Experiment, resume: bool, overwrite: bool = False) -> Iterator[RunDirectory]:
         """Finds the run directory and locks it within the context.
 
         Args:
           experiment: the experiment.
           resume: whether the directory must contain a run; otherwise it must not.
+          overwrite: whether a new run replaces one that is in the directory.
 
         Raises:
           CallboardError: the directory cannot be used, or is in use.
         """
-        directory = find_run_directory(experiment, resume)
+        directory = find_run_directory(experiment, resume, overwrite=overwrite)
         with locked(directory, directory.lock(), self.name):
             # Another run may have started and ended since the directory was chosen.
-            check_state(directory, experiment.run_dir or directory.path, resume)
-            yield directory
+            yield check_state(directory, experiment.run_dir or directory.path, resume, overwrite)
 
     def local_part(self, experiment: Experiment) -> LocalPart:
         """Returns which part of the run is on this machine."""

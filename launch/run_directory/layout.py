@@ -47,6 +47,8 @@ class RunDirectory:
     """Name of this machine, if several machines share the directory."""
     url: str = ""
     """URL of the run directory if the run is stored remotely; `path` is then its local copy.  See `remote_storage`."""
+    replaces: bool = False
+    """Whether the run that begins there removes the files of another first, see `replaced_run`."""
 
     def of_policy(self, name: str) -> "RunDirectory":
         """Returns the directory of one of several policies of the run."""

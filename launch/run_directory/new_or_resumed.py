@@ -1,27 +1,33 @@
 """Chooses the directory of a run that is about to start or to be resumed, and checks it.  Writes nothing."""
 
+import dataclasses
 import datetime
 import os
 import pathlib
+import secrets
 
 from ...agents.registry import agent_name
 from ...environments import environment_text
 from ...errors import CallboardError
 from ..experiment import Experiment
 from .layout import RunDirectory
+from .replaced_run import check_may_be_replaced, has_learned
 from .run_lock import check_not_running
 
 _MOST_LETTERS = 80
 """Of the environments' names in the name of a directory."""
+_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+_RANDOM_LETTERS = 6
 
 
-def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") -> RunDirectory:
+def find_run_directory(experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> RunDirectory:
     """Returns the directory to run in; writes nothing yet.
 
     Args:
       experiment: experiment of the run.
       resume: whether the directory must contain a run; otherwise it must not.
       agent: name of the agent, if the experiment has none yet.
+      overwrite: whether a new run replaces one that is in the directory.
 
     Raises:
       CallboardError: the directory already contains a run, or none to resume.
@@ -31,34 +37,53 @@ def find_run_directory(experiment: Experiment, resume: bool, agent: str = "") ->
         if resume:
             raise CallboardError("resume needs the run's directory; name it with --run-dir")
         check_can_be_made(pathlib.Path("runs"))
-        now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         name = (agent or agent_name(experiment.agent)).rpartition(":")[2].lower()
-        path = default_run_directory(experiment, name, now)
+        path = default_run_directory(experiment, name)
     check_can_be_made(pathlib.Path(path))
     directory = RunDirectory(pathlib.Path(path).absolute())
     check_not_running(directory.lock())
-    check_state(directory, path, resume)
-    return directory
+    return check_state(directory, path, resume, overwrite)
 
 
-def check_state(directory: RunDirectory, name: str | pathlib.Path, resume: bool) -> None:
-    """Rejects a directory without a run to resume or, for a new run, one with a run.
+def check_state(
+    directory: RunDirectory, name: str | pathlib.Path, resume: bool, overwrite: bool = False
+) -> RunDirectory:
+    """Rejects a directory without a run to resume or, for a new run, one with a run that has learned something.
 
     Args:
       directory: the directory.
       name: the directory as the user named it.
       resume: whether it must contain a run.
+      overwrite: whether a new run may replace any other.
+
+    Returns:
+      The directory, which says whether the new run replaces the files of another.
     """
     if resume and not directory.experiment.exists():
         raise CallboardError(f"there is no run to resume in {name}: it has no experiment.yaml")
-    if not resume and directory.experiment.exists():
-        raise CallboardError(f"there is already a run in {name}; continue it with --resume, or name another directory")
+    if overwrite and resume:
+        raise CallboardError("a run is either resumed or overwritten; leave out one of resume and overwrite")
+    if resume or not directory.experiment.exists():
+        return dataclasses.replace(directory, replaces=False)
+    if has_learned(directory) and not overwrite:
+        raise CallboardError(
+            f"there is already a run in {name}; continue it with --resume, replace it with --overwrite, or name "
+            "another directory"
+        )
+    check_may_be_replaced(directory, name)
+    return dataclasses.replace(directory, replaces=True)
 
 
-def default_run_directory(experiment: Experiment, agent_name: str, now: str) -> pathlib.Path:
-    """Returns `runs/<agent>-<environment>-<time>`, the default for runs that name no directory."""
-    words = f"{agent_name}-{environment_text(experiment.env)[:_MOST_LETTERS]}-{now}"
+def default_run_directory(experiment: Experiment, agent_name: str) -> pathlib.Path:
+    """Returns `runs/<agent>-<environment>-<time>-<letters>`, the default for runs that name no directory."""
+    words = f"{agent_name}-{environment_text(experiment.env)[:_MOST_LETTERS]}-{unique_ending()}"
     return pathlib.Path("runs") / "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in words)
+
+
+def unique_ending() -> str:
+    """Returns the time and random letters, so that runs that start in the same second have different names."""
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return f"{now}-{''.join(secrets.choice(_LETTERS) for _ in range(_RANDOM_LETTERS))}"
 
 
 def check_can_be_made(path: pathlib.Path) -> None:

@@ -10,11 +10,12 @@ from ..checked_run import Run
 from ..settings import write_experiment
 from ..temporary_files import temporary_files_in
 from .remote_storage import Storage
+from .replaced_run import remove_run
 
 
 @contextlib.contextmanager
 def begun(run: Run) -> Iterator[None]:
-    """Makes the run directory and writes the experiment and the environment's spec.
+    """Makes the run directory and writes the experiment and the environment's spec; removes a run that it replaces.
 
     Within the context, temporary files are created in the directory.  A launcher enters it after all checks have passed
     and before it starts a node, so a rejected start leaves nothing behind.
@@ -25,6 +26,8 @@ def begun(run: Run) -> Iterator[None]:
     directory = run.directory
     parts = [run, *(run.parts if run.policies else [])]
     try:
+        if directory.replaces:
+            remove_run(directory)
         for part in parts:
             part.directory.create()
             write_experiment(part.experiment, part.directory.experiment)

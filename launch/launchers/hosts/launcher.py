@@ -63,16 +63,16 @@ class HostsLauncher(Launcher):
         """Returns the experiment with as many nodes as the cluster file places."""
         return self.placement.fit(experiment, given)
 
-    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "") -> None:
-        self._find_directory(experiment, resume)
+    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> None:
+        self._find_directory(experiment, resume, overwrite)
 
     @contextlib.contextmanager
-    def open_directory(self, experiment: Experiment, resume: bool) -> Iterator[RunDirectory]:
+    def open_directory(self, experiment: Experiment, resume: bool, overwrite: bool = False) -> Iterator[RunDirectory]:
         """Finds and locks the run directory of this host, which may be on storage that all hosts share.
 
         A host may join late, or again after a reboot: a run that has not ended continues, with or without `resume`.
         """
-        directory = self._find_directory(experiment, resume)
+        directory = self._find_directory(experiment, resume, overwrite)
         with locked(directory, directory.lock(self.is_first), self.name):
             yield directory
 
@@ -93,12 +93,17 @@ class HostsLauncher(Launcher):
 
         return host_run.run(program, run, monitor, self.placement, self.host)
 
-    def _find_directory(self, experiment: Experiment, resume: bool) -> RunDirectory:
+    def _find_directory(self, experiment: Experiment, resume: bool, overwrite: bool) -> RunDirectory:
         """Returns this host's run directory; writes nothing.
 
         Raises:
           CallboardError: the directory contains another run, a run that has ended, or none to resume.
         """
+        if overwrite:
+            raise CallboardError(
+                "the hosts launcher cannot overwrite a run, since a host that joins late could not distinguish the two; "
+                "name another directory"
+            )
         if experiment.run_dir is None:
             raise CallboardError(
                 "the hosts launcher needs the run's directory; name it with --run-dir, the same on every host"

@@ -60,16 +60,16 @@ class RayLauncher(Launcher):
             if cpus < 0 or (cpus > 1 and cpus != int(cpus)):
                 raise CallboardError(f"ray_cpus.{kind} must be a fraction of 1, or a whole number, not {cpus:g}")
 
-    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "") -> None:
+    def check_directory(self, experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> None:
         # A directory at a URL is checked when it has been downloaded.
         if not is_url(experiment.run_dir):
-            super().check_directory(experiment, resume, agent)
+            super().check_directory(experiment, resume, agent, overwrite)
 
     @contextlib.contextmanager
-    def open_directory(self, experiment: Experiment, resume: bool) -> Iterator[RunDirectory]:
+    def open_directory(self, experiment: Experiment, resume: bool, overwrite: bool = False) -> Iterator[RunDirectory]:
         """Finds and locks the run directory; of one at a URL, a temporary local copy is opened."""
         if not is_url(experiment.run_dir):
-            with super().open_directory(experiment, resume) as directory:
+            with super().open_directory(experiment, resume, overwrite) as directory:
                 yield directory
             return
         url = str(experiment.run_dir)
@@ -77,8 +77,7 @@ class RayLauncher(Launcher):
         with removed_afterwards(local), run_lease(Storage(url), f"--launcher {self.name}"):
             directory = RunDirectory(local, url=url)
             fetch_run(Storage(url), directory)
-            check_state(directory, url, resume)
-            yield directory
+            yield check_state(directory, url, resume, overwrite)
 
     def local_part(self, experiment: Experiment) -> LocalPart:
         # Ray places the learners on machines that have their devices, and the coordinator on any; all machines share

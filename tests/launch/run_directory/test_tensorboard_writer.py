@@ -1,4 +1,4 @@
-"""TensorBoard starts, and shows what a run has written for it: asked through its own server."""
+"""TensorBoard starts, and shows what a run has written for it: queried through its own server."""
 
 import json
 import os
@@ -19,8 +19,8 @@ SETTINGS = {"agent": "ppo", "agent.discount": "0.99", "agent.network.hidden_size
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory):
-    """Returns a function that asks a TensorBoard of three rows for a path below its data."""
+def fetch(tmp_path_factory):
+    """Returns a function that requests a path of a TensorBoard of three rows below its data."""
     directory = RunDirectory(tmp_path_factory.mktemp("run"))
     writer = MetricsWriter(directory, settings=SETTINGS)
     for steps in (0, 100, 200):
@@ -52,28 +52,28 @@ def ask(tmp_path_factory):
         server.stderr.close()
 
 
-def test_tensorboard_shows_the_curve_and_the_distribution_of_a_metric(ask):
-    assert [value for _, _, value in ask("scalars/scalars", run=".", tag="episode/eaten")] == [2.0, 2.0, 2.0]
-    assert [step for _, step, _ in ask("scalars/scalars", run=".", tag="episode/eaten")] == [0, 100, 200]
-    assert list(ask("histograms/tags")["."]) == ["episode/eaten_distribution"]
-    assert len(ask("histograms/histograms", run=".", tag="episode/eaten_distribution")) == 3
+def test_tensorboard_shows_the_curve_and_the_distribution_of_a_metric(fetch):
+    assert [value for _, _, value in fetch("scalars/scalars", run=".", tag="episode/eaten")] == [2.0, 2.0, 2.0]
+    assert [step for _, step, _ in fetch("scalars/scalars", run=".", tag="episode/eaten")] == [0, 100, 200]
+    assert list(fetch("histograms/tags")["."]) == ["episode/eaten_distribution"]
+    assert len(fetch("histograms/histograms", run=".", tag="episode/eaten_distribution")) == 3
 
 
-def test_tensorboard_shows_no_bookkeeping(ask):
-    assert list(ask("scalars/tags")["."]) == ["episode/eaten"]
+def test_tensorboard_shows_no_bookkeeping(fetch):
+    assert list(fetch("scalars/tags")["."]) == ["episode/eaten"]
 
 
-def test_tensorboard_shows_the_settings(ask):
-    assert "| agent.discount | `0.99` |" in _text(ask)
-    experiment = ask("hparams/experiment", {"experimentName": ""})
+def test_tensorboard_shows_the_settings(fetch):
+    assert "| agent.discount | `0.99` |" in _text(fetch)
+    experiment = fetch("hparams/experiment", {"experimentName": ""})
     shown = {one["name"]: one for one in experiment["hparamInfos"]}
     assert set(shown) == set(SETTINGS)
     assert shown["agent.discount"]["type"] == "DATA_TYPE_FLOAT64"
     assert shown["evaluator"]["type"] == "DATA_TYPE_BOOL"
 
 
-def _text(ask):
-    (event,) = ask("text/text", run=".", tag="settings", markdown="false")
+def _text(fetch):
+    (event,) = fetch("text/text", run=".", tag="settings", markdown="false")
     return event["text"]
 
 
