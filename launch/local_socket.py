@@ -46,7 +46,8 @@ def served_at(path: pathlib.Path, methods: Mapping[str, Callable[..., Any]]) -> 
         thread.join(_CALL_SECONDS)
         with contextlib.suppress(OSError):
             listener.close()
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def call(path: pathlib.Path, method: str, *arguments: Any) -> Any:

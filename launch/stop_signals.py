@@ -1,4 +1,7 @@
-"""The signals that end a run: SIGINT (Ctrl-C), SIGTERM, and SIGHUP (a closed terminal)."""
+"""The signals that end a run: SIGINT (Ctrl-C), SIGTERM, SIGHUP (a closed terminal), SIGQUIT, SIGUSR1 and SIGUSR2.
+
+Batch systems send the last two before a job's time is over (SLURM: `--signal=B:USR1@60`).
+"""
 
 import contextlib
 import os
@@ -7,8 +10,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_LEFT_TO_OTHERS = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that a program may use for something else: where it has a handler, they do not end the run."""
 
 _early: list[int] = []
 """The signal that arrived before a handler of `stop_signals` was installed."""
@@ -137,5 +143,11 @@ def _leave_signals_to_parent() -> None:
 
 
 def _to_handle() -> list[signal.Signals]:
+    return [number for number in STOP_SIGNALS if _is_ours(number, signal.getsignal(number))]
+
+
+def _is_ours(number: signal.Signals, handler: Any) -> bool:
+    if number in _LEFT_TO_OTHERS:
+        return handler == signal.SIG_DFL or getattr(handler, "__module__", "") == __name__
     # `nohup` makes the command that it starts ignore SIGHUP.
-    return [number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    return number != signal.SIGHUP or handler != signal.SIG_IGN

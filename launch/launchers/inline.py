@@ -20,7 +20,7 @@ from typing import Any
 
 import launchpad as lp
 
-from ...errors import CallboardError
+from ...errors import CallboardError, one_line
 from ..checked_run import Run
 from ..local_socket import served_at
 from ..node_names import policy_of
@@ -45,6 +45,8 @@ from .turn_watch import TurnWatch
 
 _PAUSE_SECONDS = 0.005
 """Interval at which a run that its session has paused checks whether it may continue."""
+_RAISED = (Exception, SystemExit, KeyboardInterrupt)
+"""What a node's own code may raise; signals raise nothing."""
 _UNWIND_SECONDS = 10.0
 """How long a node that hangs may take to react to an exception before the process is ended."""
 
@@ -115,19 +117,31 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
             monitor.notify,
             end_hanging,
         )
+        ready: list[Node] = []
         try:
             for current in roles:
                 roles[current].setup()
+                ready.append(roles[current])
             with signals.hurrying():
                 for whose_turn in _play(list(roles.values()), stop):
                     current = whose_turn
-            for _, node in sorted(nodes_of(program), key=lambda labeled: labeled[1].policy.stop_order):
-                current = node.name
-                roles[current].finish()
-        except (Exception, SystemExit) as error:
+        except _RAISED as error:
             outcome.failed(current, error_text(error))
-        finally:
-            watch.close()
+            stop.set()
+        for _, node in sorted(nodes_of(program), key=lambda labeled: labeled[1].policy.stop_order):
+            role = roles[node.name]
+            if role not in ready or (node.name == outcome.failed_node and not isinstance(role, EnvironmentNode)):
+                # What a learner would save after an error may be damaged; an actor still has its counts to report.
+                continue
+            current = node.name
+            try:
+                role.finish()
+            except _RAISED as error:
+                if outcome.failed_node is None:
+                    outcome.failed(current, error_text(error))
+                else:
+                    monitor.notify(f"{current}: {one_line(error)}")
+        watch.close()
         if outcome.failed_node is not None:
             # Otherwise the replay server prints messages of its own after the error when the process exits.
             for role in roles.values():

@@ -161,7 +161,7 @@ def launchpad_signals() -> Iterator[list[int]]:
 
     def note(number: int) -> None:
         arrived.append(number)
-        if number == signal.SIGHUP:  # Launchpad does not handle it.
+        if number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):  # Launchpad does not handle them.
             os.kill(os.getpid(), signal.SIGTERM)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGQUIT, signal.SIGALRM)}

@@ -1,5 +1,6 @@
 """The coordinator: the only owner of the live counters, the metrics and the decision to stop."""
 
+import contextlib
 import logging
 import os
 import socket
@@ -335,7 +336,8 @@ class Coordinator(Node):
 
     def finish(self) -> None:
         self._hooks.call("on_run_end")
-        self._address_file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._address_file.unlink(missing_ok=True)
         self.context.send("status", self.status())
         with self._lock:
             # The last nodes to end may report new values without new steps.

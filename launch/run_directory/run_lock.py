@@ -106,7 +106,9 @@ def run_lock(path: pathlib.Path, what: str) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        path.unlink(missing_ok=True)
+        # A file system that has become read-only must not hide how the run ended.
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
         os.close(descriptor)
         for parent in made:
             with contextlib.suppress(OSError):

@@ -101,8 +101,8 @@ class HostsLauncher(Launcher):
         """
         if overwrite:
             raise CallboardError(
-                "the hosts launcher cannot overwrite a run, since a host that joins late could not distinguish the two; "
-                "name another directory"
+                "the hosts launcher cannot overwrite a run, since a host that joins late could not distinguish the "
+                "two; name another directory"
             )
         if experiment.run_dir is None:
             raise CallboardError(

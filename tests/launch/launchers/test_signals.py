@@ -11,7 +11,7 @@ from callboard.launch.run_directory.checkpoints import step_of
 
 pytestmark = pytest.mark.slow
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 ENDLESS = ("--max-steps", 100_000_000, "--stop-return", "null")
 
 
