@@ -151,6 +151,7 @@ def spec_encoding(spec: Any, role: str) -> Nest:
       CallboardError: the spec is not supported.
     """
     if isinstance(spec, Mapping):
+        encoding.check_keys(spec, f"a dictionary of the {role} spec")
         return {key: spec_encoding(part, role) for key, part in spec.items()}
     if isinstance(spec, list | tuple):
         return tuple(spec_encoding(part, role) for part in spec)

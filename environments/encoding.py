@@ -8,7 +8,7 @@ directions, for one environment.
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from dm_env import specs
 from ..data import Nest
 from ..errors import CallboardError
 from ..specs import EnvironmentSpec, MultiDiscreteArray, has_channels_first
+from .observation_values import as_choices, as_integers, place_text
 
 _MOST_VALUES = 10_000
 """Largest number of values of an action's integer."""
@@ -157,22 +158,31 @@ def with_values(observation: Nest, values: Mapping[str, Nest]) -> dict[str, Nest
     return {**there, **values}
 
 
-def stack(encoding: Nest, values: Sequence[Any]) -> Nest:
-    """Stacks and encodes the observations of B environments as a nest of new arrays `[B, ...]`."""
+def stack(encoding: Nest, values: Sequence[Any], path: tuple[str, ...] = ()) -> Nest:
+    """Stacks and encodes the observations of B environments as a nest of new arrays `[B, ...]`.
+
+    Args:
+      encoding: the encoding of one environment's observations.
+      values: the observation of each environment.
+      path: names of the parts that contain them, for messages.
+
+    Raises:
+      CallboardError: a part is missing, has another shape, or contains values that its space does not.
+    """
     if isinstance(encoding, Leaf):
-        return _encode_leaf(encoding, values)
+        return _encode_leaf(encoding, values, path)
     if isinstance(encoding, dict):
-        return {key: stack(part, _parts(values, key)) for key, part in encoding.items()}
-    return tuple(stack(part, _parts(values, index)) for index, part in enumerate(encoding))
+        return {key: stack(part, _parts(values, key), (*path, str(key))) for key, part in encoding.items()}
+    return tuple(stack(part, _parts(values, index), (*path, str(index))) for index, part in enumerate(encoding))
 
 
-def encode(encoding: Nest, batch: Any) -> Nest:
-    """Encodes observations that are already batched as a nest of new arrays `[B, ...]`."""
+def encode(encoding: Nest, batch: Any, path: tuple[str, ...] = ()) -> Nest:
+    """Encodes observations that are already batched as a nest of new arrays `[B, ...]`; see `stack`."""
     if isinstance(encoding, Leaf):
-        return _encode_leaf(encoding, batch)
+        return _encode_leaf(encoding, batch, path)
     if isinstance(encoding, dict):
-        return {key: encode(part, batch[key]) for key, part in encoding.items()}
-    return tuple(encode(part, batch[index]) for index, part in enumerate(encoding))
+        return {key: encode(part, _part(batch, key), (*path, str(key))) for key, part in encoding.items()}
+    return tuple(encode(part, _part(batch, index), (*path, str(index))) for index, part in enumerate(encoding))
 
 
 def decode(encoding: Nest, actions: Nest, batch_size: int) -> Nest:
@@ -195,13 +205,14 @@ def split(encoding: Nest, actions: Nest, batch_size: int) -> list[Any]:
     return _rows(encoding, decode(encoding, actions, batch_size))
 
 
-def encode_one(encoding: Nest, observation: Any) -> Nest:
-    """Encodes the observation of one environment as a nest of new arrays `[...]`."""
+def encode_one(encoding: Nest, observation: Any, path: tuple[str, ...] = ()) -> Nest:
+    """Encodes the observation of one environment as a nest of new arrays `[...]`; see `stack`."""
     if isinstance(encoding, Leaf):
-        return _encode_leaf(encoding, (observation,))[0]
+        return _encode_leaf(encoding, (observation,), path)[0]
     if isinstance(encoding, dict):
-        return {key: encode_one(part, _part(observation, key)) for key, part in encoding.items()}
-    return tuple(encode_one(part, _part(observation, index)) for index, part in enumerate(encoding))
+        return {key: encode_one(part, _part(observation, key), (*path, str(key))) for key, part in encoding.items()}
+    places = enumerate(encoding)
+    return tuple(encode_one(part, _part(observation, index), (*path, str(index))) for index, part in places)
 
 
 def decode_one(encoding: Nest, action: Nest) -> Nest:
@@ -230,6 +241,21 @@ def _parts(values: Sequence[Any], key: Any) -> list[Any]:
     return [_part(value, key) for value in values]
 
 
+def check_keys(keys: Iterable[Any], what: str) -> None:
+    """Raises `CallboardError` if the keys of a dictionary in an environment's spaces cannot be put into an order.
+
+    Args:
+      keys: the keys.
+      what: what the dictionary is, for the message.
+    """
+    keys = list(keys)
+    try:
+        sorted(keys)
+    except TypeError as error:
+        shown = ", ".join(map(repr, keys))
+        raise CallboardError(f"{what} has keys of different types, {shown}: name all of its parts by text") from error
+
+
 def _part(value: Any, key: Any) -> Any:
     try:
         return value[key]
@@ -237,25 +263,32 @@ def _part(value: Any, key: Any) -> Any:
         raise CallboardError(f"the environment gives an observation without the part {key!r} of its space") from error
 
 
-def _encode_leaf(leaf: Leaf, values: Any) -> np.ndarray:
+def _encode_leaf(leaf: Leaf, values: Any, path: tuple[str, ...]) -> np.ndarray:
+    spec = leaf.spec
+    is_float = spec.dtype.kind == "f"
     try:
-        array = np.array(values, leaf.spec.dtype)
+        # Everything that is not a float keeps its own dtype until its values are known to fit.
+        array = np.array(values, spec.dtype if is_float else None)
+        if array.dtype == object:
+            array = np.array(values, spec.dtype)
     except (TypeError, ValueError) as error:
         raise CallboardError(
-            f"the environment gives an observation that is not {leaf.spec.dtype.name}{leaf.spec.shape}: {error}"
+            f"the environment gives an observation{place_text(path)} that is not {spec.dtype.name}{spec.shape}: {error}"
         ) from error
     if leaf.channels_first and array.ndim == 4:
         array = np.ascontiguousarray(np.moveaxis(array, 1, -1))
-    if array.shape[1:] != leaf.spec.shape:
+    if array.shape[1:] != spec.shape:
         # The environment may have returned a batch where a single observation is expected.
         batch = "; a batch of environments must be a gymnasium.vector.VectorEnv or a callboard BatchedEnvironment"
         raise CallboardError(
-            f"the environment gives an observation of shape {array.shape[1:]} where its spec says {leaf.spec.shape}"
-            + (batch if array.ndim > 2 and array.shape[2:] == leaf.spec.shape else "")
+            f"the environment gives an observation of shape {array.shape[1:]}{place_text(path)} where its spec says "
+            f"{spec.shape}" + (batch if array.ndim > 2 and array.shape[2:] == spec.shape else "")
         )
-    if leaf.start is not None:
-        array -= np.asarray(leaf.start, array.dtype)
-    return array
+    if is_float:
+        return array
+    if isinstance(spec, specs.DiscreteArray | MultiDiscreteArray):
+        return as_choices(array, spec.num_values, leaf.start, path)
+    return as_integers(array, spec.dtype, path)
 
 
 def _unchanged(part: Nest) -> Nest:

@@ -9,6 +9,7 @@ from ..data import Nest
 from ..errors import CallboardError
 from . import encoding
 from .encoding import Leaf
+from .observation_values import place_text
 
 _NUMBERS = "biuf"
 
@@ -24,7 +25,7 @@ def read_observations(encodings: Nest, given: Any) -> tuple[Nest, int | None]:
       A nest of the agent's arrays `[B, ...]`, and B; for one observation arrays `[1, ...]` and None.
 
     Raises:
-      CallboardError: a part is missing, or has another shape or dtype than the environment's.
+      CallboardError: a part is missing, has another shape than the environment's, or values outside of its space.
     """
     sizes: dict[str, int | None] = {}
     arrays = _read(encodings, given, (), sizes)
@@ -52,42 +53,30 @@ def _read(encodings: Nest, given: Any, path: tuple[str, ...], sizes: dict[str, i
     if not isinstance(given, kind) or isinstance(given, str):
         names = ", ".join(repr(key) for key, _ in parts)
         what = "a mapping with" if isinstance(encodings, dict) else "a tuple of"
-        raise CallboardError(f"the observation{_place(path)} is a {type(given).__name__}, not {what} the parts {names}")
+        raise CallboardError(
+            f"the observation{place_text(path)} is a {type(given).__name__}, not {what} the parts {names}"
+        )
     try:
         read = [_read(part, given[key], (*path, str(key)), sizes) for key, part in parts]
     except (KeyError, IndexError) as error:
-        raise CallboardError(f"the observation{_place(path)} has no part {error.args[0]!r}") from error
+        raise CallboardError(f"the observation{place_text(path)} has no part {error.args[0]!r}") from error
     return dict(zip(encodings, read, strict=True)) if isinstance(encodings, dict) else tuple(read)
 
 
 def _array(leaf: Leaf, given: Any, path: tuple[str, ...]) -> np.ndarray:
-    if isinstance(given, np.ndarray) and given.dtype == leaf.dtype:
-        return given
     try:
         array = np.asarray(given)
     except (ValueError, TypeError) as error:
         raise _unfit(leaf, f"a {type(given).__name__}", path) from error
     if array.dtype.kind not in _NUMBERS:
         raise _unfit(leaf, f"a {type(given).__name__} of {array.dtype.name}", path)
-    if array.dtype.kind in "iu" and leaf.dtype.kind in "iu":
-        # Numbers without a dtype of their own have a wide one.
-        limits = np.iinfo(leaf.dtype)
-        fits = array.size == 0 or (limits.min <= array.min() and array.max() <= limits.max)
-    else:
-        fits = np.can_cast(array.dtype, leaf.dtype, "same_kind") and (array.dtype.kind == "b") == (leaf.dtype == bool)
-    if not fits:
-        raise _unfit(leaf, f"{array.dtype.name}{array.shape}", path)
-    return array.astype(leaf.dtype)
+    return array
 
 
 def _unfit(leaf: Leaf, given: str, path: tuple[str, ...]) -> CallboardError:
     dtype = leaf.dtype.name
     batch = f"({', '.join(map(str, ('B', *leaf.shape)))}{'' if leaf.shape else ','})"
     return CallboardError(
-        f"the observation{_place(path)} is {given}, but the environment gives {dtype}{leaf.shape}, "
+        f"the observation{place_text(path)} is {given}, but the environment gives {dtype}{leaf.shape}, "
         f"or {dtype}{batch} for a batch of B"
     )
-
-
-def _place(path: tuple[str, ...]) -> str:
-    return f" at '{'/'.join(path)}'" if path else ""

@@ -7,6 +7,8 @@ import gymnasium
 import numpy as np
 
 from ..errors import CallboardError
+from .encoding import encode_one
+from .spaces import observation_encoding
 from .tasks import check_options_error
 
 
@@ -73,16 +75,23 @@ def check_step(environment: Any, outcome: tuple[Any, ...]) -> None:
 
 
 class CheckedSteps(gymnasium.Wrapper):
-    """Checks the results of `step` where they are converted before they arrive, as those from other processes are."""
+    """Checks what `reset` and `step` return where it is converted before it arrives, as from other processes."""
 
     def __init__(self, environment: gymnasium.Env) -> None:
         super().__init__(environment)
+        self._encoding = observation_encoding(environment.observation_space)
         self._is_unchecked = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        outcome = checked_reset(self.env, self.env.reset(seed=seed, options=options))
+        encode_one(self._encoding, outcome[0])
+        return outcome
 
     def step(self, action: Any) -> Any:
         outcome = self.env.step(action)
         if not isinstance(outcome, tuple) or len(outcome) != 5:
             raise wrong_step(self.env, outcome)
+        encode_one(self._encoding, outcome[0])
         if self._is_unchecked or outcome[2] or outcome[3]:
             check_step(self.env, outcome)
             self._is_unchecked = False

@@ -6,6 +6,7 @@ from gymnasium import spaces
 from ..data import Nest
 from ..errors import CallboardError
 from . import encoding
+from .observation_values import place_text
 
 
 def observation_encoding(space: spaces.Space) -> Nest:
@@ -32,11 +33,12 @@ def _encoding(space: spaces.Space, role: str, path: tuple[str, ...]) -> Nest:
             return encoding.bounded_integers(space.shape, space.dtype, space.low, space.high)
         make_leaf = encoding.controls if role == "action" else encoding.numbers
         return make_leaf(space.shape, space.dtype, space.low, space.high)
+    place = place_text(path)
     if isinstance(space, spaces.Dict):
+        encoding.check_keys(space.spaces, f"the {role} space Dict{place}")
         return {key: _encoding(part, role, (*path, str(key))) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(_encoding(part, role, (*path, str(index))) for index, part in enumerate(space.spaces))
-    place = f" at '{'/'.join(path)}'" if path else ""
     way_out = ""
     if role == "observation" and isinstance(space, spaces.Text | spaces.Sequence):
         size = "sequence_length" if isinstance(space, spaces.Sequence) else "text_length"

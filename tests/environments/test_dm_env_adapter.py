@@ -9,6 +9,7 @@ from odd_environments import error_of
 from scripted_environments import DmScript
 
 from callboard.environments import DmEnvBatch
+from callboard.environments.dm_env_adapter import spec_encoding
 from callboard.errors import CallboardError
 
 
@@ -111,3 +112,11 @@ def test_an_environment_without_a_picture_says_so():
     assert batch.frames_per_second is None
     with pytest.raises(CallboardError, match="^DmScript has no picture to show: it has no method 'render'$"):
         batch.render()
+
+
+def test_keys_that_have_no_order_are_refused_in_one_line():
+    part = specs.Array((2,), np.float32)
+    with pytest.raises(
+        CallboardError, match="a dictionary of the observation spec has keys of different types, 1, 'a'"
+    ):
+        spec_encoding({1: part, "a": part}, "observation")

@@ -13,7 +13,7 @@ from odd_environments import error_of
 
 from callboard.environments import GymnasiumBatch, GymnasiumVectorBatch
 from callboard.environments.encoding import decode
-from callboard.environments.spaces import action_encoding
+from callboard.environments.spaces import action_encoding, observation_encoding
 from callboard.errors import CallboardError
 from callboard.specs import MultiDiscreteArray
 
@@ -194,3 +194,11 @@ def test_integers_of_an_action_are_choices():
     assert action_encoding(spaces.Box(3, 7, (), np.uint8)).spec == specs.DiscreteArray(5, dtype=np.int32)
     with pytest.raises(CallboardError, match=r"an action of int32\(2,\) has 4,294,967,296 values, too many to choose"):
         action_encoding(spaces.Box(-(2**31), 2**31 - 1, (2,), np.int32))
+
+
+@pytest.mark.parametrize("encode, role", [(action_encoding, "action"), (observation_encoding, "observation")])
+def test_keys_that_have_no_order_are_refused_in_one_line(encode, role):
+    part = spaces.Box(-9, 9, (1,), np.float32)
+    with pytest.raises(CallboardError, match=f"the {role} space Dict at 'b' has keys of different types, 1, 'a': name"):
+        encode(spaces.Dict({"b": spaces.Dict({1: part, "a": part})}))
+    assert list(encode(spaces.Dict({2: part, 1: part}))) == [1, 2]
