@@ -8,11 +8,12 @@ import numpy as np
 from ..data import Nest
 from ..errors import CallboardError
 from . import encoding
+from .agent_rewards import AgentRewards
 from .batched import picture
 from .dm_env_adapter import spec_encoding
 from .encoding import EnvironmentEncoding
 from .infos import NO_INFO
-from .multi_agent import AgentStep, MultiAgentEnvironment
+from .multi_agent import AgentStep, MultiAgentEnvironment, absent_observation
 from .tasks import Task, Tasks, no_task
 
 
@@ -23,7 +24,8 @@ class DmEnvAgents(MultiAgentEnvironment):
     distinguishes the environment from one with a single agent.  Agents that are keys of a timestep's observation are
     present.  The discount is a number for all agents or a mapping; an agent whose discount is 0 has terminated and is
     absent until the next episode, and the others are truncated at a LAST timestep.  Other discounts than 0 and 1 are
-    refused.  The step type is one for all agents.
+    refused.  The step type is one for all agents.  An agent that terminates needs no observation.  A reward without an
+    observation is added to the agent's next one, see `AgentRewards`.
 
     `dm_env` cannot seed an existing environment, so environments must be seeded when they are created.  It defines
     neither infos nor tasks nor states: an environment has them if it has a method `info()`, which returns a mapping by
@@ -49,7 +51,8 @@ class DmEnvAgents(MultiAgentEnvironment):
             )
         self._environment = environment
         self._name = name
-        self._ids = {str(agent): agent for agent in observations}
+        self._rewards = AgentRewards(name, observations)
+        self._ids = self._rewards.ids
         self.agents = tuple(self._ids)
         self._encodings = {
             agent: EnvironmentEncoding(
@@ -69,6 +72,8 @@ class DmEnvAgents(MultiAgentEnvironment):
             self._tasks.pass_on(0, self._environment.set_task)
         timestep = self._environment.reset()
         self.is_over, self._ended = False, set()
+        self._rewards.check_agents(timestep.observation, "observations")
+        self._rewards.begin()
         infos = self._infos()
         return {
             agent: AgentStep(self._observation(agent, timestep.observation[id]), info=infos.get(id) or NO_INFO)
@@ -85,18 +90,33 @@ class DmEnvAgents(MultiAgentEnvironment):
         self.is_over = bool(timestep.last())
         infos = self._infos()
         steps: dict[str, AgentStep] = {}
+        for what in ("observation", "reward", "discount"):
+            if isinstance(given := getattr(timestep, what), Mapping):
+                self._rewards.check_agents(given, f"{what}s")
         for agent, id in self._ids.items():
-            if id in timestep.observation and agent not in self._ended:
-                reward, discount = self._numbers(timestep, agent, id)
-                if discount == 0:
-                    self._ended.add(agent)
-                steps[agent] = AgentStep(
-                    self._observation(agent, timestep.observation[id]),
-                    reward,
-                    terminated=discount == 0,
-                    truncated=self.is_over and discount != 0,
-                    info=infos.get(id) or NO_INFO,
-                )
+            observed, acted = id in timestep.observation, agent in actions
+            if not observed and not acted and not isinstance(timestep.reward, Mapping):
+                continue  # A reward for all agents is for those that are there.
+            reward, discount = self._numbers(timestep, agent, id)
+            if agent in self._ended:
+                self._rewards.after_end(agent, reward if isinstance(timestep.reward, Mapping) else 0.0)
+                continue
+            terminated, info = discount == 0, infos.get(id) or NO_INFO
+            if acted and (observed or terminated):
+                reward = self._rewards.of_transition(agent, reward)
+            else:
+                self._rewards.keep(agent, reward)
+                reward = 0.0
+            if observed:
+                observation = self._observation(agent, timestep.observation[id])
+                steps[agent] = AgentStep(observation, reward, terminated, self.is_over and not terminated, info)
+            elif acted and terminated:
+                steps[agent] = AgentStep(absent_observation(self.specs[agent]), reward, terminated=True, info=info)
+            if terminated and (observed or acted):
+                self._ended.add(agent)
+                self._rewards.end(agent)
+        if self.is_over:
+            self._rewards.end_all()
         return steps
 
     @property

@@ -10,6 +10,7 @@ from ..action_masks import MASK, has_mask
 from ..data import Nest
 from ..errors import CallboardError
 from . import encoding
+from .agent_rewards import AgentRewards
 from .batched import picture
 from .encoding import EnvironmentEncoding
 from .gymnasium_checks import check_flags, check_picture, frame_rate, rendered
@@ -25,7 +26,9 @@ class PettingZooEnvironment(MultiAgentEnvironment):
 
     Agents are named by the text of their PettingZoo names.  As in PettingZoo, an agent that has terminated or was
     truncated does not return in the same episode, and the episode is over when no other agent is left.  An agent that
-    the environment drops with a final observation, but neither terminated nor truncated, counts as truncated.
+    the environment drops with a final observation, but neither terminated nor truncated, counts as truncated.  One that
+    terminates needs no final observation.  A reward without an observation is added to the agent's next one, see
+    `AgentRewards`.
 
     In turn-based environments all agents act in each step, and only the action of the agent whose turn it is has an
     effect.  Where an agent's `action_mask` has no legal action, because it is not the agent's turn or the episode is
@@ -53,7 +56,8 @@ class PettingZooEnvironment(MultiAgentEnvironment):
         possible = getattr(environment, "possible_agents", None)
         if not possible:
             raise CallboardError(f"{name} has no possible_agents: list all agents that may appear in them")
-        self._ids = {str(agent): agent for agent in possible}
+        self._rewards = AgentRewards(name, possible)
+        self._ids = self._rewards.ids
         self.agents = tuple(self._ids)
         self._mask_key = mask_key
         self._mask_sizes: dict[str, int] = {}
@@ -89,6 +93,8 @@ class PettingZooEnvironment(MultiAgentEnvironment):
                 "PettingZoo 1.24 and later"
             )
         observations, infos = outcome
+        self._rewards.check_agents(observations, "observations")
+        self._rewards.begin()
         self._ended = set()
         self.is_over = not self._environment.agents
         return {
@@ -109,25 +115,42 @@ class PettingZooEnvironment(MultiAgentEnvironment):
                 "dictionaries by agent"
             )
         observations, rewards, terminations, truncations, infos = outcome
+        for what, given in zip(("observations", "rewards", "terminations", "truncations"), outcome, strict=False):
+            self._rewards.check_agents(given, what)
         left = set(self._environment.agents)
         steps: dict[str, AgentStep] = {}
         self.is_over = True
         for agent, id in self._ids.items():
+            reward = self._rewards.number(rewards.get(id, 0.0), agent)
             if agent in self._ended:
+                self._rewards.after_end(agent, reward)
                 continue
             terminated, truncated = terminations.get(id, False), truncations.get(id, False)
             if terminated or truncated:
                 check_flags(f"'step' of {self._name} gives agent {agent!r}", terminated, truncated)
             terminated, truncated = bool(terminated), bool(truncated)
+            info = infos.get(id) or NO_INFO
             if id in observations and (agent in actions or id in left):
                 truncated = truncated or not (terminated or id in left)
-                reward = self._reward(rewards.get(id, 0.0), agent)
                 observation = self._observation(agent, observations[id], infos.get(id), terminated or truncated)
-                steps[agent] = AgentStep(observation, reward, terminated, truncated, infos.get(id) or NO_INFO)
+                if agent in actions:
+                    reward = self._rewards.of_transition(agent, reward)
+                else:
+                    self._rewards.keep(agent, reward)
+                    reward = 0.0
+                steps[agent] = AgentStep(observation, reward, terminated, truncated, info)
+            elif agent in actions and terminated:
+                reward = self._rewards.of_transition(agent, reward)
+                steps[agent] = AgentStep(absent_observation(self.specs[agent]), reward, terminated=True, info=info)
+            else:
+                self._rewards.keep(agent, reward)
             if terminated or truncated:
                 self._ended.add(agent)
+                self._rewards.end(agent)
             elif id in left:
                 self.is_over = False
+        if self.is_over:
+            self._rewards.end_all()
         return steps
 
     @property
@@ -185,14 +208,6 @@ class PettingZooEnvironment(MultiAgentEnvironment):
             return np.zeros(size, np.int8)
         assert self._mask_key is not None
         return read_mask(info, self._mask_key, size, f"agent {agent!r} of {self._name}", needed=not ended)
-
-    def _reward(self, reward: Any, agent: str) -> float:
-        try:
-            return float(reward)
-        except (TypeError, ValueError) as error:
-            raise CallboardError(
-                f"'step' of {self._name} gives agent {agent!r} the reward {reward!r}: it must be a number"
-            ) from error
 
 
 def is_pettingzoo(made: Any) -> bool:

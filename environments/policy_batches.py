@@ -1,6 +1,7 @@
 """Environments with several agents, presented to each policy as a batch of timesteps."""
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,6 +82,7 @@ class PolicyBatches:
         self._ended: list[MultiAgentEpisode] = []
         self._task: Task = None
         self._keeps_infos = False
+        self._has_warned = False
         self._closed = False
         self.executed = 0
         self.executed_by = dict.fromkeys(self.slots, 0)
@@ -210,6 +212,13 @@ class PolicyBatches:
             columns.first[slot] = is_first
             columns.last[slot] = is_last
             if is_first:
+                if step.reward and not self._has_warned:
+                    self._has_warned = True
+                    logging.warning(
+                        "agent %r gets the reward %g where it appears, which is for none of its actions: it is ignored",
+                        agent,
+                        step.reward,
+                    )
                 episode.returns.setdefault(agent, 0.0)
             else:
                 columns.reward[slot] = step.reward

@@ -130,9 +130,12 @@ def test_an_agent_that_ended_may_begin_again():
     assert valid(timesteps) == [[True, False, True, False, True]]
 
 
-def test_an_agent_that_appears_at_the_end_has_no_transition():
+def test_an_agent_that_appears_at_the_end_has_no_transition(caplog):
     episode = [{"a": seen(1)}, {"a": seen(2, 3, "terminated"), "b": seen(9, 99, "terminated")}]
     timesteps = played(batches_of(ScriptedAgents(episode, episode)), 2)
+    assert [record.getMessage() for record in caplog.records] == [
+        "agent 'b' gets the reward 99 where it appears, which is for none of its actions: it is ignored"
+    ]
     assert rows(timesteps)[1] == [ABSENT, (9, 0, 1, True, True), ABSENT]
     assert valid(timesteps)[1] == [False, False]
 
