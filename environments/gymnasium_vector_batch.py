@@ -26,6 +26,7 @@ from .gymnasium_checks import (
     wrong_step,
 )
 from .infos import Info, Infos, chosen_rows, final_info_rows, info_rows, no_infos
+from .overwritten_observations import FinalObservationCheck
 from .spaces import action_encoding, observation_encoding
 from .tasks import Task, no_task, reset_options
 
@@ -42,7 +43,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     environment has been stepped again, so it is reset with `reset(options={"reset_mask": ...})`, which `SyncVectorEnv`
     and `AsyncVectorEnv` support.  Other vector environments show the final observation only if all environments are
     truncated in the same step, because then no step is needed before the next timestep.  Otherwise the timestep is
-    `first` and the truncated transition is not valid.
+    `first` and the truncated transition is not valid, as where the environment overwrites its final observations.
 
     Environments are seeded individually if the vector environment takes a list of seeds.  If it has one generator for
     all (as CartPole's vector form does), the seeds are mixed into one, and each environment depends on the whole batch:
@@ -71,6 +72,7 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         self._hidden_mask: Nest = None
         self._next_infos: list[Any] = no_infos(environment.num_envs)
         self._seeds: list[int] | None = [int(seed) for seed in seeds]
+        self._finals = FinalObservationCheck(environment_name(environment), environment.num_envs)
         self._over = np.zeros(environment.num_envs, np.bool_)
         self._options: dict[str, Any] | None = None
         self._keeps_infos = False
@@ -134,7 +136,8 @@ class GymnasiumVectorBatch(BatchedEnvironment):
             terminated[first] = False
             over[first] = False
         if self._same_step:
-            last = self._show_final(observation, over & ~terminated, info)
+            self._finals.stepped()
+            last = self._show_final(observation, over & ~terminated, info, observations)
             was_last, first, self._over = first, first | (over & ~last), last.copy()
             if any_first or self._options is not None:
                 restarted = self._restart(first if self._options is not None else was_last, observation)
@@ -230,8 +233,12 @@ class GymnasiumVectorBatch(BatchedEnvironment):
     def _with_task(self) -> dict[str, Any]:
         return {} if self._options is None else {"options": dict(self._options)}
 
-    def _show_final(self, observation: Nest, truncated: np.ndarray, info: Any) -> np.ndarray:
-        """Writes final observations into `observation`; returns for which environments, bool `[B]`."""
+    def _show_final(self, observation: Nest, truncated: np.ndarray, info: Any, observations: Any) -> np.ndarray:
+        """Writes final observations into `observation`, the encoded `observations`.
+
+        Returns:
+          For which environments, bool `[B]`.
+        """
         nothing = np.zeros_like(truncated)
         if not truncated.any() or not isinstance(info, Mapping) or "final_obs" not in info:
             return nothing
@@ -239,17 +246,21 @@ class GymnasiumVectorBatch(BatchedEnvironment):
         rows = np.flatnonzero(truncated & known)
         if not rows.size:
             return nothing
-        if isinstance(final, np.ndarray):
-            final = encoding.stack(self._observation, [final[row] for row in rows])
+        of_singles = isinstance(final, np.ndarray) and final.dtype == object
+        if of_singles:
+            encoded = encoding.stack(self._observation, [final[row] for row in rows])
         else:
-            # A nest of batched arrays, like the observation.
-            final = tree.map_structure(lambda leaf: leaf[rows], encoding.encode(self._observation, final))
-        leaves = list(zip(tree.flatten(observation), tree.flatten(final), strict=True))
-        # An environment that reuses one array for all observations has overwritten the final one.
-        same = [(leaf[rows] == final_leaf).reshape(len(rows), -1).all(1) for leaf, final_leaf in leaves]
+            # A nest of batched arrays, like the observations.
+            self._finals.returned(final, observations)
+            encoded = encoding.encode(self._observation, tree.map_structure(lambda leaf: leaf[rows], final))
+        leaves = list(zip(tree.flatten(observation), tree.flatten(encoded), strict=True))
+        if of_singles:
+            same = [(leaf[rows] == final_leaf).reshape(len(rows), -1).all(1) for leaf, final_leaf in leaves]
+            for row, is_equal in zip(rows, np.logical_and.reduce(same), strict=True):
+                self._finals.ended(int(row), final[row], bool(is_equal))
         shown = nothing.copy()
-        shown[rows] = ~np.logical_and.reduce(same)
-        if not (self._resets_single or shown.all()):
+        shown[rows] = True
+        if self._finals.are_lost or not (self._resets_single or shown.all()):
             return nothing
         self._next_observation = tree.map_structure(np.copy, observation) if shown.all() else None
         if has_mask(observation):

@@ -25,10 +25,8 @@ MISTAKES = {
 }
 
 
-# The first one's environments write the reset's observation into the array of the final one.
-@pytest.mark.parametrize("factory", ["vector_same_step", "own_same_step"])
-def test_same_step_reset_gives_first_with_the_reward_and_discount_of_the_ended_episode(factory):
-    environment = make(factory)
+def test_same_step_reset_gives_first_with_the_reward_and_discount_of_the_ended_episode():
+    environment = make("own_same_step")
     timesteps = [environment.reset(), *(environment.step(actions) for actions in ACTIONS)]
     assert rows(timesteps) == FINAL_LOST
 
