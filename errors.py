@@ -1,7 +1,9 @@
 """Errors that the user can fix, and the names that their messages suggest."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from . import foreign_names
 
 
 class CallboardError(Exception):
@@ -24,25 +26,101 @@ def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") 
     """Returns the error for a name that does not exist: `unknown torso 'ml'; did you mean 'mlp'?`
 
     Args:
-      what: what the name is meant to be, such as `torso`.
+      what: what the name is meant to be, such as `torso`; of an `agent`, names of other libraries are understood.
       name: the user's name.
       known: all names that exist.
       otherwise: hint if no known name is similar; by default, all known names.
     """
-    return CallboardError(f"unknown {what} {name!r}; {suggestion(str(name), known, otherwise)}")
+    known = list(known)
+    hint = foreign_names.hint("agent", str(name), known) if what == "agent" else None
+    return CallboardError(f"unknown {what} {name!r}; {hint or suggestion(str(name), known, otherwise)}")
+
+
+def unknown_setting(
+    what: str, given: object, key: str, known: Mapping[str, str], otherwise: str = "see callboard train --help"
+) -> CallboardError:
+    """Returns the error for a setting that does not exist: `unknown option '--lr'; did you mean '--learning-rate'?`
+
+    Args:
+      what: what it is meant to be: `key`, `option` or `argument`.
+      given: what the user wrote.
+      key: the flat name that it stands for, such as `agent.lr`.
+      known: what the user could have written, by flat name.
+      otherwise: hint if no setting is similar.
+    """
+    hint = similar_setting(key, known)
+    return CallboardError(f"unknown {what} {given!r}; {hint or otherwise}")
+
+
+def similar_setting(key: str, known: Mapping[str, str]) -> str | None:
+    """Returns a hint such as `did you mean 'agent.discount'?` for a setting that does not exist, or None.
+
+    It suggests what other libraries call so, else the setting with the same last part, else with the same words, else
+    the one with the most similar name, unless what other libraries call so is a setting of other agents.
+
+    Args:
+      key: the flat name.
+      known: what to suggest, by flat name.
+    """
+    foreign = foreign_names.hint("setting", key, known)
+    if foreign is not None:
+        return foreign
+    for same_part in (_last_part, _words):
+        same = [text for name, text in known.items() if same_part(name) == same_part(key)]
+        if len(same) == 1:
+            return did_you_mean(same[0])
+    of_others = foreign_names.agents_settings(key)
+    if of_others:
+        return f"this agent has no such setting; others have {' or '.join(of_others)}"
+    # A prefix that all settings of the agent have would make any two of them similar.
+    group = f"{key.partition('.')[0]}."
+    group = group if any(name.startswith(group) for name in known) else ""
+    names = {name.removeprefix(group): text for name, text in known.items() if name.startswith(group)}
+    near = nearest(key.removeprefix(group), names)
+    if near is not None:
+        return did_you_mean(names[near])
+    last = nearest(_last_part(key), map(_last_part, names))
+    same = [text for name, text in names.items() if _last_part(name) == last]
+    return did_you_mean(*same) if same else None
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _words(name: str) -> list[str]:
+    """Returns the words of a flat name in alphabetical order, so that `min_replay_size` is like `replay.min_size`."""
+    return sorted(name.replace(".", "_").split("_"))
+
+
+def did_you_mean(*names: str) -> str:
+    return f"did you mean {' or '.join(map(repr, names))}?"
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Returns `did you mean 'mlp'?` for the known name most similar to `name`, or `otherwise` as in `unknown`."""
     known = list(known)
     near = nearest(name, known)
-    if near is not None:
-        return f"did you mean {near!r}?"
-    return otherwise or f"choose from {', '.join(known) or 'none'}"
+    return otherwise or f"choose from {', '.join(known) or 'none'}" if near is None else did_you_mean(near)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name most similar to `name`, ignoring case, or None if none is similar."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else None
+    """Returns the known name most similar to `name`, or None if none is similar.
+
+    Case, dashes and underscores make no difference.  A name that is the beginning of one known name is similar to it.
+    """
+    by_letters = {_letters(candidate): candidate for candidate in known}
+    wanted = _letters(name)
+    if wanted in by_letters:
+        return by_letters[wanted]
+    # Below 0.7, names of equal words but another meaning would be similar, such as `num_workers` and `env_wrappers`.
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.7)
+    near = near or [letters for letters in by_letters if sorted(letters) == sorted(wanted)]
+    if near:
+        return by_letters[near[0]]
+    longer = [letters for letters in by_letters if len(wanted) > 2 and letters.startswith(wanted.removesuffix("s"))]
+    return by_letters[longer[0]] if len(longer) == 1 else None
+
+
+def _letters(name: str) -> str:
+    return name.lower().strip("-").replace("-", "_")

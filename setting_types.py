@@ -206,6 +206,9 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
             # YAML reads `no` and `on` as booleans where a word may be meant.
             if type(choice) is type(value) and choice == value:
                 return choice
+        for choice in arguments:
+            if isinstance(choice, str) and isinstance(value, str) and choice.lower() == value.lower():
+                return choice
         raise Unfit
     if origin in (tuple, list, collections.abc.Sequence):
         return _convert_list(value, origin, arguments, key)

@@ -54,7 +54,7 @@ NodeCount = Annotated[int, Interval(ge=1, le=10_000)]
 EnvironmentCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 CheckpointCount = Annotated[int, Interval(ge=1, le=1_000_000)]
 ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
-LogLevel = Literal["debug", "info", "warning", "error"]
+LogLevel = Literal["debug", "info", "warning", "warn", "error"]
 Port = Annotated[int, Interval(ge=1, le=65535)]
 Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
 

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import CallboardError, nearest
+from ..errors import CallboardError, unknown_setting
 from ..nested_settings import Field
 from ..setting_types import converted, described, is_union, shown
 from .yaml_files import parse_yaml
@@ -24,39 +24,6 @@ _REMOVE = "no_"
 def option_name(key: str) -> str:
     """Returns the option of a setting: `--max-steps` of `max_steps`."""
     return f"--{key.replace('_', '-')}"
-
-
-def unknown_setting(what: str, given: object, key: str, known: Mapping[str, str]) -> CallboardError:
-    """Returns the error for a setting that does not exist.
-
-    It suggests the setting with the same last part, else with the same words, else the one with the most similar name.
-
-    Args:
-      what: `key` or `option`.
-      given: what the user wrote.
-      key: the flat name that it stands for.
-      known: what the user could have written, by flat name.
-    """
-    for same_part in (_last_part, _words):
-        same = [text for name, text in known.items() if same_part(name) == same_part(key)]
-        if len(same) == 1:
-            return CallboardError(f"unknown {what} {given!r}; did you mean {same[0]!r}?")
-    # A prefix that all settings of the agent have would make any two of them similar.
-    group = f"{key.partition('.')[0]}."
-    group = group if any(name.startswith(group) for name in known) else ""
-    names = {name.removeprefix(group): text for name, text in known.items() if name.startswith(group)}
-    near = nearest(key.removeprefix(group), names)
-    hint = "see callboard train --help" if near is None else f"did you mean {names[near]!r}?"
-    return CallboardError(f"unknown {what} {given!r}; {hint}")
-
-
-def _last_part(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def _words(name: str) -> list[str]:
-    """Returns the words of a flat name in alphabetical order, so that `min_replay_size` is like `replay.min_size`."""
-    return sorted(name.replace(".", "_").split("_"))
 
 
 def flat_values(values: Mapping[str, Any], fields: Mapping[str, Field], prefix: str = "") -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 import argparse
 import re
+from collections.abc import Iterable
 from typing import NoReturn
 
-from ...errors import CallboardError, nearest, suggestion
+from ... import foreign_names
+from ...errors import CallboardError, did_you_mean, nearest, suggestion
 
 _KINDS = {"int": "a whole number", "float": "a number"}
 
@@ -22,11 +24,18 @@ class CommandParser(argparse.ArgumentParser):
         found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
         if found:
             unknown = found[1].split()[0].partition("=")[0]
-            hint = suggestion(unknown, self._option_string_actions, f"see {self.prog} --help")
+            options = list(self._option_string_actions)
+            foreign = foreign_names.hint("setting", unknown, options)
+            hint = foreign or suggestion(unknown, options, f"see {self.prog} --help")
             return f"{self.prog} has no option {unknown!r}; {hint}"
         found = re.fullmatch(r"the following arguments are required: (.*)", message, re.DOTALL)
         if found:
-            return f"{self.prog} needs {found[1]}; see {self.prog} --help"
+            first = found[1].split(", ")[0]
+            choices = next(
+                (action.choices for action in self._positionals._group_actions if action.dest == first), None
+            )
+            needed = _one_of(choices) if choices else found[1]
+            return f"{self.prog} needs {needed}; see {self.prog} --help"
         found = re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL)
         if not found:
             return " ".join(message.split())
@@ -38,11 +47,16 @@ class CommandParser(argparse.ArgumentParser):
         if wrong:
             choices = wrong[2].replace("'", "").split(", ")
             near = nearest(wrong[1].strip("'"), choices)
-            return f"{name} must be one of {', '.join(choices)}, not {wrong[1]}" + (
-                f"; did you mean {near!r}?" if near else ""
-            )
+            must = f"{name} must be" if name.startswith("-") else f"{self.prog} takes"
+            hint = "" if near is None else f"; {did_you_mean(near)}"
+            return f"{must} {_one_of(choices)}, not {wrong[1]}{hint}"
         if problem.startswith("expected"):
             return f"{name} needs a value"
         if problem.startswith("ignored explicit argument"):
             return f"{name} takes no value"
         return f"{name}: {' '.join(problem.split())}"
+
+
+def _one_of(choices: Iterable[str]) -> str:
+    choices = list(choices)
+    return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"

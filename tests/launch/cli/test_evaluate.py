@@ -79,7 +79,7 @@ def test_a_window_is_refused_without_a_display(monkeypatch, capsys):
         (["--episodes", "0"], "--episodes must be at least 1, not 0"),
         (["--steps", "0"], "--steps must be at least 1, not 0"),
         (["--steps", "5", "--episodes", "5"], "--episodes and --steps are two measures of how much to play"),
-        (["--render", "humn"], "--render must be one of human, not 'humn'"),
+        (["--render", "humn"], "--render must be human, not 'humn'; did you mean 'human'?"),
         (["--video-episodes", "-1"], "--video-episodes must be at least 1, not -1"),
         (["--mode", "best"], "--mode must be one of greedy, sampled, not 'best'"),
         (["--checkpoint", "newest"], "--checkpoint must be best, latest or a learner step, not 'newest'"),
