@@ -7,6 +7,19 @@ from types import ModuleType
 from typing import Any
 
 from .errors import CallboardError, suggestion
+from .own_modules import is_own
+
+_MARK = "__callboard_nameable__"
+_LIBRARY = __name__.rpartition(".")[0]
+_USABLE_BASES = {
+    *(("gymnasium", name) for name in ("Env", "Wrapper", "VectorEnv", "VectorWrapper")),
+    ("dm_env", "Environment"),
+    *(("pettingzoo", name) for name in ("ParallelEnv", "AECEnv")),
+    *((package, name) for package in ("keras", "tensorflow") for name in ("Layer", "Optimizer", "Module")),
+    *((_LIBRARY, name) for name in ("Agent", "BatchedEnvironment", "Callbacks", "Core", "Launcher", "MetricLogger")),
+    (_LIBRARY, "MultiAgentEnvironment"),
+}
+"""Package and name of base classes whose subclasses settings may name, wherever they are installed."""
 
 
 def import_object(kind: str, path: str) -> Any:
@@ -17,7 +30,7 @@ def import_object(kind: str, path: str) -> Any:
       path: the setting.
 
     Raises:
-      CallboardError: as in `import_module`; or the module has no such object, or it belongs to the standard library.
+      CallboardError: as in `import_module`; or the module has no such object, or `check_usable` refuses it.
     """
     module_name, _, name = path.partition(":")
     module = import_module(kind, path, module_name)
@@ -28,7 +41,7 @@ def import_object(kind: str, path: str) -> Any:
         public = [known for known in vars(module) if not known.startswith("_")]
         hint = suggestion(name, public, f"define it in {module_name}, or name another object")
         raise CallboardError(f"unknown {kind} {path!r}; module {module_name!r} has no {name!r}, {hint}")
-    refuse_standard_library(kind, path, module_name, found)
+    check_usable(kind, path, found)
     return found
 
 
@@ -39,7 +52,13 @@ def import_module(kind: str, setting: str, module: str) -> ModuleType:
       CallboardError: the module, or one that it imports, does not exist, or it belongs to the standard library.  Other
         errors of the module propagate with their traceback, for its author.
     """
-    refuse_standard_library(kind, setting, module)
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names - {"__main__"} or module.endswith(".__main__"):
+        what = "a program" if module.endswith(".__main__") else "part of Python's standard library"
+        raise CallboardError(
+            f"{kind} {setting!r} is refused: {module!r} is {what}, which contains nothing that a run can use; name a "
+            "module of your own"
+        )
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -51,27 +70,60 @@ def import_module(kind: str, setting: str, module: str) -> ModuleType:
     raise CallboardError(f"{kind} {setting!r} cannot be imported: {reason}")
 
 
-def refuse_standard_library(kind: str, setting: str, module: str, found: Any = None) -> None:
-    """Rejects standard library modules, and standard library objects that another module re-exports.
+def check_usable(kind: str, setting: str, found: Any) -> None:
+    """Rejects objects of installed packages that were not made to be part of a run.
 
-    A recipe or a run directory may come from somebody else.  Nothing in the standard library is an agent, an
-    environment or a network, and much of it runs arbitrary code (`os:system`).
+    A recipe or a run directory may come from somebody else, and installed packages contain much that runs arbitrary
+    code, such as `numpy.distutils.exec_command:exec_command`.  Accepted are:
+
+    - what is defined in a module of the user's own, see `own_modules.is_own`, also a `functools.partial` of something
+      that is not in the standard library;
+    - classes of an installed package that are environments, wrappers, networks, optimizers, agents, callbacks, loggers
+      or launchers by their base classes;
+    - what an installed package has marked with `nameable`;
+    - what cannot be called, whose type the caller refuses.
 
     Args:
       kind: what the object is meant to be, for the message.
       setting: the setting that names it, such as `os:system`.
-      module: name of the module.
-      found: the object, if it has already been looked up.
+      found: the object.
 
     Raises:
-      CallboardError: if the object belongs to the standard library.
+      CallboardError: the object is refused.
     """
+    bound = isinstance(found, functools.partial)
     while isinstance(found, functools.partial):
         found = found.func
+    owner = _owner(found)
+    if not callable(found) or is_own(owner) or getattr(found, _MARK, False) or _has_usable_base(found):
+        return
+    package = owner.partition(".")[0]
+    in_standard_library = package in sys.stdlib_module_names
+    if bound and not in_standard_library and is_own(setting.partition(":")[0]):
+        return
+    where = "Python's standard library" if in_standard_library else f"the package {package}"
+    raise CallboardError(
+        f"{kind} {setting!r} is refused: it belongs to {where}, and only environments, wrappers, networks, optimizers "
+        "and the like are taken from there; call it in a function of your own module, and name that"
+    )
+
+
+def nameable(found: Any) -> Any:
+    """Marks a function or class of an installed package as one that settings may name; a decorator."""
+    setattr(found, _MARK, True)
+    return found
+
+
+def _owner(found: Any) -> str:
+    """Returns the name of the module that defines an object, or its class."""
+    instance = getattr(found, "__self__", None)
+    if instance is not None and not isinstance(instance, ModuleType):
+        # A bound method: of the class that defines the method.
+        found = getattr(found, "__func__", type(instance))
     owner = getattr(found, "__module__", None)
-    for name in (module, owner):
-        if isinstance(name, str) and name.partition(".")[0] in sys.stdlib_module_names and name != "__main__":
-            raise CallboardError(
-                f"{kind} {setting!r} is refused: {name.partition('.')[0]!r} is part of Python's standard library, "
-                "which contains nothing that a run can use; name a module of your own"
-            )
+    return owner if isinstance(owner, str) else type(found).__module__
+
+
+def _has_usable_base(found: Any) -> bool:
+    classes = found.__mro__ if isinstance(found, type) else type(found).__mro__
+    return any((one.__module__.partition(".")[0], one.__name__) in _USABLE_BASES for one in classes)

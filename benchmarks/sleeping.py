@@ -7,6 +7,7 @@ from dm_env import specs
 
 from ..data import Nest, Timestep
 from ..environments import BatchedEnvironment
+from ..named_objects import nameable
 from ..specs import EnvironmentSpec
 
 SECONDS = 0.08
@@ -63,6 +64,7 @@ class SleepingBatch(BatchedEnvironment):
         )
 
 
+@nameable
 def sleeping(batch_size: int, seconds: float = SECONDS) -> SleepingBatch:
     """Return the environments; the factory for `--env`."""
     return SleepingBatch(batch_size, seconds)

@@ -7,9 +7,11 @@ import gymnasium
 import numpy as np
 
 from ..errors import CallboardError
+from ..named_objects import nameable
 from .gymnasium_registry import make_single
 
 
+@nameable
 def masked(id: str = "CartPole-v1", keep: Sequence[int] = (0, 2), **kwargs: Any) -> gymnasium.Env:
     """Makes a Gymnasium environment that shows only some entries of its observation vector.
 

@@ -23,7 +23,7 @@ def test_an_object_is_imported():
     [
         ("own_objects:factor", "module 'own_objects' has no 'factor', did you mean 'factory'?"),
         ("own_objects:x", "module 'own_objects' has no 'x', define it in own_objects, or name another object"),
-        ("own_objects:system", "'posix' is part of Python's standard library"),
+        ("own_objects:system", "is refused: it belongs to Python's standard library"),
         ("os:system", "'os' is part of Python's standard library"),
         ("no_such_package:x", "cannot be imported: No module named 'no_such_package'"),
         ("incomplete_objects:x", "cannot be imported: No module named 'no_such_package'"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import psutil
 
 from ...errors import CallboardError, unknown
+from ...own_modules import search_working_directory
 from ..launchers.forkserver import stop_forkserver
 from ..launchers.forkserver_process import end_processes
 from ..stop_signals import Stopped, raise_at_signals
@@ -39,11 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, which is 2 if the user has to fix something first."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # `my_module:MyAgent` is also looked up in the working directory, but last: a file there, which may belong to a run
-    # of another user, must not take the place of a library.
-    with contextlib.suppress(OSError):
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())
+    search_working_directory()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         return 0

@@ -14,8 +14,6 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ..import_path import library_path
-
 OPTION = "--private-network"
 
 _CLONE_NEWUSER = 0x10000000
@@ -35,7 +33,7 @@ def run_in_private_network(arguments: Sequence[str]) -> NoReturn:
     again = [argument for argument in arguments if argument != OPTION]
     # Not with -m, which would search the working directory first and could run a `json.py` found there.
     code = (
-        f"import sys; sys.path[:] = {library_path()!r}; from {__name__} import enter_or_exit; enter_or_exit(); "
+        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import enter_or_exit; enter_or_exit(); "
         f"from {__package__}.command import run_command; run_command()"
     )
     os.execv(sys.executable, [sys.executable, "-c", code, *again])

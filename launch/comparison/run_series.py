@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from ...atomic_files import write_file
 from ...errors import CallboardError
-from ..import_path import library_path
 from ..policy_settings import AgentSettings, policy_setting
 from ..run_directory.new_or_resumed import check_can_be_made
 from ..run_directory.run_lock import run_lock
@@ -215,7 +214,7 @@ def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:
     """
     code = (
         f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
-        f"os.getppid() == {os.getpid()} or sys.exit(143); sys.path[:] = {library_path()!r}; "
+        f"os.getppid() == {os.getpid()} or sys.exit(143); sys.path[:] = {sys.path!r}; "
         f"from {__name__.partition('.')[0]}.launch.cli.command import run_command; run_command()"
     )
     received: list[int] = []

@@ -21,7 +21,7 @@ import psutil
 
 from ...deadlines import Deadline
 from ...errors import CallboardError
-from ..import_path import library_path
+from ...own_modules import searched_directories
 from ..stop_signals import STOP_SIGNALS
 from .forkserver_process import FORK, HOLD, PING
 
@@ -171,7 +171,7 @@ class ForkServer:
                 kind, answer = status.recv()
                 if kind == "error":
                     raise CannotFork(answer)
-                pipe.send((sys.path, _working_directory(), sys.argv))
+                pipe.send((sys.path, searched_directories(), _working_directory(), sys.argv))
                 pipe.send_bytes(content)
             except (EOFError, OSError):
                 raise CannotFork("the forkserver has died, or may open no more files") from None
@@ -218,7 +218,7 @@ class ForkServer:
             self._control.close()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = f"{__package__}.forkserver_process"
-        code = f"import sys; sys.path[:] = {library_path()!r}; "
+        code = f"import sys; sys.path[:] = {sys.path!r}; "
         code += f"from {module} import main; main({other.fileno()}, {self._preload!r})"
         # Stop signals are blocked until the forkserver ignores them, which it does as early as possible.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

@@ -26,14 +26,15 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ...deadlines import Deadline
+from ...own_modules import search_working_directory
 from ..stop_signals import STOP_SIGNALS
 
 FORK = b"fork"
 """Request to fork; it carries the new process's end of a pipe, and the write end of a pipe for its status.
 
-Over the first pipe, the new process receives `sys.path`, its working directory and `sys.argv`, then the pickled
-function and arguments that it calls.  Over the status pipe, the forkserver sends `("pid", number)` or `("error",
-text)`, and finally `("exit", code)`.
+Over the first pipe, the new process receives `sys.path`, the directories of `search_working_directory`, its working
+directory and `sys.argv`, then the pickled function and arguments that it calls.  Over the status pipe, the forkserver
+sends `("pid", number)` or `("error", text)`, and finally `("exit", code)`.
 """
 HOLD = b"hold"
 """Request to keep a file descriptor open, in the forkserver and in all processes that it will fork."""
@@ -210,7 +211,9 @@ class _Forker:
 
 def _call(pipe: Connection) -> None:
     """Calls the function received over the pipe, with the pipe as its last argument."""
-    sys.path[:], directory, sys.argv[:] = pipe.recv()
+    sys.path[:], searched, directory, sys.argv[:] = pipe.recv()
+    for each in searched:
+        search_working_directory(each)
     with contextlib.suppress(OSError):
         os.chdir(directory)
     function, arguments = pickle.loads(pipe.recv_bytes())

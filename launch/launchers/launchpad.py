@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,6 @@ import psutil
 
 from ...deadlines import Deadline
 from ..checked_run import Run
-from ..import_path import library_path
 from ..run_directory.run_files import begun
 from ..stop_signals import stop_signals
 from .launcher import Launcher
@@ -93,7 +93,7 @@ def _resources(program: lp.Program) -> dict[str, Any]:
     if "lp_dummy_config" not in flags.FLAGS:
         # Launchpad needs it to pass on flags, but does not define it in this version.
         flags.DEFINE_string("lp_dummy_config", "", "")
-    environment = {"PYTHONPATH": os.pathsep.join(path for path in library_path() if path)}
+    environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return {
         label: PythonProcess(args={"lp_termination_notice_secs": _NOTICE_SECONDS}, env=environment)
         for label in program.groups

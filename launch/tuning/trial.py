@@ -11,7 +11,6 @@ import logging
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from ray import tune as ray_tune
 from ...atomic_files import link_or_copy
 from ...environments import is_multi_agent
 from ...errors import CallboardError
+from ...own_modules import search_working_directory
 from ..experiment import Experiment
 from ..policy_settings import SHARED, learning_policies
 from ..run import run
@@ -71,8 +71,7 @@ def run_trial(config: dict[str, Any], tuning: Tuning, directory: str, working_di
     Returns:
       The last report.
     """
-    if working_directory not in sys.path:
-        sys.path.insert(0, working_directory)
+    search_working_directory(working_directory)
     if os.path.isdir(working_directory):  # Paths in settings are relative to it.
         os.chdir(working_directory)
     # Limit the threads to the trial's share of CPUs, before TensorFlow initializes.

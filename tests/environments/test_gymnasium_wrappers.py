@@ -66,7 +66,10 @@ def test_wrappers_that_change_rewards_are_recognized():
             "env_wrappers: 'FlattenObservation': got an unexpected keyword argument 'steps'; write "
             "[{name: FlattenObservation, argument: value}] to give arguments",
         ),
-        ("callboard.data:Timestep", "env_wrappers: 'callboard.data:Timestep' is not a subclass of gymnasium.Wrapper"),
+        (
+            "scripted_environments:Script",
+            "env_wrappers: 'scripted_environments:Script' is not a subclass of gymnasium.Wrapper",
+        ),
         (
             [3],
             "env_wrappers must be names of gymnasium.wrappers or package.module:Class, or a list of these and of "

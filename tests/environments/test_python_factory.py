@@ -196,7 +196,11 @@ def test_mistakes_that_a_check_finds_are_refused_in_one_line(name, options, mess
             "which can wrap batches with an interface of their own (EnvPool, SuperSuit, Stable-Baselines3)",
         ),
         # A function without a signature.
-        ("numpy:array", "environment 'numpy:array' cannot be made: array() missing required argument 'object' (pos 0)"),
+        (
+            "scripted_environments:without_signature",
+            "environment 'scripted_environments:without_signature' cannot be made: array() missing required argument "
+            "'object' (pos 0)",
+        ),
         (
             "scripted_environments:needs_missing_package",
             "environment 'scripted_environments:needs_missing_package' cannot be made: "

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 
+import numpy
 import pytest
 
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import main
-from callboard.named_objects import refuse_standard_library
+from callboard.named_objects import check_usable, import_object, nameable
 
 RUN = "agent: {name: impala}\nenv: 'subprocess:getoutput'\nenv_options: {cmd: 'touch executed'}\n"
 
@@ -37,15 +38,82 @@ def test_functions_of_the_standard_library_are_not_called(recipe, tmp_path, monk
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_function_in_a_partial_is_looked_at():
-    own = functools.partial(os.path.join, "a")
-    with pytest.raises(CallboardError, match="is part of Python's standard library"):
-        refuse_standard_library("environment", "mine:own", "mine", own)
-    refuse_standard_library("environment", "mine:own", "mine", functools.partial(RunsNothing, size=1))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "numpy.distutils.exec_command:exec_command",
+        "numpy:load",
+        "setuptools._distutils.spawn:spawn",
+        "os:system",
+        "callboard.atomic_files:remove_directory",
+        "ray:init",
+        "pip.__main__:main",
+    ],
+)
+def test_functions_of_installed_packages_are_not_called(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(f"agent: {{name: impala}}\nenv: '{name}'\n")
+    assert main(["graph", "--recipe", "recipe.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"callboard: environment {name!r} is refused: ") and error.count("\n") == 1
+
+
+def test_nothing_that_the_libraries_define_is_usable_but_by_its_kind():
+    """Every public function and class of the modules that are loaded now."""
+    import setuptools  # noqa: F401
+    import tensorflow  # noqa: F401
+
+    packages = {"numpy", "setuptools", "tensorflow", "reverb", "launchpad", "scipy", "yaml", "rich", "os", "subprocess"}
+    accepted, refused = set(), 0
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in packages:
+            continue
+        for found in list(vars(module).values()):
+            owner = getattr(found, "__module__", None)
+            if not callable(found) or not isinstance(owner, str) or owner.partition(".")[0] not in packages:
+                continue
+            try:
+                check_usable("environment", name, found)
+            except CallboardError:
+                refused += 1
+            else:
+                accepted.add(found)
+    assert refused > 1000
+    kinds = {"Layer", "Module", "Optimizer"}
+    wrong = [one for one in accepted if kinds.isdisjoint(base.__name__ for base in one.__mro__)]
+    assert not wrong
+
+
+def test_a_function_of_a_library_is_refused_under_another_name_too():
+    with pytest.raises(CallboardError, match="is refused: it belongs to Python's standard library"):
+        check_usable("environment", "mine:own", functools.partial(os.path.join, "a"))
+    with pytest.raises(CallboardError, match="is refused: it belongs to Python's standard library"):
+        check_usable("environment", "mine:own", subprocess.Popen(["true"]).wait)
+    with pytest.raises(CallboardError, match="is refused: it belongs to the package numpy"):
+        check_usable("environment", "numpy:bound", functools.partial(numpy.load))
+    check_usable("environment", f"{__name__}:own", functools.partial(numpy.load, "own.npy"))
+    check_usable("environment", "mine:own", functools.partial(RunsNothing, size=1))
+    check_usable("environment", "mine:own", RunsNothing().method)
+
+
+def test_a_package_may_mark_a_function():
+    function = lambda: None  # noqa: E731
+    function.__module__ = "numpy"
+    with pytest.raises(CallboardError):
+        check_usable("environment", "numpy:function", function)
+    check_usable("environment", "numpy:function", nameable(function))
+
+
+def test_environments_and_wrappers_of_packages_are_usable():
+    assert import_object("environment", "gymnasium.envs.classic_control:CartPoleEnv")
+    assert import_object("wrapper", "gymnasium.wrappers:TimeLimit")
+    assert import_object("torso", "tensorflow.keras.layers:Flatten")
+    assert import_object("environment", "callboard.environments.masked_observations:masked")
 
 
 class RunsNothing:
-    pass
+    def method(self):
+        pass
 
 
 @pytest.mark.parametrize("option", [[], ["--private-network"]])
@@ -61,3 +129,38 @@ def test_files_in_the_working_directory_do_not_take_the_place_of_libraries(optio
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("callboard: ") and done.stderr.count("\n") == 1, done.stderr
     assert not (here / "executed").exists()
+
+
+OPTIONAL = (
+    "pickle5",
+    "org",
+    "backports_abc",
+    "msvcrt",
+    "dill",
+    "lz4",
+    "simplejson",
+    "tensorflow_io",
+    "wandb",
+    "minatar",
+)
+"""Modules that libraries, or this one, try to import and that need not be installed."""
+COMMANDS = (
+    "list agents",
+    "compare .",
+    "top . --once",
+    "graph impala --env CartPole-v1",
+    "study --list",
+    "evaluate . --help",
+    "train impala --help",
+)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_looking_at_a_directory_imports_nothing_from_it(arguments, tmp_path):
+    for name in OPTIONAL:
+        (tmp_path / f"{name}.py").write_text("open('executed', 'a').write(__name__)\n")
+    (tmp_path / "experiment.yaml").write_text("agent: {name: 'pickle5:Agent'}\nenv: CartPole-v1\n")
+    (tmp_path / "metrics.jsonl").write_text('{"environment_steps": 1, "evaluator/return": 1.0}\n')
+    command = os.path.join(os.path.dirname(sys.executable), "callboard")
+    subprocess.run([command, *arguments.split()], cwd=tmp_path, capture_output=True, timeout=120)
+    assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()

@@ -29,6 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from ....deadlines import Deadline, wait_until
 from ....environments import environment_text
 from ....errors import CallboardError
+from ....own_modules import searched_directories
 from ...checked_run import Run
 from ...experiment import Experiment
 from ...nodes.devices import device_count
@@ -85,7 +86,7 @@ class NodeGroup:
                 max_restarts=-1,
                 max_task_retries=0,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
-            ).remote(sys.path)
+            ).remote(sys.path, searched_directories())
             for index, (name, bundle) in enumerate(zip(self._nodes, bundles, strict=True))
         }
 

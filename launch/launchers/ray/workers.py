@@ -22,6 +22,7 @@ from launchpad.address import AbstractAddressBuilder
 
 from ....deadlines import Deadline
 from ....errors import CallboardError
+from ....own_modules import search_working_directory
 from ...checked_run import Run
 from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender, Progress
@@ -125,12 +126,15 @@ class RayNode:
 
     Args:
       search_path: the driver's module search path.
+      searched: directories in which the driver finds modules of the user.
     """
 
-    def __init__(self, search_path: Sequence[str]):
+    def __init__(self, search_path: Sequence[str], searched: Sequence[str] = ()):
         # If Ray was started from the same terminal, Ctrl-C reaches this process too; the driver handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.path.extend(path for path in search_path if path not in sys.path and os.path.isdir(path))
+        for directory in searched:
+            search_working_directory(directory)
         self._lock = threading.Lock()
         self._book: AddressBook | None = None
         self._newest_book: tuple[int, dict[str, list[str]]] = (0, {})

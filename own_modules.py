@@ -1,0 +1,126 @@
+"""Modules of the user's own project, as opposed to installed packages, and how they are found.
+
+`my_module:MyAgent` is also looked up in the working directory.  That directory may belong to somebody else, and
+installed packages try to import modules that need not exist (NumPy tries `pickle5`): if it were on Python's path,
+merely starting the command there would execute a file of that name.  So it is not on the path, but has a finder of its
+own, which only answers to settings, to nodes that receive objects of these modules, and to the modules found there
+themselves.
+"""
+
+import functools
+import importlib.machinery
+import importlib.metadata
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+_LIBRARY = __name__.rpartition(".")[0]
+_LOADERS = tuple(
+    f"{_LIBRARY}.{name}"
+    for name in (
+        "named_objects",
+        "launch.launchers.forkserver_process",
+        "launch.launchers.node_process",
+        "launch.launchers.ray.node_actors",
+        "launch.launchers.ray.workers",
+        "launch.nodes.commands",
+    )
+)
+"""Modules that import what a setting, or an object that was sent to a node, names."""
+
+
+_OWN_PARTS = (f"{_LIBRARY}.examples.", f"{_LIBRARY}.tests.")
+"""Beginnings of the modules of Callboard's repository that are not part of the library."""
+
+
+class WorkingDirectoryFinder:
+    """Finds modules in a directory for settings, and for other modules of that directory.
+
+    Args:
+      directory: absolute path of the directory.
+    """
+
+    def __init__(self, directory: str):
+        self.directory = directory
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or not self._answers(_importer(sys._getframe(1))):
+            return None
+        return importlib.machinery.PathFinder.find_spec(name, [self.directory], target)
+
+    def _answers(self, importer: FrameType | None) -> bool:
+        if importer is None:
+            return False
+        if importer.f_globals.get("__name__") in _LOADERS:
+            return True
+        file = os.path.abspath(importer.f_code.co_filename)
+        return file.startswith(os.path.join(self.directory, "")) and not is_installed(file)
+
+
+def search_working_directory(directory: str | None = None) -> None:
+    """Lets settings name modules in a directory, from now on and in this process; by default the working directory."""
+    if directory is None:
+        try:
+            directory = os.getcwd()
+        except OSError:  # It was removed.
+            return
+    if directory not in searched_directories():
+        sys.meta_path.append(WorkingDirectoryFinder(directory))
+
+
+def searched_directories() -> list[str]:
+    """Returns the directories of `search_working_directory`, for other processes."""
+    return [finder.directory for finder in sys.meta_path if isinstance(finder, WorkingDirectoryFinder)]
+
+
+def is_installed(file: str) -> bool:
+    """Returns whether a file belongs to an installed package, or to Python itself, rather than to a project."""
+    return os.path.abspath(file).startswith(_installed_directories())
+
+
+def is_own(module: str) -> bool:
+    """Returns whether an imported module belongs to the user's project.
+
+    It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.
+    """
+    top = module.partition(".")[0]
+    if module.startswith(_OWN_PARTS):
+        return True
+    if top == _LIBRARY or top in sys.stdlib_module_names - {"__main__"}:
+        return False
+    found = sys.modules.get(module) or sys.modules.get(top)
+    file = getattr(found, "__file__", None)
+    if file is None:
+        # A notebook or an interactive session, whose main module has no file.
+        return module == "__main__"
+    return not is_installed(file) or _depends_on_callboard(top)
+
+
+def _importer(frame: FrameType | None) -> FrameType | None:
+    """Returns the frame of the import statement, or of the call that imports."""
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib":
+        frame = frame.f_back
+    return frame
+
+
+@functools.cache
+def _installed_directories() -> tuple[str, ...]:
+    paths: list[Any] = [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
+    # The prefix is where scripts and data are; a project may be in it.
+    prefixes = {sys.prefix, sys.base_prefix, sysconfig.get_path("data")}
+    return tuple(os.path.join(path, "") for path in sorted({*paths} - prefixes))
+
+
+@functools.cache
+def _depends_on_callboard(top: str) -> bool:
+    for name in importlib.metadata.packages_distributions().get(top, ()):
+        if any(re.match(rf"{_LIBRARY}\b(?![.-])", each) for each in importlib.metadata.requires(name) or ()):
+            return True
+    return False
