@@ -7,8 +7,9 @@ CleanRL and Acme.
 import dataclasses
 import functools
 import pathlib
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import yaml
 
@@ -18,6 +19,7 @@ LIBRARIES = {"sb3": "Stable-Baselines3", "rllib": "RLlib", "cleanrl": "CleanRL",
 Kind = Literal["setting", "agent", "python"]
 """Settings, also as options and keyword arguments; names of agents; classes, functions and methods."""
 
+_TWO_OPTIMIZERS = re.compile(r"\.(actor|critic)_optimizer\.")
 _TABLE = pathlib.Path(__file__).with_suffix(".yaml")
 
 
@@ -99,3 +101,29 @@ def _by_name(kind: Kind) -> Mapping[str, tuple[Meaning, ...]]:
         for key in names | {name.rpartition(".")[2] for name in names}:
             found.setdefault(key, []).append(meaning)
     return {name: tuple(meanings) for name, meanings in found.items()}
+
+
+def reference_tables() -> str:
+    """Returns the tables of docs/coming_from.md, in Markdown."""
+    tables: list[str] = []
+    for kind in get_args(Kind):
+        for heading, meanings in sections(kind).items():
+            columns = ["Callboard", *LIBRARIES.values()]
+            rows = [
+                [_ours(meaning), *(_code(meaning.theirs[library]) for library in LIBRARIES)] for meaning in meanings
+            ]
+            lines = [f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]]
+            tables.append("\n".join([f"## {heading}", "", *lines, ""]))
+    return "\n".join(tables)
+
+
+def _ours(meaning: Meaning) -> str:
+    # The page says once that agents with an actor and a critic have two optimizers.
+    several = len(meaning.ours) > 1
+    ours = [_TWO_OPTIMIZERS.sub(".optimizer.", name) if several else name for name in meaning.ours]
+    names = _code(list(dict.fromkeys(ours)))
+    return f"{names}: {meaning.remark}" if names and meaning.remark else names or meaning.remark
+
+
+def _code(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -156,3 +156,8 @@ def test_a_hint_names_what_could_have_been_written(kind, name, known, expected):
 def test_the_command_line_understands_other_words(arguments, expected, capsys):
     assert main(arguments) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_the_page_is_up_to_date():
+    page = pathlib.Path(foreign_names.__file__).parent / "docs" / "coming_from.md"
+    assert page.read_text().endswith(foreign_names.reference_tables()), "run make docs"

@@ -153,7 +153,12 @@ def call(arguments, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/quickstart.md", *(f"docs/guides/{path.name}" for path in (ROOT / "docs/guides").glob("*.md"))],
+    [
+        "README.md",
+        "docs/quickstart.md",
+        "docs/coming_from.md",
+        *(f"docs/guides/{path.name}" for path in (ROOT / "docs/guides").glob("*.md")),
+    ],
 )
 def test_pages_run_from_top_to_bottom(page, tmp_path):
     write_files(page, tmp_path)

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "build" / "docs" / "package" / "callboard"
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages outside `docs`, and their names on the site."""
-_GENERATED = "<!-- generated from launch/run_directory/metric_names.py by make docs -->\n\n"
+_METRICS = "<!-- generated from launch/run_directory/metric_names.py by make docs -->\n\n"
+_FOREIGN_NAMES = "<!-- generated from foreign_names.yaml by make docs -->\n\n"
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
 
@@ -22,7 +23,7 @@ _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 def on_config(config: Any) -> Any:
     """Prepares what the pages are made from, before mkdocstrings reads its settings."""
     _copy_packages()
-    _write_metrics()
+    _write_tables()
     config.plugins["mkdocstrings"].config["handlers"]["python"]["paths"] = [str(PACKAGE.parent)]
     return config
 
@@ -63,13 +64,18 @@ def _copy_packages() -> None:
         directories += [path.parent for path in directory.glob("*/__init__.py") if not path.parent.is_symlink()]
 
 
-def _write_metrics() -> None:
-    """Rewrites the tables of the metrics page if the registry has changed."""
+def _write_tables() -> None:
+    """Rewrites the tables of the pages that show a registry, if it has changed."""
     sys.path.insert(0, str(PACKAGE.parent))
-    from callboard.launch.run_directory.metric_names import reference_tables
+    from callboard import foreign_names
+    from callboard.launch.run_directory import metric_names
 
-    page = ROOT / "docs" / "metrics.md"
-    before = page.read_text()
-    after = before.partition(_GENERATED)[0] + _GENERATED + reference_tables()
-    if after != before:
-        page.write_text(after)
+    for name, mark, tables in (
+        ("metrics.md", _METRICS, metric_names.reference_tables()),
+        ("coming_from.md", _FOREIGN_NAMES, foreign_names.reference_tables()),
+    ):
+        page = ROOT / "docs" / name
+        before = page.read_text()
+        after = before.partition(mark)[0] + mark + tables
+        if after != before:
+            page.write_text(after)
