@@ -11,6 +11,7 @@ from ..comparison.comparison import ComparisonSettings
 from ..comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
 from ..experiment import Seed
 from ..launchers.launcher import Launcher
+from ..run_directory.layout import RunDirectory
 from ..run_directory.new_or_resumed import default_run_directory
 from ..run_directory.remote_storage import is_url
 from ..settings import Settings, parse_settings, read_recipe
@@ -92,6 +93,18 @@ def print_end(outcome: SeriesOutcome, directory: SeriesDirectory, again: str) ->
     notify(outcome.summary())
     if outcome.stopped_by is not None:
         notify(f"stopped; continue: {again}")
+    for command in next_commands(directory, outcome):
+        notify(f"next: {command}")
+
+
+def next_commands(directory: SeriesDirectory, outcome: SeriesOutcome) -> list[str]:
+    """Returns commands that show the curves of the runs that are finished, and the policy of the first of them."""
+    finished = [directory.run(name) for name, end in outcome.ends.items() if end is not None and end.is_finished]
+    if not finished:
+        return []
+    compare = ["callboard", "compare", str(directory.path), "--plot", str(directory.path / "curves.png")]
+    newest = [] if RunDirectory(finished[0]).best_policy.exists() else ["--checkpoint", "latest"]
+    return [shlex.join(compare), shlex.join(["callboard", "evaluate", str(finished[0]), *newest])]
 
 
 def _new(seeds: Sequence[int], settings: Settings, launch_options: Sequence[str]) -> tuple[SeriesDirectory, Cell]:

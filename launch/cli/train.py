@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ... import environments
 from ...errors import CallboardError
 from ...named_objects import import_object
+from ..comparison.run_series import OF_SERIES
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
@@ -24,7 +25,7 @@ from .launcher_options import launcher_help, parse_launcher
 from .private_network import run_in_private_network
 from .seed_series import is_series, train_seeds
 
-_OF_THE_SERIES = ("recipe", "help", "resume", "seeds", "private_network")
+_OF_THE_SERIES = ("recipe", "help", "resume", "seeds", "private_network", "of_series")
 """Options of the command that are not passed to each run of several seeds."""
 
 
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         metavar="MODULE:FUNCTION",
         help="function that adds nodes of your own, see docs/guides/own_node.md",
     )
+    parser.add_argument(OF_SERIES, action="store_true", help=argparse.SUPPRESS)
     known, agent, options = parse_arguments(parser, arguments)
     if known.help:
         parser.print_help()
@@ -86,6 +88,8 @@ def main(arguments: Sequence[str]) -> int:
         outcome = run(experiment, launcher, monitor, known.resume, add_nodes, known.overwrite)
     finally:
         monitor.close()
+    if known.of_series:
+        outcome.next_commands = ()
     with contextlib.suppress(OSError):
         _print_end(outcome, experiment.evaluation_episodes)
     return outcome.exit_code

@@ -31,6 +31,8 @@ _PROGRESS = "progress.json"
 _SETTINGS = "settings.yaml"
 _OF_EACH_RUN = ("run_dir", "seed")
 _PR_SET_PDEATHSIG = 1
+OF_SERIES = "--of-series"
+"""Option of `callboard train` for the runs of a series, after which the series says what is next."""
 
 
 class RunEnd(NamedTuple):
@@ -203,7 +205,7 @@ def _arguments(directory: SeriesDirectory, cell: Cell, seed: int) -> list[str]:
         begin = ["--resume"]
     else:
         begin = ["--recipe", str(directory.settings(cell.name)), "--seed", str(seed)]
-    return ["train", *begin, "--run-dir", str(run), *cell.options]
+    return ["train", *begin, "--run-dir", str(run), OF_SERIES, *cell.options]
 
 
 def _run_process(arguments: Sequence[str]) -> tuple[int, int | None]:

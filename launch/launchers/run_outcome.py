@@ -78,7 +78,7 @@ class Outcome:
     run_directory: str | None = None
     """The run directory: a path, relative to the working directory if it is below it, or a URL."""
     next_commands: tuple[str, ...] = ()
-    """Commands that evaluate and continue the run."""
+    """Commands that evaluate and continue the run, or calls in Python if commands could not import its environment."""
 
     def reached_limit(self, reason: str) -> None:
         if not self.ended:

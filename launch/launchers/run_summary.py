@@ -2,16 +2,14 @@
 
 import math
 import os
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from ...agents.registry import agent_name
 from ...environments import environment_text
 from ..checked_run import Run
-from ..experiment import Experiment
-from ..option_parsing import option_name
 from ..run_directory.best_policy import BestPolicy
+from .next_commands import next_commands
 from .run_outcome import Monitor, Outcome
 
 _SCORERS = ("evaluator", "actor")
@@ -64,29 +62,8 @@ class SummaryMonitor:
             earlier = BestPolicy(self._run.directory).mean_return()
             if self._best is None or earlier > self._best:
                 outcome.best_score = earlier
-        outcome.next_commands = self._next_commands(outcome)
+        outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
         return outcome
-
-    def _next_commands(self, outcome: Outcome) -> tuple[str, ...]:
-        location = outcome.run_directory or ""
-        further = [] if outcome.exit_code else _options_to_train_further(self._run.experiment)
-        # Without an evaluation there are no best weights, which `callboard evaluate` takes by default.
-        newest = ["--checkpoint", "latest"] if outcome.best_score is None else []
-        resume = ["callboard", "train", "--resume", "--run-dir", location, *self._options, *further]
-        return shlex.join(["callboard", "evaluate", location, *newest]), shlex.join(resume)
-
-
-def _options_to_train_further(experiment: Experiment) -> list[str]:
-    """Returns options with which a run that has reached one of its limits continues."""
-    options = []
-    for name in ("max_steps", "max_learner_steps", "max_seconds"):
-        limit = getattr(experiment, name)
-        if limit is not None:
-            options += [option_name(name), f"{2 * limit:g}" if isinstance(limit, float) else str(2 * limit)]
-    for name in ("stop_return", "patience"):
-        if getattr(experiment, name) is not None:
-            options += [option_name(name), "null"]
-    return [*options, "--stop-when", "[]"] if experiment.stop_when else options
 
 
 def run_location(run: Run) -> str:

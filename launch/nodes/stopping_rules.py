@@ -1,6 +1,7 @@
 """The rules that end a run: limits of steps and time, goals of metrics, and patience with the evaluations."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -24,6 +25,22 @@ def finished_policies(policies: Iterable[str], values: Mapping[str, float]) -> l
       values: the newest values that nodes have reported.
     """
     return [policy for policy in policies if values.get(metric_of(policy, LEARNER_IS_DONE))]
+
+
+_ENDINGS = {
+    "max_steps": r"reached max_steps \(.*",
+    "max_learner_steps": r"reached max_learner_steps \(.*",
+    "max_seconds": r"reached max_seconds \(.*",
+    "stop_return": r"the return .* has reached .*",
+    "patience": r"patience is over: .*",
+    "stop_when": r"\S+ is .*, and .* was to end the run, .*",
+}
+"""The form of the reasons of `StoppingRules`, by the setting that ends the run."""
+
+
+def setting_that_ended(reason: str) -> str | None:
+    """Returns the setting that ended a run for a reason, such as `max_steps`; None if it was none."""
+    return next((name for name, form in _ENDINGS.items() if re.fullmatch(form, reason)), None)
 
 
 class Stop(NamedTuple):

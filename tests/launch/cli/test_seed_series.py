@@ -1,5 +1,8 @@
 """`callboard train --seeds`: several seeds in directories of their own, and mistakes in one line."""
 
+import re
+import shlex
+
 import pytest
 from synthetic_runs import write_run
 
@@ -31,13 +34,22 @@ def test_each_seed_is_a_run_and_a_table_follows(started, capsys):
     assert started == [
         *(
             ["train", "--recipe", "runs/x/settings.yaml", "--seed", seed, "--run-dir", f"runs/x/seed-{seed}"]
-            + ["--launcher", "inline"]
+            + ["--of-series", "--launcher", "inline"]
             for seed in ("1", "2")
         )
     ]
     assert read_recipe("runs/x/settings.yaml")["actors"] == 1
     text = capsys.readouterr().out
-    assert "ppo on CartPole-v1     2  490.0 ± 0.0" in text and text.endswith("2 of 2 runs are finished\n")
+    assert "ppo on CartPole-v1     2  490.0 ± 0.0" in text and "2 of 2 runs are finished\n" in text
+
+
+def test_the_folder_s_next_commands_follow_once(started, capsys, tmp_path):
+    assert main(["train", *SETTINGS, "--seeds", "1,2"]) == 0
+    said = capsys.readouterr().out
+    compare, evaluate = re.findall("^next: callboard (.*)$", said, re.MULTILINE)
+    assert said.count("callboard ") == 2
+    assert main(shlex.split(compare)) == 0 and (tmp_path / "runs" / "x" / "curves.png").exists()
+    assert evaluate == "evaluate runs/x/seed-1 --checkpoint latest"
 
 
 def test_resume_continues_with_the_missing_seeds_and_with_more(started, capsys):
@@ -51,7 +63,7 @@ def test_resume_continues_with_the_missing_seeds_and_with_more(started, capsys):
 def test_options_of_the_command_and_the_launcher_apply_to_each_run(started):
     arguments = [*SETTINGS, "--launcher", "ray", "--ray-wait", "5", "--add-nodes", "mine:nodes", "--seeds", "1"]
     assert main(["train", *arguments]) == 0
-    assert started[0][7:] == ["--launcher", "ray", "--add-nodes", "mine:nodes", "--ray-wait", "5"]
+    assert started[0][8:] == ["--launcher", "ray", "--add-nodes", "mine:nodes", "--ray-wait", "5"]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_runs_follow_each_other_in_directories_of_their_own(directory, processes
     settings = str(directory.settings("a"))
     assert processes.started[0] == [
         *("train", "--recipe", settings, "--seed", "1", "--run-dir", str(directory.path / "a" / "seed-1")),
-        *("--launcher", "inline"),
+        *("--of-series", "--launcher", "inline"),
     ]
     assert processes.names() == ["a/seed-1", "a/seed-2", "b/seed-1"]
     assert read_recipe(settings) == RECIPE

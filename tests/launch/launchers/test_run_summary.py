@@ -73,20 +73,6 @@ def test_the_best_evaluation_is_named_where_it_is_not_the_last_one(make_summary,
         "Score: 20.0 ± 2.0 over 100 episodes. Best evaluation: 30.0. Run directory: my runs. Next: callboard evaluate "
         "'my runs', or callboard train --resume --run-dir 'my runs' --launcher threads"
     )
-    ended = summary.complete(Outcome(reason="over"))
-    assert ended.next_commands[1].endswith("--launcher threads --max-steps 10000 --stop-return null")
-
-
-def test_a_run_that_has_reached_a_limit_continues_with_higher_ones(make_summary):
-    limits = {"max_learner_steps": 40, "max_seconds": 0.5, "patience": 3, "stop_when": ("episodes >= 5",)}
-    summary = make_summary(options=("--launcher", "hosts", "--cluster", "my cluster.yaml"), **limits)
-    assert summary.complete(Outcome(reason="over")).next_commands[1] == (
-        "callboard train --resume --run-dir runs/x --launcher hosts --cluster 'my cluster.yaml' --max-steps 10000 "
-        "--max-learner-steps 80 --max-seconds 1 --patience null --stop-when '[]'"
-    )
-    interrupted = summary.complete(Outcome(reason="stopped by SIGINT", exit_code=130))
-    assert interrupted.next_commands[1].endswith("--cluster 'my cluster.yaml'")
-    assert interrupted.next_commands[0] == "callboard evaluate runs/x --checkpoint latest"
 
 
 def test_the_best_evaluation_may_have_been_before_the_run_was_resumed(make_summary, tmp_path):
@@ -107,7 +93,6 @@ def test_a_run_without_evaluations_ends_with_its_training_return(make_summary):
 def test_a_run_elsewhere_is_named_in_full(make_summary):
     far = make_summary(pathlib.Path("/far/away")).complete(Outcome(reason="over"))
     assert describe_end(far, 100) == (
-        "The run is over: over. Run directory: /far/away. Next: callboard evaluate /far/away --checkpoint latest, or "
-        "callboard train --resume --run-dir /far/away --max-steps 10000"
+        "The run is over: over. Run directory: /far/away. Next: callboard train --resume --run-dir /far/away"
     )
     assert make_summary(url="s3://bucket/x").complete(Outcome()).run_directory == "s3://bucket/x"

@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.launch.experiment import Experiment
-from callboard.launch.nodes.stopping_rules import StoppingRules
+from callboard.launch.nodes.stopping_rules import StoppingRules, setting_that_ended
 
 
 @pytest.fixture
@@ -115,3 +115,20 @@ def test_any_condition_ends_the_run(rules):
     assert reason == "learner/loss is 0.5, and learner/loss < 1 was to end the run, within 1,234 environment steps"
     assert final
     assert not conditional.check_conditions(7, {"evaluator/return": 3.0}).final_evaluation
+
+
+def test_every_reason_names_the_setting_that_ends_the_run(rules, clock):
+    ends = {
+        "max_steps": check(rules(max_steps=10), 12),
+        "max_learner_steps": check(rules(max_learner_steps=5), values={"learner/step": 5, "learner/final": 1.0}),
+        "stop_return": check(rules(stop_return=5.0), 7, evaluation={"evaluator/return": 5.0}),
+        "stop_when": rules(stop_when=("episodes >= 5",)).check_conditions(9, {"episodes": 6.0}),
+    }
+    timed, patient = rules(max_seconds=10), rules(patience=1)
+    clock.now += 11
+    evaluations(patient, 5.0, 4.0)
+    ends |= {"max_seconds": check(timed), "patience": check(patient)}
+    assert {name: setting_that_ended(end.reason) for name, end in ends.items()} == {name: name for name in ends}
+    assert setting_that_ended("stopped by SIGINT") is None
+    restarted = check(rules(), values={"learner/step": 5, "learner/final": 1.0})
+    assert setting_that_ended(restarted.reason) is None
