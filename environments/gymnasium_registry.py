@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import VectorEnv
 
-from ..errors import CallboardError
+from ..errors import CallboardError, did_you_mean, nearest
 from ..named_objects import import_module
 from .atari import atari_ids
 from .batched import BatchedEnvironment
@@ -20,7 +20,7 @@ from .gymnasium_vector_batch import GymnasiumVectorBatch, autoreset_mode
 from .info_masks import vector_with_masks
 from .procgen import GAMES as PROCGEN_GAMES
 from .single_environments import Singles, make_batch
-from .user_errors import keywords, unknown_environment, unknown_option, user_errors
+from .user_errors import keywords, unknown_option, user_errors
 
 _OLD_ATARI = re.compile(r"(\w+?)(NoFrameskip|Deterministic)?-v([04])")
 _MAY_BE_ATARI = re.compile(r"ALE/.*|\w+-v[04]")
@@ -77,7 +77,7 @@ def check_gymnasium(id: str, options: Mapping[str, Any]) -> EnvSpec:
     if is_only_refused(spec):
         versions = [other for other in gymnasium.registry.values() if other.name == spec.name]
         newest = max((other for other in versions if not is_only_refused(other)), key=_version, default=None)
-        right = f"did you mean {newest.id!r}?" if newest else _OTHERWISE
+        right = did_you_mean(newest.id) if newest else _OTHERWISE
         raise CallboardError(f"environment {id!r} is not in Gymnasium any more; {right}")
     missing = missing_package(spec)
     if missing is not None:
@@ -200,14 +200,37 @@ def _unknown(id: str) -> CallboardError:
     """Returns the error for an id that is not registered, with a suggestion if it is another library's id of a game."""
     game = re.fullmatch(r"(?:procgen[:/-])*(?:procgen-)?(\w+?)(?:-v\d+)?", id)
     if game and "procgen" in id and game[1] in PROCGEN_GAMES:
-        return CallboardError(f"unknown environment {id!r}; did you mean 'procgen:{game[1]}'?")
-    old = re.fullmatch(r"(?:ALE/)?(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)?(?:-v\d+)?", id)
-    if old and f"ALE/{old[1]}-v5" in atari_ids():
-        return CallboardError(f"unknown environment {id!r}; did you mean 'ALE/{old[1]}-v5'?")
+        return CallboardError(f"unknown environment {id!r}; {did_you_mean(f'procgen:{game[1]}')}")
+    atari_ids()  # Registers them.
+    by_name = _newest_by_name()
+    near = nearest(_name_of(id), by_name)
+    if near is not None:
+        return CallboardError(f"unknown environment {id!r}; {did_you_mean(by_name[near])}")
     otherwise = _OTHERWISE
     if "/" in id and ":" not in id:
         otherwise = f"if a module of yours registers it, write 'your_module:{id}'"
-    return unknown_environment(id, gymnasium.registry, otherwise)
+    return CallboardError(f"unknown environment {id!r}; {otherwise}")
+
+
+def _newest_by_name() -> dict[str, str]:
+    """Returns the newest version of each environment that may be suggested, by its name without version."""
+    specs = sorted((spec for spec in gymnasium.registry.values() if _is_accepted(spec.id)), key=_version)
+    return {_name_of(spec.id): spec.id for spec in specs}
+
+
+def _name_of(id: str) -> str:
+    """Returns the name in an id without namespace, version and what old ids of Atari games say, in small letters."""
+    name = re.sub(r"^ALE/|(-ram)?(NoFrameskip|Deterministic)?(-v\d+)?$", "", id, flags=re.IGNORECASE)
+    return name.replace("_", "").lower()
+
+
+def _is_accepted(id: str) -> bool:
+    """Returns whether a registered id is not refused for its name, so that it may be suggested."""
+    try:
+        refuse_old_atari(id)
+    except CallboardError:
+        return False
+    return not is_only_refused(gymnasium.registry[id])
 
 
 def _make_vector(id: str, spec: EnvSpec, batch_size: int, options: Mapping[str, Any]) -> VectorEnv:

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from ..errors import CallboardError, nearest, suggestion
+from ..errors import CallboardError, did_you_mean, nearest, suggestion
 
 
 def keywords(creator: Callable[..., Any]) -> tuple[list[str], bool]:
@@ -33,7 +33,7 @@ def unknown_environment(name: str, known: Iterable[str], otherwise: str, beginni
     """
     rest = name[len(beginning) :] if name.lower().startswith(beginning.lower()) else name
     close = nearest(rest, known)
-    hint = f"did you mean {beginning + close!r}?" if close else otherwise
+    hint = did_you_mean(beginning + close) if close else otherwise
     return CallboardError(f"unknown environment {name!r}; {hint}")
 
 

@@ -60,7 +60,7 @@ def test_mujoco_writes_nothing_where_the_user_stands(tmp_path, monkeypatch):
         (
             "BreakotDeterministic-v4",
             {},
-            "unknown environment 'BreakotDeterministic-v4'; give a Gymnasium id or 'package.module:factory'",
+            "unknown environment 'BreakotDeterministic-v4'; did you mean 'ALE/Breakout-v5'?",
         ),
         ("Reacher-v2", {}, "environment 'Reacher-v2' is not in Gymnasium any more; did you mean 'Reacher-v5'?"),
         (
