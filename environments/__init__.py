@@ -2,6 +2,7 @@
 
 from .batched import BatchedEnvironment, EnvironmentWrapper
 from .dm_env_adapter import DmEnvBatch
+from .episode_limits import episode_limit_advice
 from .factory import (
     Environment,
     check,
@@ -47,6 +48,7 @@ __all__ = [
     "environment_of_slots",
     "environment_seeds",
     "environment_text",
+    "episode_limit_advice",
     "for_evaluation",
     "has_unseen_levels",
     "is_multi_agent",

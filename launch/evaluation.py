@@ -154,7 +154,7 @@ def play_episodes(
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
     if metrics:
         environment = watched = WatchedEnvironment(environment, metrics, notify=notify)
-    watch = EvaluationWatch(episodes, math.inf, lambda: False, notify)
+    watch = EvaluationWatch(episodes, math.inf, lambda: False, notify, experiment)
     try:
         played = evaluate(environment, policy, episodes, watch.stopped, watch.episode_ended)
         found = {} if watched is None else evaluation_metrics(watched.take_ended(), episodes // envs)

@@ -43,7 +43,7 @@ def record_video(
     Raises:
       CallboardError: the environment cannot render.
     """
-    watch = EvaluationWatch(episodes, np.inf, lambda: False, notify)
+    watch = EvaluationWatch(episodes, np.inf, lambda: False, notify, experiment)
     with contextlib.closing(EpisodeRecorder(experiment, setup)) as recorder:
         return recorder.record(path, episodes, watch.stopped, watch.episode_ended)
 

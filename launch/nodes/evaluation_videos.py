@@ -46,6 +46,7 @@ class EvaluationVideos:
         notify: Callable[[str], None],
         wrap: Callable[[BatchedEnvironment], BatchedEnvironment],
     ):
+        self._experiment = experiment
         self._every = experiment.video_every
         self._timeout = experiment.evaluation_timeout
         self._directory = directory
@@ -66,7 +67,7 @@ class EvaluationVideos:
         if self._every is None or self._evaluations % self._every:
             return
         frames = ThinnedFrames(_GIF_FRAMES)
-        watch = EvaluationWatch(1, self._timeout, stopped, self._notify)
+        watch = EvaluationWatch(1, self._timeout, stopped, self._notify, self._experiment)
         path = self._directory.videos / f"evaluation-{environment_steps:012d}.mp4"
         try:
             self._recorder.record(path, 1, watch.stopped, watch.episode_ended, frames.add)

@@ -3,6 +3,9 @@
 import time
 from collections.abc import Callable
 
+from ...environments import episode_limit_advice
+from ..experiment import Experiment
+
 _WARN_SECONDS = 60.0
 
 
@@ -14,6 +17,7 @@ class EvaluationWatch:
       timeout: seconds after which the evaluation is abandoned.
       stopped: whether it is to be abandoned for another reason.
       notify: receives a line for the user.
+      experiment: has the environment, for what limits its episodes.
       clock: returns seconds.
     """
 
@@ -23,12 +27,14 @@ class EvaluationWatch:
         timeout: float,
         stopped: Callable[[], bool],
         notify: Callable[[str], None],
+        experiment: Experiment,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._episodes = episodes
         self._timeout = timeout
         self._stopped = stopped
         self._notify = notify
+        self._experiment = experiment
         self._clock = clock
         self._begun = clock()
         self._steps = 0
@@ -66,7 +72,5 @@ class EvaluationWatch:
 
     @property
     def _unending(self) -> str:
-        return (
-            f"each environment made {self._steps:,} steps; if episodes may never end, limit their length, for "
-            "environments of Gymnasium by --env-options.max_episode_steps"
-        )
+        how = episode_limit_advice(self._experiment.env, self._experiment.options_of_env)
+        return f"each environment made {self._steps:,} steps; if episodes may never end, {how}"

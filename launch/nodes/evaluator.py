@@ -153,6 +153,7 @@ class EvaluatorNode(ReportingNode):
             self._experiment.evaluation_timeout,
             lambda: self.context.stop.is_set() or abandoned(),
             self.context.notify,
+            self._experiment,
         )
         if self._watched is not None:
             self._watched.take_ended()
