@@ -219,7 +219,7 @@ def _newest_by_name() -> dict[str, str]:
 
 
 def _name_of(id: str) -> str:
-    """Returns the name in an id without namespace, version and what old ids of Atari games say, in small letters."""
+    """Returns the name in an id without namespace, version and endings of old ids of Atari games, in small letters."""
     name = re.sub(r"^ALE/|(-ram)?(NoFrameskip|Deterministic)?(-v\d+)?$", "", id, flags=re.IGNORECASE)
     return name.replace("_", "").lower()
 

@@ -2,10 +2,11 @@
 
 import pytest
 
+from callboard.agents.impala import Impala
 from callboard.launch.experiment import Experiment
 from callboard.launch.nodes.evaluation_watch import EvaluationWatch
 
-EXPERIMENT = Experiment(agent=None, env="CartPole-v1")
+EXPERIMENT = Experiment(agent=Impala(), env="CartPole-v1")
 
 
 @pytest.fixture
