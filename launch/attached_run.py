@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Any
 
-import cloudpickle
+import psutil
 
 from ..deadlines import Deadline
 from ..errors import CallboardError, suggestion
@@ -27,7 +27,7 @@ class NotAnswering(CallboardError):
 
 
 class AttachedRun:
-    """The coordinator of a run, over the network or, with `--launcher inline`, a socket file.
+    """The coordinator of a run: over a socket file in the run directory, or at an address that the user has named.
 
     Args:
       run: the run directory, a path or a URL, or `host:port` of the coordinator.
@@ -42,6 +42,7 @@ class AttachedRun:
         self._client: Any = None
         self._process: int | None = None
         self._where = run
+        self._otherwise = ""
         if not is_url(run) and not pathlib.Path(run).exists() and re.fullmatch(r"\S+:[0-9]{1,5}", run):
             self._connect(run)
         elif is_url(run):
@@ -81,18 +82,18 @@ class AttachedRun:
         if node not in processes:
             raise CallboardError(f"no node {node!r} has reported yet; {suggestion(node, processes)}")
         in_its_process = processes[node] == tuple(overview["coordinator"]) or node.startswith("coordinator/")
-        if self._socket is not None or in_its_process:
-            return self._call("stacks", node)
+        if in_its_process:
+            return str(self._call("stacks", node))
         command = uuid.uuid4().hex
-        self._call("send_command", command, "stacks", cloudpickle.dumps(((node,), {})), [node])
+        self._call("request_stacks", command, node)
         deadline = Deadline(_STACK_SECONDS)
         while not deadline.has_passed:
-            replies = self._call("replies", command)
-            if node in replies:
-                _, error, result = replies[node]
+            reply = self._call("replied_stacks", command)
+            if reply is not None:
+                error, stacks = reply
                 if error:
                     raise CallboardError(f"{node} could not return its stacks: {error}")
-                return str(cloudpickle.loads(result))
+                return str(stacks)
             time.sleep(_POLL_SECONDS)
         host, process = processes[node]
         hint = f"; on {host}, try py-spy dump --native --pid {process}" if process else ""
@@ -106,15 +107,18 @@ class AttachedRun:
         if address is None:
             raise NotAnswering(f"the run in {self.run} is not running; start it with callboard train --resume")
         self._process = address.process
-        if address.port is not None:
-            self._connect(address.for_client())
-        elif address.is_here and not directory.url:
+        if address.is_here and not directory.url:
             self._socket = directory.socket
-        else:
-            raise CallboardError(
-                f"the run in {self.run} has the launcher inline, which is reached only on its own machine, "
-                f"{address.host}; run callboard top there"
-            )
+            if address.port is not None and psutil.pid_exists(address.process) and not self._socket.exists():
+                # Some file systems have no sockets.
+                self._otherwise = f", or its directory cannot hold a socket; try callboard top {address.for_client()}"
+            return
+        # The file may be somebody else's, and what answers at an address can execute code here.
+        otherwise = "" if address.port is None else f", or name its address: callboard top {address.for_client()}"
+        raise CallboardError(
+            f"the run in {self.run} is reached only on the machine of its coordinator, {address.host}; run callboard "
+            f"top there{otherwise}"
+        )
 
     def _connect(self, address: str) -> None:
         import courier
@@ -137,4 +141,4 @@ class AttachedRun:
                     "from here"
                 ) from error
         except SocketError as error:
-            raise NotAnswering(f"the run in {self.run} is not running") from error
+            raise NotAnswering(f"the run in {self.run} is not running{self._otherwise}") from error

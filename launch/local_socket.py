@@ -1,22 +1,26 @@
 """Calls between processes of one user on one machine, over a socket file in a directory that only the user can read.
 
-It serves runs whose nodes share a thread and have no port: nothing listens on the network.
+A request and its answer are one line of JSON each, so neither side executes what the other sends, and both check that
+the other process belongs to the same user.  Nothing listens on the network.
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from multiprocessing import connection
 from typing import Any
 
 _CALL_SECONDS = 10.0
+_MOST_BYTES = 2**24
+_PEER = struct.Struct("3i")  # struct ucred, see unix(7).
 
 
 class SocketError(Exception):
-    """Nothing answers at a socket."""
+    """Nothing answers at a socket, or not as it should."""
 
 
 @contextlib.contextmanager
@@ -27,60 +31,92 @@ def served_at(path: pathlib.Path, methods: Mapping[str, Callable[..., Any]]) -> 
 
     Args:
       path: path of the file; its directory must exist.
-      methods: the methods by name.
+      methods: the methods by name; what they return must be plain data.
     """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
         with _short(path) as short:
-            listener = connection.Listener(short, "AF_UNIX")
+            listener.bind(short)
+        listener.listen()
     except OSError:
+        listener.close()
         yield
         return
-    thread = threading.Thread(target=_serve, args=(listener, methods), name="local-socket", daemon=True)
+    over = threading.Event()
+    thread = threading.Thread(target=_serve, args=(listener, methods, over), name="local-socket", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        with contextlib.suppress(OSError, EOFError), _short(path) as short, connection.Client(short, "AF_UNIX") as end:
-            end.send(None)
-        thread.join(_CALL_SECONDS)
+        over.set()
         with contextlib.suppress(OSError):
-            listener.close()
+            # Wakes the thread.
+            listener.shutdown(socket.SHUT_RDWR)
+        thread.join(_CALL_SECONDS)
+        listener.close()
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 def call(path: pathlib.Path, method: str, *arguments: Any) -> Any:
-    """Calls a method at a socket file and returns its result.
+    """Calls a method at a socket file and returns its result, as JSON gives it back.
 
     Raises:
-      SocketError: nothing answers there.
+      SocketError: nothing answers there, a process of another user does, or the method has failed.
     """
     try:
-        with _short(path) as short, connection.Client(short, "AF_UNIX") as client:
-            client.send((method, arguments))
-            if client.poll(_CALL_SECONDS):
-                return client.recv()
-    except (OSError, EOFError) as error:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(_CALL_SECONDS)
+            with _short(path) as short:
+                client.connect(short)
+            _check_owner(client)
+            _send(client, {"method": method, "arguments": arguments})
+            answer = _receive(client)
+    except OSError as error:
         raise SocketError(str(error)) from error
-    raise SocketError(f"no answer within {_CALL_SECONDS:.0f} s")
+    if not isinstance(answer, dict) or "result" not in answer:
+        raise SocketError(f"{method} was not answered")
+    return answer["result"]
 
 
-def _serve(listener: connection.Listener, methods: Mapping[str, Callable[..., Any]]) -> None:
-    while True:
-        with contextlib.suppress(OSError, EOFError, KeyError), listener.accept() as client:
-            request = client.recv()
-            if request is None:
-                return
-            method, arguments = request
-            client.send(methods[method](*arguments))
+def _serve(listener: socket.socket, methods: Mapping[str, Callable[..., Any]], over: threading.Event) -> None:
+    while not over.is_set():
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        with client, contextlib.suppress(OSError, SocketError, LookupError, TypeError, ValueError):
+            client.settimeout(_CALL_SECONDS)
+            _check_owner(client)
+            request = _receive(client)
+            _send(client, {"result": methods[request["method"]](*request["arguments"])})
+
+
+def _send(end: socket.socket, content: Any) -> None:
+    end.sendall(json.dumps(content).encode() + b"\n")
+
+
+def _receive(end: socket.socket) -> Any:
+    with end.makefile("rb") as file:
+        line = file.readline(_MOST_BYTES)
+    if not line.endswith(b"\n"):
+        raise SocketError("the line is not complete")
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise SocketError("the line is not JSON") from error
+
+
+def _check_owner(end: socket.socket) -> None:
+    _, user, _ = _PEER.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    if user not in (os.geteuid(), 0):
+        raise SocketError("the process at the other end belongs to another user")
 
 
 @contextlib.contextmanager
 def _short(path: pathlib.Path) -> Iterator[str]:
     """Yields another path of the same file, short enough for a socket, which must have less than 108 characters."""
-    if not hasattr(socket, "AF_UNIX"):
-        raise OSError("this system has no socket files")
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"

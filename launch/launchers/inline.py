@@ -22,7 +22,6 @@ import launchpad as lp
 
 from ...errors import CallboardError, one_line
 from ..checked_run import Run
-from ..local_socket import served_at
 from ..node_names import policy_of
 from ..nodes.coordinator import Coordinator
 from ..nodes.environment_node import EnvironmentNode
@@ -109,9 +108,6 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         stack.enter_context(logged_to(run.directory.log("run"), run.experiment.log_level))
         stack.enter_context(stop_signals(interrupt))
         roles = make_local_nodes(program, stop, send)
-        (coordinator,) = [role for role in roles.values() if isinstance(role, Coordinator)]
-        methods: dict[str, Callable[..., Any]] = {"overview": coordinator.overview, "stacks": coordinator.stacks}
-        stack.enter_context(served_at(run.directory.socket, methods))
         watch = TurnWatch(
             lambda: (current, roles[current].context.progress, timeouts[current]) if current else None,
             monitor.notify,

@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import cloudpickle
+
 from ..checked_run import Run
+from ..local_socket import served_at
 from ..loggers.run_loggers import RunLoggers
 from ..node_names import metric_of, policy_of
 from ..result import result_of
@@ -57,6 +60,8 @@ class Coordinator(Node):
         "send_command",
         "replies",
         "remove_command",
+        "request_stacks",
+        "replied_stacks",
     )
 
     def __init__(self, context: NodeContext, run: Run, clock: Callable[[], float] = time.monotonic):
@@ -64,7 +69,8 @@ class Coordinator(Node):
         self._experiment = run.experiment
         self._clock = clock
         self._lock = threading.Lock()
-        self._address_file = run.directory.coordinator
+        self._address_file, self._socket = run.directory.coordinator, run.directory.socket
+        self._opened = contextlib.ExitStack()
         self._policies = tuple(run.policies) or ("",)
         """The policies that learn; one without a name if the environment has one agent."""
         self._checkpoints = [Checkpoints(part.directory) for part in run.parts]
@@ -304,9 +310,23 @@ class Coordinator(Node):
         """Returns the stacks of all threads of this process; that of a node in a thread comes first."""
         return thread_stacks(node)
 
+    def request_stacks(self, command_id: str, node: str) -> None:
+        """Requests the stacks of a node of another process; `replied_stacks` returns them."""
+        self.send_command(command_id, "stacks", cloudpickle.dumps(((node,), {})), [node])
+
+    def replied_stacks(self, command_id: str) -> list[str] | None:
+        """Returns an error and the stacks, one of the two empty; None while the node has not replied."""
+        with self._lock:
+            replies = list(self._control.replies(command_id).values())
+        if not replies:
+            return None
+        return [replies[0].error, "" if replies[0].error else str(cloudpickle.loads(replies[0].result))]
+
     def setup(self) -> None:
         if self.context.port is not None or self.context.cooperative:
             announce(self._address_file, self.context.port)
+        methods = (self.overview, self.stacks, self.request_stacks, self.replied_stacks)
+        self._opened.enter_context(served_at(self._socket, {method.__name__: method for method in methods}))
         self._hooks.call("on_run_start")
 
     def step(self) -> None:
@@ -336,6 +356,7 @@ class Coordinator(Node):
 
     def finish(self) -> None:
         self._hooks.call("on_run_end")
+        self._opened.close()
         with contextlib.suppress(OSError):
             self._address_file.unlink(missing_ok=True)
         self.context.send("status", self.status())

@@ -97,12 +97,25 @@ def test_the_command_prints_a_table_json_or_stacks(running, capsys):
     assert '"table": [{"node": "actor/0"' in capsys.readouterr().out
 
 
-def test_another_run_that_has_the_port_of_a_killed_one_is_not_taken_for_it(running, tmp_path):
-    _, port = running
+def test_another_process_that_serves_the_socket_is_not_taken_for_the_run(running, tmp_path):
+    serving, port = running
     _, killed = write_run(tmp_path / "run", best=False)
     write_address(killed.coordinator, CoordinatorAddress.here(port)._replace(process=1))
+    killed.socket.symlink_to(serving.socket)
     with pytest.raises(NotAnswering, match="is not running"):
         AttachedRun(str(killed.path)).overview()
+
+
+def test_an_address_that_a_file_names_is_not_connected_to(running, tmp_path, monkeypatch):
+    _, port = running
+    _, foreign = write_run(tmp_path / "run", best=False)
+    address = CoordinatorAddress.here(port)
+    write_address(foreign.coordinator, address._replace(host="elsewhere", ip="127.0.0.1"))
+    with pytest.raises(CallboardError, match=rf"run callboard top there, or name its address: .*127.0.0.1:{port}"):
+        AttachedRun(str(foreign.path))
+    write_address(foreign.coordinator, address)
+    with pytest.raises(NotAnswering, match=f"cannot hold a socket; try callboard top localhost:{port}"):
+        AttachedRun(str(foreign.path)).overview()
 
 
 def test_a_run_in_one_thread_is_reached_by_its_socket(tmp_path):
@@ -111,12 +124,13 @@ def test_a_run_in_one_thread_is_reached_by_its_socket(tmp_path):
     write_address(directory.coordinator, address)
     with pytest.raises(NotAnswering, match="is not running"):
         AttachedRun(str(directory.path)).overview()
-    overview = {"table": [{"node": "actor/0"}], "coordinator": [address.host, address.process]}
+    node = {"node": "actor/0", "host": address.host, "process": address.process}
+    overview = {"table": [node], "coordinator": [address.host, address.process]}
     methods = {"overview": lambda: overview, "stacks": lambda node: f"stacks of {node}"}
     with served_at(directory.socket, methods):
         assert AttachedRun(str(directory.path)).stacks("actor/0") == "stacks of actor/0"
     write_address(directory.coordinator, address._replace(host="another-machine.invalid"))
-    with pytest.raises(CallboardError, match="reached only on its own machine, another-machine.invalid"):
+    with pytest.raises(CallboardError, match="reached only on the machine of its coordinator, another-machine.invalid"):
         AttachedRun(str(directory.path))
 
 
