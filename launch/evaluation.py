@@ -148,7 +148,7 @@ def play_episodes(
       episodes: number of episodes.
       notify: receives a line for the user if an episode takes long.
     """
-    envs = max(count for count in range(1, min(episodes, experiment.evaluation_envs) + 1) if episodes % count == 0)
+    envs = experiment.evaluation_batch(episodes)
     environment, policy = setup.make(experiment, envs)
     joint = environment if isinstance(environment, JointBatch) else None
     metrics, watched = parse_episode_metrics(experiment.episode_metrics), None
@@ -167,7 +167,7 @@ def play_episodes(
 
 
 def _play_steps(experiment: Experiment, setup: EvaluationSetup, steps: int) -> Played:
-    environment, policy = setup.make(experiment, min(steps, experiment.evaluation_envs))
+    environment, policy = setup.make(experiment, min(steps, experiment.evaluation_batch()))
     with contextlib.closing(environment):
         return _play(environment, policy, lambda played: played.steps >= steps)
 

@@ -57,6 +57,7 @@ ThreadCount = Annotated[int, Interval(ge=0, le=1024)]
 LogLevel = Literal["debug", "info", "warning", "warn", "error"]
 Port = Annotated[int, Interval(ge=1, le=65535)]
 Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
+_EVALUATION_ENVS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Experiment:
       evaluate_every: environment steps between two evaluations.
       evaluation_episodes: number of episodes per evaluation, the same in every environment of the evaluator.
       evaluation_envs: number of environments that the evaluator steps as a batch; a divisor of evaluation_episodes.
+        None for the largest up to 20.
       evaluation_mode: `greedy` takes the policy's best actions, `sampled` samples them from the policy, as actors do.
         Agents that learn action values have `evaluation_epsilon` instead.
       video_every: number of evaluations after each of which an episode is recorded, in `videos/` and in TensorBoard;
@@ -188,7 +190,7 @@ class Experiment:
     evaluator: bool = True
     evaluate_every: StepCount = 20_000
     evaluation_episodes: EnvironmentCount = 100
-    evaluation_envs: EnvironmentCount = 20
+    evaluation_envs: EnvironmentCount | None = None
     evaluation_mode: Literal["greedy", "sampled"] = "greedy"
     video_every: EnvironmentCount | None = None
     evaluation_timeout: Seconds = 1800.0
@@ -352,6 +354,19 @@ class Experiment:
             or depends_on_episodes(self.curriculum)
             or any(overridden(kind, *methods) for kind in check_callbacks(self.callbacks))
         )
+
+    def evaluation_batch(self, episodes: int | None = None) -> int:
+        """Returns the number of environments that play whole episodes at a time, the same number each.
+
+        Args:
+          episodes: number of episodes; None for those of an evaluation during the run.
+        """
+        if episodes is None:
+            if self.evaluation_envs is not None:
+                return self.evaluation_envs
+            episodes = self.evaluation_episodes
+        most = min(episodes, self.evaluation_envs or _EVALUATION_ENVS)
+        return max(count for count in range(1, most + 1) if episodes % count == 0)
 
     def evaluation_policy_mode(self) -> Mode:
         """Returns the mode of the policy in evaluations.

@@ -46,7 +46,7 @@ def check_shares(experiment: Experiment) -> None:
     weights = [entry.weight for entry in experiment.env]
     counts = {"actors * envs_per_actor": experiment.actors * experiment.envs_per_actor}
     if experiment.evaluator:
-        counts["evaluation_envs"] = experiment.evaluation_envs
+        counts["evaluation_envs"] = experiment.evaluation_batch()
     for setting, count in counts.items():
         missing = set(range(len(weights))) - set(environment_of_slots(weights, count).tolist())
         if missing:
@@ -74,11 +74,11 @@ def check_devices(experiment: Experiment, learners_here: int) -> None:
 
 def check_evaluations(experiment: Experiment) -> None:
     """Rejects numbers of evaluations that do not fit each other, and settings that need an evaluator."""
-    episodes, environments = experiment.evaluation_episodes, experiment.evaluation_envs
-    if episodes % environments:
+    episodes, environments = experiment.evaluation_episodes, experiment.evaluation_batch()
+    if experiment.evaluator and episodes % environments:
         raise CallboardError(
             f"evaluation_episodes ({episodes}) must be a multiple of evaluation_envs ({environments}): every "
-            "environment plays the same number of episodes"
+            "environment plays the same number of episodes; set evaluation_envs to null for the largest fitting number"
         )
     for name in ("stop_return", "patience", "video_every"):
         if getattr(experiment, name) is not None and not experiment.evaluator:

@@ -27,6 +27,7 @@ from .program import make_program
 from .run_directory.checkpoints import Checkpoints
 from .run_directory.layout import RunDirectory
 from .run_directory.policy_weights import load_weights
+from .saved_spaces import check_same_spaces
 from .settings import format_experiment
 from .warm_start import check_warm_start, with_absolute_sources
 
@@ -155,11 +156,14 @@ def warn_of_lost_checkpoints(run: Run, counters: Counters) -> None:
 def _check_run_fits(
     experiment: Experiment, layout: Layout, directory: RunDirectory, shards_here: Sequence[int]
 ) -> None:
-    """Rejects networks or a replay whose shapes differ from those in the last checkpoint.
+    """Rejects an environment, networks or a replay whose shapes differ from those in the last checkpoint.
 
     Hosts with separate disks each have only their own shards, `shards_here`.
     """
     agent = experiment.agent
+    check_same_spaces(
+        directory, layout.spec, "a resumed run cannot change its environment", "start a new run for another environment"
+    )
     networks = agent.make_networks(layout)
     latest = Checkpoints(directory).latest()
     if latest is not None:

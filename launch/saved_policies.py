@@ -24,11 +24,15 @@ def policy_file(run_directory: RunDirectory, checkpoint: str, others: Sequence[R
       others: directories of other policies that act with the same checkpoint, for the advice in the error.
 
     Raises:
-      CallboardError: the run has no such checkpoint, or several policies.
+      CallboardError: the run has no such checkpoint, or its policies have directories of their own.
     """
     if run_directory.policies:
-        names = ", ".join(f"{run_directory.path / POLICIES / name}" for name in run_directory.policies)
-        raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {names}")
+        paths = [str(run_directory.path / POLICIES / name) for name in run_directory.policies]
+        if len(paths) == 1:
+            raise CallboardError(
+                f"the policy of the run in {run_directory.path} has a directory of its own; name {paths[0]}"
+            )
+        raise CallboardError(f"the run in {run_directory.path} has several policies; name one of {', '.join(paths)}")
     checkpoints = Checkpoints(run_directory)
     if checkpoint == "best":
         found = BestPolicy(run_directory).path()

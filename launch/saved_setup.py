@@ -19,6 +19,7 @@ from .policy_settings import FrozenPolicy, Snapshots
 from .run_directory.layout import RunDirectory
 from .run_directory.policy_weights import assign_weights, load_weights
 from .saved_policies import policy_file, restored_policy
+from .saved_spaces import check_same_spaces
 
 
 def saved_setup(
@@ -38,6 +39,7 @@ def saved_setup(
     if not agents:
         weights = policy_file(run_directory, checkpoint)
         layout = experiment.acting_layout()
+        _check_environment(run_directory, layout)
         return OnePolicySetup(restored_policy(experiment, layout, weights), layout), weights
     if not run_directory.policies:
         raise CallboardError(f"{run_directory.path} has one of the policies of a run; evaluate the whole run")
@@ -47,10 +49,20 @@ def saved_setup(
         name: policy_file(directory, checkpoint, list(directories.values())) for name, directory in directories.items()
     }
 
+    for name, directory in directories.items():
+        _check_environment(directory, experiment.policy_layout(plan, name))
+
     def load(name: str, policy: Policy) -> None:
         load_weights(files[name], policy.variables)
 
     return _several_policies(experiment, plan, run_directory, load), next(iter(files.values()))
+
+
+def _check_environment(directory: RunDirectory, layout: Layout) -> None:
+    """Rejects an environment on which the policy in a directory cannot act."""
+    check_same_spaces(
+        directory, layout.spec, "the policy cannot act in this environment", "name one with the same spaces"
+    )
 
 
 def current_setup(experiment: Experiment, run: Run, weights: Mapping[str, Mapping[str, np.ndarray]]) -> EvaluationSetup:

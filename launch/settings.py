@@ -219,8 +219,12 @@ def experiment_settings(experiment: Experiment) -> dict[str, Any]:
 
 def _agent_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
     agent = recipe.get(_AGENT)
+    if isinstance(agent, str):
+        return {_NAME: agent}
     if agent is not None and not isinstance(agent, Mapping):
-        raise CallboardError(f"agent must hold settings, such as `agent: {{name: {shown(agent)}}}`")
+        raise CallboardError(
+            f"agent must be a name, or hold settings such as `agent: {{name: ppo}}`, not {shown(agent)}"
+        )
     return dict(agent or {})
 
 

@@ -16,13 +16,17 @@ from .run_arguments import add_run_arguments, read_run
 
 _EPISODE = "evaluator/episode/"
 _EPISODES = 20
+_SETTINGS = ("env", "env_options", "env_wrappers", "evaluation_mapping", "evaluation_task", "policies")
+"""Settings of the run that may be others in its evaluation."""
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "callboard evaluate",
         description="Plays with the policy of a run.",
-        epilog="--env-options.NAME VALUE changes an option of the run's environment, --no-env-options.NAME removes it; "
+        epilog="--env NAME plays in another environment with the same spaces; "
+        "--env-options.NAME VALUE changes an option of the environment, --no-env-options.NAME removes it; "
+        "--env-wrappers sets its wrappers; "
         "--evaluation-task VALUE sets the environments' task; --evaluation-mapping and --policies change who plays, if "
         "there are several policies.",
     )
@@ -40,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--video", action="store_true", help="record whole episodes as MP4 under RUN/videos")
     parser.add_argument("--video-episodes", type=int, default=1, metavar="N", help="episodes in the video (1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    settings, others = split_options(arguments, ["env_options", "evaluation_mapping", "evaluation_task", "policies"])
+    settings, others = split_options(arguments, _SETTINGS)
     known = parser.parse_args(others)
     for name in ("episodes", "steps", "video_episodes"):
         number = getattr(known, name)

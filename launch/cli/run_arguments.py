@@ -24,6 +24,9 @@ def read_run(run: str, options: Sequence[str] = ()) -> Experiment:
       run: the run directory, a path or a URL.
       options: options that change its settings.
     """
+    if any(option.partition("=")[0] == "--env" for option in options):
+        # The options of the run's environment are not those of another one.
+        options = [*(f"--no-env-options.{name}" for name in read_settings(run).of_run.get("env_options", {})), *options]
     settings = read_settings(run, options)
     settings.without_agent().check_numbers()
     environments.check(settings.of_run["env"], settings.of_run.get("env_options"))

@@ -82,7 +82,7 @@ class EvaluatorNode(ReportingNode):
         self._policies = EvaluatedPolicies(self._run, learned, self._learners, self.context)
         self._best = self._policies.mean_return()
         progress.works_slowly("making environments")
-        environments, self._policy = setup.make(experiment, experiment.evaluation_envs)
+        environments, self._policy = setup.make(experiment, experiment.evaluation_batch())
         self._joint = environments if isinstance(environments, JointBatch) else None
         metrics = parse_episode_metrics(experiment.episode_metrics)
         if metrics:
@@ -186,10 +186,10 @@ class EvaluatorNode(ReportingNode):
             "evaluator/seconds": time.monotonic() - begun,
         }
         if self._watched is not None:
-            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_envs
+            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
             self._evaluated |= evaluation_metrics(self._watched.take_ended(), quota)
         if self._joint is not None:
-            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_envs
+            quota = self._experiment.evaluation_episodes // self._experiment.evaluation_batch()
             self._evaluated |= joint_evaluation_metrics(self._joint.take_episodes(), quota)
         lengths = [episode.length for episode in episodes]
         view = EvaluationView(dict(self._evaluated), returns, lengths, self._experiment.evaluation_task)

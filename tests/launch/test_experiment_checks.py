@@ -69,3 +69,29 @@ def test_learners_share_no_processor_and_their_devices_are_checked_where_they_ru
         experiment.check()
     elsewhere = Experiment(Impala(), "CartPole-v1", learner_devices=4)
     assert elsewhere.check(learners_here=0).replicas == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "environments"),
+    [
+        ({}, 20),
+        ({"evaluation_episodes": 5}, 5),
+        ({"evaluation_episodes": 30}, 15),
+        ({"evaluation_episodes": 23}, 1),
+        ({"evaluation_episodes": 5, "evaluation_envs": 1}, 1),
+    ],
+)
+def test_the_environments_of_evaluations_follow_from_the_episodes(settings, environments):
+    experiment = Experiment(Impala(), "CartPole-v1", **settings)
+    experiment.check_numbers()
+    assert experiment.evaluation_batch() == environments
+    assert experiment.evaluation_batch(4) == (1 if experiment.evaluation_envs == 1 else 4)
+
+
+def test_without_an_evaluator_its_numbers_need_not_fit():
+    numbers = {"evaluation_episodes": 5, "evaluation_envs": 20}
+    Experiment(Impala(), "CartPole-v1", evaluator=False, **numbers).check_numbers()
+    with pytest.raises(
+        CallboardError, match="evaluation_episodes .5. must be a multiple of evaluation_envs .20.* null"
+    ):
+        Experiment(Impala(), "CartPole-v1", **numbers).check_numbers()

@@ -187,7 +187,11 @@ def test_the_recipes_that_ship_are_right(name):
         ({"evaluator": 1}, [], "evaluator must be true or false, not 1"),
         ({"env_options": [1]}, [], "env_options must be settings by name, such as {size: 5}, not [1]"),
         ({"agent": {"name": 5}}, [], "agent.name must be the name of an agent, such as impala, not 5"),
-        ({"agent": "impala"}, [], "agent must hold settings, such as `agent: {name: 'impala'}`"),
+        (
+            {"agent": ["impala"]},
+            [],
+            "agent must be a name, or hold settings such as `agent: {name: ppo}`, not ['impala']",
+        ),
         ({5: 5}, [], "unknown key 5"),
         ({}, ["--env"], "--env needs a value: text"),
         ({}, ["--seed", "--env", "A"], "--seed needs a value: a whole number"),
@@ -288,3 +292,10 @@ def test_a_mistake_is_found_without_tensorflow(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("callboard: ") == done.stderr.count("\n") == len(refused), done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_recipe_may_give_the_agent_s_name_alone(tmp_path):
+    path = tmp_path / "short.yaml"
+    path.write_text("agent: ppo\nenv: CartPole-v1\n")
+    short = parse_experiment(None, read_recipe(str(path)), ["--agent.epochs", "3"])
+    assert short == parse_experiment("ppo", {"env": "CartPole-v1", "agent": {"epochs": 3}}, [])
