@@ -66,9 +66,9 @@ class Experiment:
 
     Attributes:
       agent: the agent and its hyperparameters.
-      env: name of the environment, or in Python the class or function that makes it, see `environments.make`; or a
-        list of environments with equal spaces, such as `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which
-        share the slots in proportion to their weights.
+      env: name of the environment, see `callboard list environments`, or in Python the class or function that makes
+        it; or a list of environments with equal spaces, such as
+        `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which share the slots in proportion to their weights.
       env_options: keyword arguments of the environment, or of all environments in a list.
       env_wrappers: wrappers of single Gymnasium environments, the innermost first: names of `gymnasium.wrappers` or
         `package.module:Class`, a list or separated by commas; in YAML with arguments as `{name: ..., argument: value}`.
@@ -155,7 +155,7 @@ class Experiment:
         take before the node is treated as dead; a call that compiles may take at least ten minutes.  Increase it for
         slower environments.
       log_level: the least important messages that nodes write to their logs in the run directory: `debug`, `info`,
-        `warning` or `error`.
+        `warning` (or `warn`) or `error`.
       loggers: where metrics also go, besides the run directory: `wandb`, `mlflow`, or `package.module:Class`; a list,
         or separated by commas.  See docs/guides/loggers.md.
       prometheus_port: port at which the coordinator serves the newest metrics for Prometheus; None for no server.

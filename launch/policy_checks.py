@@ -124,7 +124,12 @@ def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: Polic
             if condition.metric.startswith(("agent/", *(f"evaluator/{name}/" for name in ("agent", *plan.policies)))):
                 known = _metrics_of_agents(plan, evaluated)
                 if condition.metric not in known:
-                    raise unknown(f"metric in {setting}", condition.metric, known, "docs/metrics.md lists all metrics")
+                    raise unknown(
+                        f"metric in {setting}",
+                        condition.metric,
+                        known,
+                        'the page "Metrics" of the documentation lists all',
+                    )
             if condition.metric.startswith(_OF_EACH_POLICY) and condition.metric not in _OF_ALL_LEARNERS:
                 raise CallboardError(
                     f"{setting} {str(condition)!r} never holds: with several agents, metrics of learners, replay and "
@@ -139,7 +144,9 @@ def _check_conditions(experiment: Experiment, plan: PolicyPlan, evaluated: Polic
                     own = str(condition._replace(metric=metric))
                     check_conditions([own], agent_name(agent), *nodes, setting=setting)
                 elif re.sub(r"_\d+$", "", metric) not in _OF_POLICY:
-                    raise unknown(f"metric in {setting}", metric, _OF_POLICY, "docs/metrics.md lists all metrics")
+                    raise unknown(
+                        f"metric in {setting}", metric, _OF_POLICY, 'the page "Metrics" of the documentation lists all'
+                    )
 
 
 def _metrics_of_agents(plan: PolicyPlan, evaluated: PolicyPlan) -> list[str]:

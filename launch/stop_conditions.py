@@ -104,7 +104,7 @@ def check_metric(
     if name not in known and not (beginnings and name.startswith(beginnings)):
         if name.startswith(_LEARNER) and (agent is None or ":" in agent):
             return
-        raise unknown(f"metric in {setting}", name, known, "docs/metrics.md lists all metrics")
+        raise unknown(f"metric in {setting}", name, known, 'the page "Metrics" of the documentation lists all')
     if name.startswith("evaluator/") and not evaluator:
         raise CallboardError(f"{what} needs the evaluator: leave evaluator at true")
     agents = _agents_with(name)

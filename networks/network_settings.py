@@ -138,7 +138,7 @@ class CoreSettings:
       core: none; lstm, gru or gtrxl (a gated transformer) for a network with a memory; or package.module:factory, which
         takes core_options and returns a `callboard.networks.recurrent.Core`.
       lstm_size: units of the LSTM or GRU, or features of the GTrXL.
-      core_options: options of the core by name; of gtrxl layers, heads, memory and mlp_size, see `GTrXLOptions`.
+      core_options: options of the core by name; of gtrxl layers, heads, memory and mlp_size.
     """
 
     core: str = "none"

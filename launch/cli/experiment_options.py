@@ -7,7 +7,7 @@ from ...errors import CallboardError, nearest, unknown
 from ...nested_settings import declared_fields
 from ..experiment import Experiment
 from ..settings import Settings, parse_settings, read_recipe, read_settings
-from ..settings_help import format_help
+from ..settings_help import HELP_END, format_first_help, format_help
 from .command_parser import CommandParser
 
 
@@ -51,11 +51,21 @@ def redefine_experiment(agent: str | None, recipe: str | None, options: Sequence
     return settings
 
 
-def setting_help(agent: str | None, command: str) -> str:
-    """Returns the help for the settings of a run with that agent."""
+def experiment_help(parser: argparse.ArgumentParser, agent: str | None, more: str = "") -> str:
+    """Returns the help of a command that takes an agent or a recipe, which begins with what most runs set.
+
+    Args:
+      parser: the parser of the command's own options.
+      agent: name of the agent; None if none is given.
+      more: help for further options.
+    """
+    usage, _, own = parser.format_help().partition("\noptions:\n")
     if agent is None:
-        return f"Name an agent to see the options of the run and of that agent: callboard {command} impala --help"
-    return format_help(agent)
+        rest = f"All options of the run, and those of an agent: {parser.prog} ppo --help"
+    else:
+        rest = format_help(agent)
+    parts = [usage, format_first_help(agent), f"options of the command:\n{own}", rest, more, HELP_END]
+    return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 def option_values(options: Sequence[str]) -> list[tuple[str, str]]:

@@ -4,15 +4,14 @@ import pathlib
 from collections.abc import Sequence
 
 from ... import environments
-from .experiment_options import define_experiment, experiment_parser, parse_arguments, setting_help
+from .experiment_options import define_experiment, experiment_help, experiment_parser, parse_arguments
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = experiment_parser("graph", "Shows the program graph of a run without starting it.")
     known, agent, options = parse_arguments(parser, arguments)
     if known.help:
-        parser.print_help()
-        print(f"\n{setting_help(agent, 'graph')}")
+        print(experiment_help(parser, agent))
         return 0
     settings = define_experiment(agent, known.recipe, options)
     settings.without_agent().check_numbers()

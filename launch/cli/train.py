@@ -14,11 +14,11 @@ from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, la
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
     define_experiment,
+    experiment_help,
     experiment_parser,
     option_values,
     parse_arguments,
     redefine_experiment,
-    setting_help,
     split_options,
 )
 from .launcher_options import launcher_help, parse_launcher
@@ -46,13 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--add-nodes",
         metavar="MODULE:FUNCTION",
-        help="function that adds nodes of your own, see docs/guides/own_node.md",
+        help='function that adds nodes of your own, see "A node in the graph"',
     )
     parser.add_argument(OF_SERIES, action="store_true", help=argparse.SUPPRESS)
     known, agent, options = parse_arguments(parser, arguments)
     if known.help:
-        parser.print_help()
-        print(f"\n{launcher_help(known.launcher)}\n\n{setting_help(agent, 'train')}")
+        print(experiment_help(parser, agent, launcher_help(known.launcher)))
         return 0
     if known.private_network:
         if not launcher_class(known.launcher).on_this_machine:

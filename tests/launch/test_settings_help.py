@@ -1,10 +1,15 @@
 """The help lists every setting with its description and default."""
 
 import dataclasses
+import pathlib
 
+import yaml
+
+import callboard
+from callboard.agents.registry import AGENTS
 from callboard.launch.experiment import Experiment
 from callboard.launch.settings import setting_fields
-from callboard.launch.settings_help import format_help, format_options
+from callboard.launch.settings_help import PAGES, format_first_help, format_help, format_options
 from callboard.nested_settings import Field, declared_fields
 from callboard.setting_types import PositiveInt
 
@@ -27,11 +32,27 @@ def test_an_option_has_its_type_its_default_and_its_text():
 
 
 def test_every_setting_of_run_and_agent_is_listed_once():
-    lines = format_help("ppo").splitlines()
+    lines = [*format_first_help("ppo").splitlines(), *format_help("ppo").splitlines()]
     for name in setting_fields("ppo"):
         option = f"  --{name.replace('_', '-')}: "
         assert len([line for line in lines if line.startswith(option)]) == 1, name
     assert lines.index("options of the run:") < lines.index("options of the agent ppo:")
+
+
+def test_pages_are_named_by_their_titles():
+    def titles(entry):
+        if isinstance(entry, str):
+            return {}
+        if isinstance(entry, list):
+            return {page: title for part in entry for page, title in titles(part).items()}
+        named = {page: title for title, page in entry.items() if isinstance(page, str)}
+        return {**named, **{page: title for part in entry.values() for page, title in titles(part).items()}}
+
+    root = pathlib.Path(callboard.__file__).parent
+    shown = titles(yaml.safe_load((root / "docs" / "site" / "mkdocs.yml").read_text())["nav"])
+    assert {page: shown[f"{page}.md"] for page in PAGES} == PAGES
+    for agent in AGENTS:
+        assert "docs/" not in format_first_help(agent) + format_help(agent)
 
 
 def test_every_setting_of_the_run_is_described():

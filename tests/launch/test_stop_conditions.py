@@ -50,7 +50,7 @@ def check(stop_when, agent="impala", shards=2, inference_nodes=0, evaluator=True
     [
         ("actor/epsode_return > 1", {}, "unknown metric in stop_when 'actor/epsode_return'; did you mean 'actor/episo"),
         ("learner/los > 1", {}, "did you mean 'learner/loss'"),
-        ("zzzz > 1", {}, "docs/metrics.md lists all metrics"),
+        ("zzzz > 1", {}, 'the page "Metrics" of the documentation lists all'),
         ("replay/fill_2 > 1", {}, "unknown metric in stop_when 'replay/fill_2'"),
         ("replay/fill_N > 1", {}, "did you mean 'replay/fill_"),
         ("POLICY/score > 1", {}, "unknown metric in stop_when 'POLICY/score'"),

@@ -150,7 +150,7 @@ def _connect(address: str | None, settings: dict[str, Any], leave_if_interrupted
             # On a busy machine, Ray times out waiting for its own components.
             if address is not None or attempt == _STARTS - 1:
                 wish = f"join the Ray cluster at {address}" if address else "start Ray here"
-                hint = "" if address is None else "; if it needs a token, set RAY_AUTH_MODE=token, see docs/security.md"
+                hint = "" if address is None else "; if it needs a token, set RAY_AUTH_MODE=token"
                 raise CallboardError(f"cannot {wish}: {_in_a_line(error)}{hint}") from error
         except BaseException:
             ray.shutdown()

@@ -1,16 +1,19 @@
 """Options that define an experiment: what belongs to whom, and runs that are resumed."""
 
+import re
+
 import pytest
 
 from callboard.errors import CallboardError
+from callboard.launch.cli.command import main
 from callboard.launch.cli.experiment_options import (
     check_option_names,
     define_experiment,
+    experiment_help,
     experiment_parser,
     option_values,
     parse_arguments,
     redefine_experiment,
-    setting_help,
     split_options,
 )
 from callboard.launch.settings import write_experiment
@@ -86,5 +89,18 @@ def test_an_option_that_resembles_the_command_s_own_is_refused():
 
 
 def test_without_an_agent_the_help_says_how_to_see_its_settings():
-    assert setting_help(None, "graph").endswith("callboard graph impala --help")
-    assert "--agent.unroll-length" in setting_help("impala", "graph")
+    parser = experiment_parser("graph", "Shows the graph.")
+    without = experiment_help(parser, None)
+    assert "All options of the run, and those of an agent: callboard graph ppo --help" in without
+    assert "--env: " in without and "--agent." not in without
+    assert "--agent.unroll-length" in experiment_help(parser, "impala")
+
+
+def test_the_help_begins_with_what_most_runs_set(capsys):
+    assert main(["train", "sac", "--help"]) == 0
+    text = capsys.readouterr().out
+    options = re.findall(r"^  (--[\w.-]+|-h, --help)", text, re.MULTILINE)
+    assert options[:4] == ["--env", "--max-steps", "--stop-return", "--seed"]
+    assert options.index("--agent.replay.size") < options.index("--recipe") < options.index("--env-options")
+    assert options.index("--agent.reward-scale") < options.index("--ray-wait")
+    assert "docs/" not in text.partition("A title, as in")[0]
