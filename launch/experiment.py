@@ -156,6 +156,8 @@ class Experiment:
         slower environments.
       log_level: the least important messages that nodes write to their logs in the run directory: `debug`, `info`,
         `warning` (or `warn`) or `error`.
+      listen: the machines whose packets the ports of the run accept: `run` for those of the run, or `all`, see
+        the page on security.
       loggers: where metrics also go, besides the run directory: `wandb`, `mlflow`, or `package.module:Class`; a list,
         or separated by commas.  See docs/guides/loggers.md.
       prometheus_port: port at which the coordinator serves the newest metrics for Prometheus; None for no server.
@@ -214,6 +216,7 @@ class Experiment:
     replay_checkpoint_every: Seconds = 300.0
     node_timeout: Seconds = 300.0
     log_level: LogLevel = "info"
+    listen: Literal["run", "all"] = "run"
     loggers: str | tuple[str, ...] = ()
     prometheus_port: Port | None = None
     prometheus_host: str = "127.0.0.1"

@@ -48,6 +48,7 @@ def make_program(run: Run) -> lp.Program:
                 arguments.pop("policy", POLICIES[label]),
                 timeout=run.experiment.node_timeout,
                 log_level=run.experiment.log_level,
+                hosts=None if run.experiment.listen == "all" else (),
             )
             kind = SupervisingNode if role is Coordinator else GraphNode
             return program.add_node(kind(part.name_of(label, number), role, policy, run=part, **arguments))
@@ -139,8 +140,9 @@ def nodes_of(program: lp.Program) -> list[tuple[str, LaunchedNode]]:
     Raises:
       CallboardError: a node is of a kind that only Launchpad itself can run.
     """
+    hosts = next((node.policy.hosts for node in program.get_all_nodes() if isinstance(node, ProgramNode)), ())
     return [
-        (label, node if isinstance(node, ProgramNode) else UserNode(f"{label}/{number}", node))
+        (label, node if isinstance(node, ProgramNode) else UserNode(f"{label}/{number}", node, hosts))
         for label, nodes in program.groups.items()
         for number, node in enumerate(nodes)
     ]

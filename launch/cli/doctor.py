@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from ..listen_filter import refusal
 from ..package_versions import PINS, version_of
 from ..ports import reserve_any
 from .command_parser import CommandParser
@@ -84,7 +85,11 @@ def _ports() -> list[Finding]:
         reserve_any().release()
     except OSError as error:
         return [Finding("ports", False, str(error), "allow this user to bind ports above 1024")]
-    return [Finding("ports", True, "a free port can be bound")]
+    reason = refusal()
+    if reason:
+        advice = "runs are open to other machines: guard them with a firewall, or --private-network"
+        return [Finding("ports", False, f"the kernel refuses packet filters: {reason}", advice)]
+    return [Finding("ports", True, "a free port can be bound, and closed to other machines")]
 
 
 def _gpus() -> list[Finding]:

@@ -8,6 +8,7 @@ import cloudpickle
 import courier
 
 from ...errors import CallboardError
+from ..listen_filter import PortGuard
 from ..nodes.node import Unreachable
 from .run_outcome import GuardedMonitor, Monitor, Outcome, error_text
 
@@ -30,6 +31,7 @@ class MonitorServer:
         for method in (self.status, self.notify, self.complete):
             self._server.Bind(method.__name__, method)
         self._server.Start()
+        PortGuard().close(self._server.port)
         self.outcome = Outcome()
         """How the run ended; not ended if the coordinator has not reported it."""
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from ..checked_run import Run
+from ..listen_filter import refusal
 from ..local_socket import served_at
 from ..loggers.run_loggers import RunLoggers
 from ..node_names import metric_of, policy_of
@@ -327,6 +328,13 @@ class Coordinator(Node):
             announce(self._address_file, self.context.port)
         methods = (self.overview, self.stacks, self.request_stacks, self.replied_stacks)
         self._opened.enter_context(served_at(self._socket, {method.__name__: method for method in methods}))
+        if self._experiment.listen == "all":
+            self.context.notify("the ports of this run are open to all machines (listen all), see docs/security.md")
+        elif reason := refusal():
+            self.context.notify(
+                f"the ports of this run are open to all machines: the kernel refuses packet filters ({reason}); "
+                "guard them with a firewall, or --private-network"
+            )
         self._hooks.call("on_run_start")
 
     def step(self) -> None:

@@ -118,6 +118,8 @@ def _make_strategy(
     devices = device_names(experiment.learner_devices)
     workers = [peer.resolve() for peer in peers] if len(peers) > 1 else []
     bypass_proxies(*(worker.rpartition(":")[0] for worker in workers))
+    if workers:
+        context.guard.close_when_open([int(workers[rank].rpartition(":")[2])], context.stop)
     return make_strategy(devices, workers, rank)
 
 

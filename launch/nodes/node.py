@@ -11,6 +11,7 @@ from courier.python.client import StatusNotOk
 from launchpad.nodes import base as lp_base
 from pybind11_abseil.status import StatusCode
 
+from ..listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
 from .progress import Progress
 from .proxy_bypass import bypass_proxies
@@ -43,6 +44,8 @@ class NodeContext:
     """Whether all nodes share one process."""
     progress: Progress = dataclasses.field(default_factory=Progress)
     """Where the node marks what it is doing, so that the launcher can detect a node that hangs."""
+    guard: PortGuard = dataclasses.field(default_factory=PortGuard)
+    """Closes the node's ports to machines that are not part of the run."""
 
     def notify(self, text: str) -> None:
         """Sends a line of text to the user."""
@@ -110,6 +113,7 @@ class NodePolicy:
       single_arena: whether all threads of the node's process allocate memory from one arena; see `malloc_arenas`.
       timeout: seconds without progress, or without a heartbeat, after which the node is treated as dead.
       log_level: the least important messages that the node's process logs.
+      hosts: IP addresses of the run's other machines, whose packets the node's ports accept; None for all machines.
     """
 
     stop_order: int
@@ -123,6 +127,7 @@ class NodePolicy:
     single_arena: bool = False
     timeout: float = 300.0
     log_level: str = "info"
+    hosts: tuple[str, ...] | None = ()
 
 
 class LaunchedNode(Protocol):
@@ -252,6 +257,7 @@ class ProgramNode(lp.PyClassNode):
         self._arguments["run"] = run._replace(directory=directory.of_policy(run.policy) if run.policy else directory)
 
     def make_node(self, context: NodeContext) -> Node:
+        context.guard.allow(self.policy.hosts)
         return self._role(context=context, **self._arguments)
 
     def run_node(self, context: NodeContext, also_served: Sequence[Callable[..., Any]] = ()) -> None:
@@ -265,6 +271,7 @@ class ProgramNode(lp.PyClassNode):
         for method in methods:
             server.Bind(method.__name__, method)
         server.Start()
+        context.guard.close(server.port)
         try:
             role.run()
         finally:

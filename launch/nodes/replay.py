@@ -53,6 +53,7 @@ class ReplayNode(ReportingNode):
         tables = agent.make_replay(layout).tables()
         self._server = start_server(tables, self.context.port, self._directory, self._keeps, self.context.notify)
         port = self._server.port
+        self.context.guard.close(port)
         self._saver = ShardSaver(ReplayHandle(lambda: [f"localhost:{port}"]), self._directory)
         self._client = self._server.localhost_client()
         self.tables_at_start = self._first_tables()

@@ -3,8 +3,10 @@
 Launchpad's launchers run such a node without this module.
 """
 
+import dataclasses
 import functools
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -12,6 +14,7 @@ from absl import flags
 from launchpad.launch import worker_manager
 
 from ...errors import CallboardError
+from ..listen_filter import PortGuard
 from ..run_directory.layout import RunDirectory
 from .node import NodeContext, NodePolicy
 
@@ -27,19 +30,20 @@ class UserNode:
     Args:
       name: name of the node, for example `policy_lag/0`.
       node: the node.  Launchers treat it as its attribute `policy`, a `NodePolicy`, prescribes, if it has one.
+      hosts: see `NodePolicy`.
 
     Raises:
       CallboardError: the node is of another kind.
     """
 
-    def __init__(self, name: str, node: lp.PyNode):
+    def __init__(self, name: str, node: lp.PyNode, hosts: tuple[str, ...] | None = ()):
         if not isinstance(node, lp.PyNode) or isinstance(node, lp.MultiThreadingColocation):
             raise CallboardError(
                 f"{name} is a {type(node).__name__}, which only Launchpad's own launchers can run: make it a PyNode, "
                 "PyClassNode, CourierNode or ReverbNode"
             )
         self.name = name
-        self.policy: NodePolicy = getattr(node, "policy", USER_NODE_POLICY)
+        self.policy: NodePolicy = dataclasses.replace(getattr(node, "policy", USER_NODE_POLICY), hosts=hosts)
         self.addresses: list[lp.Address] = node.addresses
         self._node = node
 
@@ -63,9 +67,31 @@ class UserNode:
         # A `PyClassNode` keeps its object, but each incarnation needs its own.
         self._node._instance = None
         context.progress.waits("its own code")
-        self._node.function()
+        _run_closed(self._node.function, self.addresses, self.policy.hosts, context.stop)
         context.progress.waits("the end of the run")
         context.stop.wait()
+
+
+def close_ports(node: lp.PyNode, hosts: Sequence[str] | None) -> None:
+    """Makes a node close its ports to other machines where Launchpad itself runs it.
+
+    Args:
+      node: a node of the user's own, before the launch.
+      hosts: see `NodePolicy`.
+    """
+    node._partial_function = functools.partial(_run_closed, node._partial_function, node.addresses, hosts)
+
+
+def _run_closed(
+    function: Callable[[], Any],
+    addresses: Sequence[lp.Address],
+    hosts: Sequence[str] | None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Calls a node's function, and closes the ports of its addresses as soon as it listens on them."""
+    ports = [lp.get_port_from_address(address.resolve()) for address in addresses]
+    PortGuard(hosts).close_when_open(ports, stop or threading.Event())
+    function()
 
 
 class _StopNotice:

@@ -78,7 +78,7 @@ def test_the_socket_of_another_user_is_not_used(tmp_path):
         server.bind(str(path))
         child = os.fork()
         if child == 0:
-            # Whoever calls listen is the owner of the other end.
+            # The process that calls listen is the owner of that end.
             os.setuid(65534)
             server.listen()
             os.write(writer, b"x")

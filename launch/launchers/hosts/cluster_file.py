@@ -24,13 +24,13 @@ import math
 import os
 import pathlib
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import CallboardError, suggestion, unknown
 from ....setting_types import shown
 from ...experiment import Experiment
+from ...listen_filter import resolved
 from ...node_names import kind_of, number_of
 from ...yaml_files import read_yaml
 
@@ -94,7 +94,7 @@ class Cluster:
     def check_addresses(self) -> None:
         """Raises `CallboardError` if a host has a public address, because its ports execute what is sent to them."""
         for name, address in self.hosts.items():
-            for found in _resolved(address):
+            for found in resolved([address]):
                 if ipaddress.ip_address(found).is_global:
                     where = address if address == found else f"{address}, which is {found}"
                     raise CallboardError(
@@ -252,12 +252,3 @@ def _is_address(text: str) -> bool:
 
 def _joined(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def _resolved(address: str) -> list[str]:
-    """Returns the IP addresses of a name; empty if it cannot be resolved yet."""
-    try:
-        found = socket.getaddrinfo(address, None, proto=socket.IPPROTO_TCP)
-    except OSError:
-        return []
-    return sorted({str(info[4][0]).partition("%")[0] for info in found})

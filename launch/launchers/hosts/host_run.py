@@ -5,6 +5,7 @@ file alone.
 """
 
 import contextlib
+import dataclasses
 import queue
 import socket
 import threading
@@ -17,6 +18,7 @@ import launchpad as lp
 from ....deadlines import retry
 from ....errors import CallboardError
 from ...checked_run import Run
+from ...listen_filter import PortGuard
 from ...nodes.proxy_bypass import bypass_proxies
 from ...package_versions import versions
 from ...ports import reserve
@@ -56,6 +58,10 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
     addresses = cluster.addresses(program)
     bind_addresses(program, addresses)
     nodes = [node for _, node in nodes_of(program) if cluster.host_of(node.name) == host]
+    guard = PortGuard(None if run.experiment.listen == "all" else tuple(cluster.hosts.values()))
+    for node in nodes:
+        if node.policy.hosts is not None:
+            node.policy = dataclasses.replace(node.policy, hosts=tuple(cluster.hosts.values()))
     settings = {**shared_settings(run.experiment), **cluster.settings(), **versions()}
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     groups = {node.policy.restart_group for node in nodes} - {""}
@@ -65,7 +71,7 @@ def run(program: lp.Program, run: Run, monitor: Monitor, cluster: Cluster, host:
             ports.reserve(cluster.membership_address)
             _refuse_another_first_host(cluster)
             table = HostTable(cluster, settings, events)
-            stack.enter_context(_served(table, port_of(cluster.membership_address)))
+            stack.enter_context(_served(table, port_of(cluster.membership_address), guard))
         member = HostMember(
             cluster,
             host,
@@ -113,11 +119,12 @@ def _end_of_this_run(directory: RunDirectory) -> Callable[[], str]:
 
 
 @contextlib.contextmanager
-def _served(table: HostTable, port: int) -> Iterator[None]:
+def _served(table: HostTable, port: int, guard: PortGuard) -> Iterator[None]:
     """Serves the table of hosts to the other hosts."""
     server = courier.Server(port=port)
     server.Bind("heartbeat", table.heartbeat)
     server.Start()
+    guard.close(port)
     try:
         yield
     finally:

@@ -74,6 +74,10 @@ class NodeGroup:
         self._book = AddressBook()
         self._group = group
         self._nodes = {node.name: node for _, node in nodes_of(program)}
+        for node in self._nodes.values():
+            if node.policy.hosts is not None:
+                # The machines of the nodes are in the address book.
+                node.policy = dataclasses.replace(node.policy, hosts=(ray.util.get_node_ip_address(),))
         for name, node in self._nodes.items():
             for index, address in enumerate(node.addresses):
                 address.bind(BookedAddress(self._book, name, index))

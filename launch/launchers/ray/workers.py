@@ -24,6 +24,7 @@ from ....deadlines import Deadline
 from ....errors import CallboardError
 from ....own_modules import search_working_directory
 from ...checked_run import Run
+from ...listen_filter import PortGuard
 from ...nodes.node import LaunchedNode, NodeContext
 from ...nodes.progress import HeartbeatSender, Progress
 from ...ports import RAY_PORTS, ReservedPort, reserve_among
@@ -142,6 +143,8 @@ class RayNode:
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._ports: list[ReservedPort] = []
         self._incarnation_id = ""
+        self._guard = PortGuard()
+        self._hosts: tuple[str, ...] | None = None
         self._progress = Progress()
 
     @ray.method(concurrency_group="control")
@@ -161,6 +164,7 @@ class RayNode:
             self._newest_book = max(self._newest_book, (version, known), key=lambda book: book[0])
             if self._book is not None:
                 self._book.update(*self._newest_book)
+            self._open_to_run()
 
     @ray.method(num_returns="streaming")
     def run(self, incarnation_id: str, pickled: bytes) -> Iterator[tuple[str, Any]]:
@@ -181,6 +185,9 @@ class RayNode:
                 self._book = incarnation.book
                 incarnation.book.stop = self._stop
                 incarnation.book.update(*self._newest_book)
+                self._hosts = incarnation.node.policy.hosts
+                policy = incarnation.node.policy
+                incarnation.node.policy = dataclasses.replace(policy, hosts=self._open_to_run())
             how = self._run_with_copy(incarnation) if incarnation.run.directory.url else self._run_shared(incarnation)
         except BaseException as error:
             how = exit_by(error)
@@ -239,6 +246,7 @@ class RayNode:
                 send=self._send,
                 port=self._ports[0].port if self._ports else None,
                 progress=self._progress,
+                guard=self._guard,
             )
             node.run_node(context)
         except NodeStopped:
@@ -246,6 +254,15 @@ class RayNode:
         except BaseException as error:
             return exit_by(error)
         return Exit(clean=True, description="ended")
+
+    def _open_to_run(self) -> tuple[str, ...] | None:
+        """Accepts packets from the machines on which the run has nodes, and returns their addresses."""
+        if self._hosts is None or self._book is None:
+            return None
+        machines = {address.rpartition(":")[0] for addresses in self._book.known.values() for address in addresses}
+        hosts = (*self._hosts, *sorted(machines))
+        self._guard.allow(hosts)
+        return hosts
 
     def _send(self, kind: str, content: Any) -> None:
         self._messages.put((kind, content))

@@ -80,9 +80,9 @@ def test_launchpad_stop_ends_the_run(start):
 
 def test_the_policy_is_the_node_s_own_or_that_of_an_actor():
     node = lp.PyNode(lambda: None)
-    assert UserNode("own/0", node).policy is USER_NODE_POLICY
+    assert UserNode("own/0", node).policy == USER_NODE_POLICY
     node.policy = NodePolicy(stop_order=2, restarts=0)
-    assert UserNode("own/0", node).policy is node.policy
+    assert UserNode("own/0", node).policy == node.policy
 
 
 def test_nodes_that_only_launchpad_can_run_are_refused():

@@ -1,0 +1,232 @@
+"""Keeps other machines away from the ports of a run: a packet filter on each listening socket.
+
+Courier, Reverb and TensorFlow listen on all interfaces, without passwords.  So every process attaches a classic BPF
+filter (`SO_ATTACH_FILTER`, see socket(7)) to its own listening sockets.  It drops every packet that neither came over
+the loopback interface, as all packets from this machine do, nor has the address of another host of the run as its
+source.  The connections that a socket accepts inherit its filter.  This needs no privileges and no firewall.
+"""
+
+import ctypes
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+
+_SO_ATTACH_FILTER = 26
+_INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter
+_PROGRAM = struct.Struct("@HP")  # struct sock_fprog
+_LOAD_WORD, _LOAD_BYTE, _SHIFT_RIGHT, _JUMP_EQUAL, _JUMP, _RETURN = 0x20, 0x30, 0x74, 0x15, 0x05, 0x06
+_NETWORK_HEADER = -0x100000  # SKF_NET_OFF
+_INTERFACE = -0x1000 + 8  # SKF_AD_OFF + SKF_AD_IFINDEX
+_LOOPBACK_INTERFACE = 1  # In every network namespace.
+_VERSION_4, _SOURCE_4, _SOURCE_6 = 4, _NETWORK_HEADER + 12, _NETWORK_HEADER + 8
+_WHOLE_PACKET, _NOTHING = 0xFFFFFFFF, 0
+_MOST_HOSTS = 400
+"""More would exceed the length of a filter if all had IPv6 addresses."""
+_POLL_SECONDS = 0.01
+_WATCH_SECONDS = 600.0
+_LOOK_UP_SECONDS = 10.0
+
+
+class PortGuard:
+    """Closes ports of this process to other machines.
+
+    Args:
+      hosts: addresses or names of machines whose packets are accepted, besides those of this one; None for all
+        machines.  Names are looked up again from time to time: a machine may get another address, or start later.
+    """
+
+    def __init__(self, hosts: Sequence[str] | None = ()):
+        self._lock = threading.Lock()
+        self._ports: set[int] = set()
+        self._hosts: Sequence[str] | None = ()
+        self._addresses: list[str] = []
+        self._looks_up = False
+        self.allow(hosts)
+
+    def close(self, port: int) -> None:
+        """Closes a port on which this process listens."""
+        with self._lock:
+            self._ports.add(port)
+            self._close([port])
+
+    def close_when_open(self, ports: Collection[int], stop: threading.Event) -> None:
+        """Closes ports, in the background, as soon as this process listens on them.
+
+        It is for servers that other code starts.
+
+        Args:
+          ports: the ports.
+          stop: ends the watch.
+        """
+        left = set(ports)
+
+        def watch() -> None:
+            waited = 0.0
+            while left and waited < _WATCH_SECONDS and not stop.wait(_POLL_SECONDS):
+                waited += _POLL_SECONDS
+                with self._lock:
+                    found = self._close(left)
+                    left.difference_update(found)
+                    self._ports.update(found)
+
+        if left:
+            threading.Thread(target=watch, name="listen-filter", daemon=True).start()
+
+    def allow(self, hosts: Sequence[str] | None) -> None:
+        """Accepts packets from these machines from now on, also at ports that were closed before."""
+        with self._lock:
+            if hosts == self._hosts:
+                return
+            self._hosts = hosts
+            self._addresses = resolved(hosts or ())
+            self._close(self._ports)
+            if not self._looks_up and any(not _is_address(host) for host in hosts or ()):
+                self._looks_up = True
+                threading.Thread(target=self._look_up, name="listen-filter-names", daemon=True).start()
+
+    def _look_up(self) -> None:
+        while True:
+            time.sleep(_LOOK_UP_SECONDS)
+            hosts = self._hosts
+            addresses = resolved(hosts or ())
+            with self._lock:
+                if hosts is self._hosts and addresses != self._addresses:
+                    self._addresses = addresses
+                    self._close(self._ports)
+
+    def _close(self, ports: Collection[int]) -> set[int]:
+        """Closes those of the ports that are open; returns them."""
+        if self._hosts is None or not ports:
+            return set(ports)
+        try:
+            return _attach(ports, filter_program(self._addresses))
+        except OSError as error:
+            # The coordinator notifies the user, see `refusal`.
+            logging.warning("the ports %s cannot be closed to other machines: %s", sorted(ports), error)
+            return set(ports)
+
+
+def resolved(hosts: Sequence[str]) -> list[str]:
+    """Returns the IP addresses of machines; those of names that cannot be looked up are left out."""
+    found: set[str] = set()
+    for host in hosts:
+        try:
+            answers = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
+        except OSError:
+            continue
+        found.update(str(answer[4][0]).partition("%")[0] for answer in answers)
+    return sorted(found)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def refusal() -> str:
+    """Returns why the kernel refuses such filters; empty if it accepts them."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", 0))
+            probe.listen()
+            _set_filter(probe, filter_program())
+        except OSError as error:
+            return os.strerror(error.errno) if error.errno else str(error)
+    return ""
+
+
+def filter_program(hosts: Sequence[str] = ()) -> bytes:
+    """Returns a filter that accepts packets from this machine and from hosts, as the kernel reads it.
+
+    Raises:
+      ValueError: an address is not one, or there are too many.
+    """
+    addresses = [ipaddress.ip_address(host) for host in dict.fromkeys(hosts)]
+    if len(addresses) > _MOST_HOSTS:
+        raise ValueError(f"a packet filter takes at most {_MOST_HOSTS} hosts, not {len(addresses)}")
+    version_4 = [address for address in addresses if address.version == _VERSION_4]
+    version_6 = [address for address in addresses if address.version != _VERSION_4]
+    of_version_4 = [_LOADS_SOURCE_4, *(_accept_equal(int(address)) for address in version_4), _instruction(_RETURN, 0)]
+    of_version_6 = [*(_accept_version_6(address.packed) for address in version_6), _instruction(_RETURN, 0)]
+    length_4 = sum(map(len, of_version_4)) // _INSTRUCTION.size
+    return b"".join(
+        [
+            _instruction(_LOAD_WORD, _INTERFACE),
+            _accept_equal(_LOOPBACK_INTERFACE),
+            _instruction(_LOAD_BYTE, _NETWORK_HEADER),
+            _instruction(_SHIFT_RIGHT, 4),
+            _instruction(_JUMP_EQUAL, _VERSION_4, 1, 0),
+            _instruction(_JUMP, length_4),
+            *of_version_4,
+            *of_version_6,
+        ]
+    )
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return _INSTRUCTION.pack(code, if_true, if_false, value & 0xFFFFFFFF)
+
+
+_LOADS_SOURCE_4 = _instruction(_LOAD_WORD, _SOURCE_4)
+
+
+def _accept_equal(value: int) -> bytes:
+    return _instruction(_JUMP_EQUAL, value, 0, 1) + _instruction(_RETURN, _WHOLE_PACKET)
+
+
+def _accept_version_6(packed: bytes) -> bytes:
+    code, words = b"", struct.unpack("!4I", packed)
+    for index, word in enumerate(words):
+        # What follows for this address: two instructions for each of the other words, and the last one.
+        rest = 2 * (len(words) - 1 - index) + 1
+        code += _instruction(_LOAD_WORD, _SOURCE_6 + 4 * index) + _instruction(_JUMP_EQUAL, word, 0, rest)
+    return code + _instruction(_RETURN, _WHOLE_PACKET)
+
+
+def _attach(ports: Collection[int], program: bytes) -> set[int]:
+    """Attaches a filter to this process's sockets that listen on these ports; returns the ports that it has found."""
+    found = set()
+    for listener, port in _listeners():
+        if port in ports:
+            _set_filter(listener, program)
+            found.add(port)
+    return found
+
+
+def _listeners() -> Iterator[tuple[socket.socket, int]]:
+    """Yields a duplicate of each TCP socket on which this process listens, with its port."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            duplicate = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue  # It was closed in the meantime.
+        with duplicate:
+            if duplicate.family in (socket.AF_INET, socket.AF_INET6) and _listens(duplicate):
+                yield duplicate, duplicate.getsockname()[1]
+
+
+def _listens(candidate: socket.socket) -> bool:
+    try:
+        return bool(candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError as error:
+        if error.errno in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
+            return False
+        raise
+
+
+def _set_filter(listener: socket.socket, program: bytes) -> None:
+    buffer = ctypes.create_string_buffer(program, len(program))
+    pointer = _PROGRAM.pack(len(program) // _INSTRUCTION.size, ctypes.addressof(buffer))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointer)
