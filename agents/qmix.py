@@ -53,7 +53,7 @@ class Qmix(QmixSettings, Agent):
         if self.network.normalize_observations or self.network.torsos:
             raise CallboardError(
                 f"{agent_name(self)} neither normalizes observations nor has torsos for parts of them: leave "
-                "network.normalize_observations and network.torsos out"
+                "agent.network.normalize_observations and agent.network.torsos out"
             )
         for spec in network_specs(Team(layout.spec), self.network.shared, self.network.previous_actions):
             check_network(spec, self.network)

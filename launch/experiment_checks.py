@@ -24,8 +24,8 @@ def check_node_counts(experiment: Experiment) -> None:
     """Rejects numbers of replay shards and inference nodes that do not fit the actors."""
     if experiment.replay_shards > experiment.actors:
         raise CallboardError(
-            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: "
-            f"set replay_shards to at most {experiment.actors}"
+            f"each of {experiment.replay_shards} replay shards needs an actor that writes to it: set replay_shards to "
+            f"1, or at most {experiment.actors} for an agent that samples from replay"
         )
     if experiment.inference == "local" and experiment.inference_nodes > 1:
         raise CallboardError(

@@ -50,7 +50,7 @@ from callboard.launch.cli.command import main
         ),
         (["train", "--recipe", "impala-cartpole", "--learner-devices", "4"], "this machine has 0 GPU(s): set a number"),
         (["train", "--recipe", "impala-cartpole", "--replay-shards", "2"], "reads from one queue"),
-        (["train", "--recipe", "impala-cartpole", "--replay-shards", "3"], "set replay_shards to at most 2"),
+        (["train", "--recipe", "impala-cartpole", "--replay-shards", "3"], "set replay_shards to 1, or at most 2"),
         (["train", "--recipe", "apex-cartpole", "--replay-shards", "2", "--launcher", "inline"], "one replay server"),
         (["train"], "name an agent"),
     ],
