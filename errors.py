@@ -11,7 +11,15 @@ class CallboardError(Exception):
 
     The message is one line that says what is wrong and how to fix it.  It is shown without a traceback, and a node that
     raises it is not restarted.
+
+    Args:
+      message: the message.
+      details: more lines for the user, such as a traceback of the user's own code; the command prints them first.
     """
+
+    def __init__(self, message: str = "", details: str = ""):
+        super().__init__(message)
+        self.details = details
 
 
 def one_line(error: BaseException) -> str:

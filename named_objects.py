@@ -61,6 +61,11 @@ def import_module(kind: str, setting: str, module: str) -> ModuleType:
         )
     try:
         return importlib.import_module(module)
+    except SystemExit as error:
+        raise CallboardError(
+            f"{kind} {setting!r} cannot be imported: its import calls sys.exit({error.code!r}); put what is not for "
+            'import under `if __name__ == "__main__":`'
+        ) from error
     except ImportError as error:
         reason = " ".join(str(error).split())
     except (ValueError, TypeError):  # Raised for names such as "" and ".a".

@@ -24,6 +24,7 @@ _LOADERS = tuple(
     f"{_LIBRARY}.{name}"
     for name in (
         "named_objects",
+        "environments.trial_process",
         "launch.launchers.forkserver_process",
         "launch.launchers.node_process",
         "launch.launchers.ray.node_actors",

@@ -11,6 +11,7 @@ from .factory import (
     environment_text,
     for_evaluation,
     has_unseen_levels,
+    is_of_library,
     make,
     spec,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "for_evaluation",
     "has_unseen_levels",
     "is_multi_agent",
+    "is_of_library",
     "make",
     "make_multi_agent",
     "make_policy_batches",

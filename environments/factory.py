@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,15 +13,14 @@ import gymnasium
 import numpy as np
 import tree
 
-from ..action_masks import has_mask
 from ..data import Nest
 from ..errors import CallboardError
 from ..named_objects import import_module
 from ..specs import EnvironmentSpec, describe
 from .batched import BatchedEnvironment, check_seeds
+from .checked_observations import with_checks
 from .gymnasium_registry import refuse_old_atari
-from .gymnasium_wrappers import without_rewards
-from .mask_checks import MaskCheckedEnvironment
+from .gymnasium_wrappers import without_rewards, wrapper_settings
 from .minigrid import NAMES as MINIGRID_NAMES
 from .mixtures import MixedBatch, Part, WeightedEnvironment, environment_of_slots, read_mixture
 from .pettingzoo_names import PREFIX as PETTINGZOO
@@ -30,6 +30,8 @@ from .previous_inputs import PreviousInputs
 from .python_factory import Factory, check_factory, factory_name, make_factory, named_factory
 from .single_environments import PROCESSES, WRAPPERS, refuse_singles, split_singles
 from .tasks import task_errors
+
+_logger = logging.getLogger(__name__)
 
 # Maps the beginning of a name to a module and the suffix of its functions `make_...` and `check_...`.  These take only
 # the rest of a `scheme:rest` name, but the whole of a `namespace/...` name.  Modules are given as text, so that a
@@ -69,6 +71,7 @@ def make(
     options: Mapping[str, Any] | None = None,
     slots: Sequence[int] | None = None,
     actor: int | None = None,
+    warn: Callable[[str], object] = _logger.warning,
 ) -> BatchedEnvironment:
     """Makes a batch of the environment `env`.
 
@@ -88,6 +91,7 @@ def make(
         has a process of its own.  All have `env_previous_inputs`, see `PreviousInputs`.
       slots: the slot of each environment, increasing; by default from 0 on.
       actor: index of the actor that steps the environments, if one does.
+      warn: takes a line where observations leave the bounds of their space, see `ObservationBounds`.
 
     Raises:
       CallboardError: if the name or an option is unknown, a package is not installed, a space is not supported, or an
@@ -97,7 +101,7 @@ def make(
     check_seeds(batch_size, seeds)
     slots = range(batch_size) if slots is None else slots
     if _is_mixture(env):
-        return _make_mixture(read_mixture(env), seeds, dict(options or {}), slots, actor)
+        return _make_mixture(read_mixture(env), seeds, dict(options or {}), slots, actor, warn)
     name, own_options = named_factory(env)
     merged = {**own_options, **(options or {})}
     shows_previous = merged.pop(PREVIOUS_INPUTS, False)
@@ -112,8 +116,7 @@ def make(
         environment = maker(rest, batch_size, seeds, merged)
     try:
         check_observation(factory_name(name), environment.spec.observation)
-        if has_mask(environment.spec.observation):
-            environment = MaskCheckedEnvironment(environment, factory_name(name))
+        environment = with_checks(environment, factory_name(name), warn)
         return PreviousInputs(environment) if shows_previous else environment
     except CallboardError:
         environment.close()
@@ -126,7 +129,7 @@ def check(env: Environment, options: Mapping[str, Any] | None = None) -> None:
     Raises:
       CallboardError: as in `make`.
     """
-    for name, own_options in _single_environments(env, options):
+    for name, own_options in environments_in(env, options):
         singles, others = split_singles(own_options)
         others.pop(PREVIOUS_INPUTS, None)
         if isinstance(name, str) and name.startswith(PETTINGZOO):
@@ -145,7 +148,7 @@ def spec(env: Environment, options: Mapping[str, Any] | None = None) -> Environm
       CallboardError: as in `make`; or two environments of a list have different spaces.
     """
     found: list[tuple[str, EnvironmentSpec]] = []
-    for name, own_options in _single_environments(env, options):
+    for name, own_options in environments_in(env, options):
         environment = make(name, 1, [0], {**own_options, PROCESSES: False})
         environment.close()
         found.append((factory_name(name), environment.spec))
@@ -173,7 +176,7 @@ def check_hooks(env: Environment, options: Mapping[str, Any], infos: bool, tasks
     """
     if not infos and all(task is None for task in tasks):
         return
-    for name, own_options in _single_environments(env, options):
+    for name, own_options in environments_in(env, options):
         environment = make(name, 1, [0], {**own_options, PROCESSES: False})
         try:
             if infos:
@@ -197,7 +200,7 @@ def for_evaluation(env: Environment, options: Mapping[str, Any] | None = None) -
         name, own_options = named_factory(env)
         return name, _evaluation_options(name, {**own_options, **(options or {})})
     mixture = read_mixture(env)
-    singles = zip(mixture, _single_environments(env, options), strict=True)
+    singles = zip(mixture, environments_in(env, options), strict=True)
     return [
         dataclasses.replace(entry, options=_evaluation_options(name, merged)) for entry, (name, merged) in singles
     ], {}
@@ -205,18 +208,38 @@ def for_evaluation(env: Environment, options: Mapping[str, Any] | None = None) -
 
 def has_unseen_levels(env: Environment, options: Mapping[str, Any] | None = None) -> bool:
     """Returns whether `for_evaluation` gives environments with levels that are not among those of training."""
-    singles = _single_environments(env, options)
+    singles = environments_in(env, options)
     return any(_beginning(name) == "procgen:" and merged.get("num_levels") for name, merged in singles)
 
 
 def environment_names(env: Environment) -> list[Factory]:
     """Returns the name of an environment, or of each in a list; what has none stands for itself."""
-    return [name for name, _ in _single_environments(env, None)]
+    return [name for name, _ in environments_in(env, None)]
 
 
 def environment_text(env: Environment) -> str:
     """Returns the names of an environment or a list of them as text."""
     return ", ".join(map(factory_name, environment_names(env)))
+
+
+def is_of_library(env: Environment, options: Mapping[str, Any] | None = None) -> bool:
+    """Returns whether an environment comes from a library that Callboard knows, without wrappers of the user's own."""
+    return all(_is_of_library(*single) for single in environments_in(env, options))
+
+
+def _is_of_library(name: Factory, options: Mapping[str, Any]) -> bool:
+    wrappers = wrapper_settings(options.get(WRAPPERS, ()))
+    if not isinstance(name, str) or any(":" in str(wrapper) for wrapper in wrappers if isinstance(wrapper, str)):
+        return False
+    if any(":" in str(wrapper.get("name")) for wrapper in wrappers if isinstance(wrapper, dict)):
+        return False
+    id = name.removeprefix("gymnasium:")
+    if id == name and (_beginning(name) in _MAKERS or name.startswith((PETTINGZOO, *MINIGRID_NAMES))):
+        return True
+    registered = gymnasium.registry.get(id)
+    if registered is None:
+        return ":" not in id  # There is no such environment.
+    return str(registered.entry_point).startswith("gymnasium.")
 
 
 def is_python_factory(name: Factory) -> bool:
@@ -228,7 +251,7 @@ def _is_mixture(env: Environment) -> TypeGuard[Sequence[Any]]:
     return isinstance(env, list | tuple)
 
 
-def _single_environments(env: Environment, options: Mapping[str, Any] | None) -> list[tuple[Factory, dict[str, Any]]]:
+def environments_in(env: Environment, options: Mapping[str, Any] | None) -> list[tuple[Factory, dict[str, Any]]]:
     """Returns the name and the options of an environment, or of each in a list."""
     if _is_mixture(env):
         return [(entry.name, {**(options or {}), **entry.options}) for entry in read_mixture(env)]
@@ -242,6 +265,7 @@ def _make_mixture(
     options: Mapping[str, Any],
     slots: Sequence[int],
     actor: int | None,
+    warn: Callable[[str], object],
 ) -> BatchedEnvironment:
     chosen = environment_of_slots([entry.weight for entry in mixture], max(slots) + 1)[np.asarray(slots)]
     with contextlib.ExitStack() as opened:
@@ -251,7 +275,7 @@ def _make_mixture(
             if rows.size:
                 own_seeds, own_slots = [seeds[row] for row in rows], [slots[row] for row in rows]
                 merged = {**options, **entry.options}
-                parts.append(Part(make(entry.name, len(rows), own_seeds, merged, own_slots, actor), rows))
+                parts.append(Part(make(entry.name, len(rows), own_seeds, merged, own_slots, actor, warn), rows))
                 opened.callback(parts[-1].environment.close)
         opened.pop_all()
     return parts[0].environment if len(parts) == 1 else MixedBatch(parts)

@@ -130,6 +130,10 @@ def factory_call(
             _check_arguments(name, create, arguments)
             try:
                 return create(**arguments)
+            except SystemExit as error:
+                raise CallboardError(
+                    f"environment {name!r} cannot be made: it calls sys.exit({error.code!r})"
+                ) from error
             except TypeError as error:
                 if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                     raise

@@ -78,6 +78,8 @@ class Experiment:
         Gymnasium environments that take milliseconds per step, see docs/environments.md.
       env_previous_inputs: whether observations also contain the previous action and its reward, as the parts
         `previous_action` and `previous_reward`; for agents without the setting `network.previous_inputs`.
+      check_env: whether an environment of one's own is tried in a process of its own before the run: made, reset,
+        stepped and closed.  Those of known libraries are not.
       policies: the policies of an environment with several agents, by name, see docs/guides/policies.md: in Python an
         agent, `RandomPolicy`, `FrozenPolicy` or `Snapshots`; in YAML settings such as `{}` for the run's agent,
         `{name: apex}`, `{name: random}`, `{weights: RUN@best}` or `{snapshots_of: NAME}`.  By default all agents of the
@@ -172,6 +174,7 @@ class Experiment:
     env_wrappers: str | tuple[str | dict[str, Any], ...] = ()
     env_processes: bool = False
     env_previous_inputs: bool = False
+    check_env: bool = True
     policies: dict[str, Any] = dataclasses.field(default_factory=dict)
     mapping: str | dict[str, Any] | Callable[..., Any] | None = None
     evaluation_mapping: str | dict[str, Any] | Callable[..., Any] | None = None

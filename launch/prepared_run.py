@@ -12,6 +12,7 @@ from ..data import Layout
 from ..errors import CallboardError
 from ..replay import check_settings, latest_checkpoint
 from .checked_run import Run
+from .environment_check import check_environment
 from .experiment import Experiment
 from .frozen_policy_sources import check_frozen_policies
 from .launchers.launcher import Launcher
@@ -96,6 +97,7 @@ def prepared_run(
     experiment = with_absolute_sources(launcher.fit(experiment))
     launcher.check(experiment)
     part = launcher.local_part(experiment)
+    check_environment(experiment)
     layouts = experiment.checked(part.learners)
     if experiment.video_every is not None:
         # Takes long to import.

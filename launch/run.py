@@ -5,6 +5,7 @@ from collections.abc import Callable
 import launchpad as lp
 
 from .checked_run import Run
+from .environment_check import check_environment
 from .experiment import Experiment
 from .frozen_policy_sources import check_frozen_policies
 from .launchers.display import LineMonitor
@@ -58,6 +59,7 @@ def make_run(experiment: Experiment, resume: bool = False) -> Run:
     """
     check_can_be_resumed(experiment)
     experiment = with_absolute_sources(experiment)
+    check_environment(experiment)
     layouts = experiment.checked()
     check_warm_start(experiment, layouts.whole, new=not resume)
     check_frozen_policies(experiment, layouts.agents)

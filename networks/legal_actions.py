@@ -16,7 +16,7 @@ def legal_actions(observation: Nest) -> tf.Tensor | None:
     """Returns which values of discrete choices the masks in observations allow; None if there is no mask.
 
     Where a mask allows nothing, as environments may show at the end of an episode, everything is legal.  (Elsewhere the
-    environment is refused: `environments.mask_checks`.)
+    environment is refused: `environments.checked_observations`.)
 
     Args:
       observation: tensors `[..., *shape]`.

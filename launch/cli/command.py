@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise unknown("command", name, _SUBCOMMANDS)
         return importlib.import_module(f".{name}", __package__).main(arguments[1:])
     except CallboardError as error:
+        if error.details:
+            print("\n".join(map(_printable, error.details.splitlines())), file=sys.stderr)
         print(f"callboard: {_printable(str(error))}", file=sys.stderr)
         return 2
     except Stopped as stopped:

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from ... import environments
+from ..environment_check import environment_check
 from .experiment_options import define_experiment, experiment_help, experiment_parser, parse_arguments
 
 
@@ -14,13 +15,16 @@ def main(arguments: Sequence[str]) -> int:
         print(experiment_help(parser, agent))
         return 0
     settings = define_experiment(agent, known.recipe, options)
-    settings.without_agent().check_numbers()
-    environments.check(settings.of_run["env"], settings.of_run.get("env_options"))
-    from ..checked_run import Run
-    from ..program import describe_graph, make_program
-    from ..run_directory.layout import RunDirectory
+    experiment = settings.without_agent()
+    experiment.check_numbers()
+    with environment_check(experiment) as check:
+        check.wait_until_imported()
+        environments.check(experiment.env, experiment.options_of_env)
+        from ..checked_run import Run
+        from ..program import describe_graph, make_program
+        from ..run_directory.layout import RunDirectory
 
-    experiment = settings.experiment()
+        experiment = settings.experiment()
     # The learner's devices may be those of another machine.
     run = Run.of(experiment, experiment.checked(learners_here=0), RunDirectory(pathlib.Path("runs")))
     print(describe_graph(make_program(run)))

@@ -10,6 +10,7 @@ from ... import environments
 from ...errors import CallboardError
 from ...named_objects import import_object
 from ..comparison.run_series import OF_SERIES
+from ..environment_check import environment_check
 from ..launchers.registry import DEFAULT_LAUNCHER, LAUNCHERS, launcher_class, launcher_options
 from ..launchers.run_outcome import Outcome
 from .experiment_options import (
@@ -76,12 +77,15 @@ def main(arguments: Sequence[str]) -> int:
     experiment.check_numbers()
     launcher.check_directory(experiment, known.resume, settings.agent, known.overwrite)
     launcher.prepare()
-    environments.check(experiment.env, experiment.options_of_env)
-    add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
-    from ..launchers.display import make_monitor
-    from ..run import run
+    with environment_check(experiment) as check:
+        check.wait_until_imported()
+        environments.check(experiment.env, experiment.options_of_env)
+        add_nodes = None if known.add_nodes is None else import_object("function", known.add_nodes)
+        # Takes seconds, in which the environment is tried.
+        from ..launchers.display import make_monitor
+        from ..run import run
 
-    experiment = settings.experiment()
+        experiment = settings.experiment()
     monitor = make_monitor(experiment.max_steps)
     try:
         outcome = run(experiment, launcher, monitor, known.resume, add_nodes, known.overwrite)

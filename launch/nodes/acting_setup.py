@@ -1,6 +1,7 @@
 """Environments and compiled policies of an experiment, for nodes and tools that act."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,15 +17,29 @@ from ..experiment import Experiment
 
 
 def make_environments(
-    experiment: Experiment, role: Literal["actor", "evaluator"], first_slot: int, count: int, incarnation: int = 0
+    experiment: Experiment,
+    role: Literal["actor", "evaluator"],
+    first_slot: int,
+    count: int,
+    incarnation: int = 0,
+    warn: Callable[[str], object] = logging.warning,
 ) -> BatchedEnvironment:
-    """Makes the environments of one incarnation of a node, each with its own seed, and with the task of evaluations."""
+    """Makes the environments of one incarnation of a node, each with its own seed, and with the task of evaluations.
+
+    Args:
+      experiment: the experiment.
+      role: role of the node.
+      first_slot: slot of the first environment.
+      count: number of environments.
+      incarnation: number of earlier incarnations of the node.
+      warn: takes a line where observations leave the bounds of their space.
+    """
     seeds = environment_seeds(experiment.seed, role, first_slot, count, incarnation)
     slots, env, options = range(first_slot, first_slot + count), experiment.env, experiment.options_of_env
     if role == "actor":
-        return make(env, count, seeds, options, slots, actor=first_slot // experiment.envs_per_actor)
+        return make(env, count, seeds, options, slots, first_slot // experiment.envs_per_actor, warn)
     env, options = for_evaluation(env, options)
-    environments = make(env, count, seeds, options, slots)
+    environments = make(env, count, seeds, options, slots, warn=warn)
     if experiment.evaluation_task is not None:
         environments.set_task(experiment.evaluation_task)
     return environments

@@ -1,5 +1,6 @@
 """The base class of nodes that step environments: actors, with or without a policy of their own."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -87,7 +88,9 @@ class EnvironmentNode(ReportingNode):
     def make_batch(self, incarnation: int) -> BatchedEnvironment:
         """Makes the environments themselves, see `make_environment`."""
         count = self._experiment.envs_per_actor
-        return make_environments(self._experiment, "actor", self.first_slot, count, incarnation)
+        # All actors see the same kind of environment: one of them is enough on the screen.
+        warn = self.context.notify if self._index == 0 else logging.warning
+        return make_environments(self._experiment, "actor", self.first_slot, count, incarnation, warn)
 
     def take_task(self) -> None:
         """Passes the run's task on to the environments if it has changed."""

@@ -5,6 +5,7 @@ import pytest
 from refused_names import assert_refused
 
 from callboard import environments
+from callboard.environments.checked_observations import CheckedObservations
 from callboard.environments.gymnasium_registry import is_only_refused
 from callboard.errors import CallboardError
 
@@ -13,7 +14,7 @@ def test_auto_takes_the_vector_form_where_it_is_the_same_environment():
     def kind(name, options):
         environment = environments.make(name, 2, [0, 1], options)
         environment.close()
-        return type(environment)
+        return type(environment._environment if isinstance(environment, CheckedObservations) else environment)
 
     assert kind("CartPole-v1", {}) is environments.GymnasiumVectorBatch
     assert kind("CartPole-v1", {"vectorized": False}) is environments.GymnasiumBatch

@@ -25,7 +25,7 @@ def assert_same(timestep, other):
 def test_processes_show_the_same_timesteps_and_end_when_closed():
     here = environments.make("Acrobot-v1", 2, [3, 4], OPTIONS)
     there = environments.make("Acrobot-v1", 2, [3, 4], {**OPTIONS, "env_processes": True})
-    assert isinstance(there, ProcessBatch)
+    assert isinstance(there._environment, ProcessBatch)
     assert there.spec == here.spec
     pids = [process.pid for process in there.environments[0].processes]
     assert len(pids) == 2 and os.getpid() not in pids

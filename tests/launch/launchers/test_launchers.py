@@ -102,7 +102,16 @@ def test_ctrl_c_ends_the_run_with_a_checkpoint(train, launcher):
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(train, launcher):
-    settings = ["--env", "broken_environments:RaisesOnReset", "--actors", 1, "--evaluator", "false"]
+    settings = [
+        "--env",
+        "broken_environments:RaisesOnReset",
+        "--check-env",
+        "false",
+        "--actors",
+        1,
+        "--evaluator",
+        "false",
+    ]
     run = train("--launcher", launcher, *settings, recipe=None)
     assert run.wait() == 1
     assert run.text().splitlines()[-1] == "RuntimeError: the simulator is not there"

@@ -77,7 +77,18 @@ def test_a_resumed_run_has_new_seeds_that_repeat_when_the_same_checkpoint_is_res
 @pytest.mark.parametrize("inference", ["local", "central"])
 def test_an_actor_that_is_started_again_has_new_seeds(train, tmp_path, inference):
     env = "broken_environments:NotesItsSeed"
-    settings = ["--inference", inference, "--actors", 1, "--envs-per-actor", 2, "--evaluator", "false"]
+    settings = [
+        "--inference",
+        inference,
+        "--actors",
+        1,
+        "--envs-per-actor",
+        2,
+        "--evaluator",
+        "false",
+        "--check-env",
+        "false",
+    ]
     run = train("--env", env, *settings, "--max-steps", 10_000_000, recipe=None)
 
     def seeds():
