@@ -93,7 +93,7 @@ LEARNER_METRICS = (
         "clip_fraction", "transitions whose probability ratio is beyond the clipping range", "fraction", ("appo", "ppo")
     ),
     Metric("clip_range", "clipping range of the probability ratio", agents=("ppo",)),
-    Metric("learning_rate", "learning rate of the step", agents=("ppo",)),
+    Metric("learning_rate", "learning rate of the step, with its decay or schedule", agents=("ppo",)),
     Metric("epochs", "passes over the batch; fewer than the setting where `target_kl` was exceeded", agents=("ppo",)),
     Metric(
         "gradient_staleness",
@@ -109,7 +109,7 @@ LEARNER_METRICS = (
 )
 
 SCHEDULE_METRICS = (
-    Metric("scheduled_learning_rate", "learning rate", agents=_ONE_LOSS),
+    Metric("scheduled_learning_rate", "learning rate, where it is a schedule", agents=_ONE_LOSS),
     Metric(
         "scheduled_actor_learning_rate", "learning rate of the policy", agents=("sac", "drq", "td3", "d4pg", "dmpo")
     ),

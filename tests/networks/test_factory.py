@@ -17,6 +17,7 @@ from callboard.networks.factory import policy_value_network
 from callboard.networks.heads import GaussianValue, PolicyValue
 from callboard.networks.network import Inputs
 from callboard.networks.network_settings import PopArtSettings
+from callboard.networks.torso_factory import make_torso
 from callboard.specs import EnvironmentSpec, zeros
 
 VECTOR = specs.BoundedArray((4,), np.float32, -1, 1)
@@ -85,6 +86,21 @@ def make_small_torso(spec):
 
 def make_nothing(spec):
     return None
+
+
+def test_a_torso_of_the_user_gets_a_spec_without_the_mask():
+    received = []
+
+    def make(spec):
+        received.append(spec.observation)
+        return make_small_torso(spec)
+
+    mask = specs.BoundedArray((3,), np.int8, 0, 1)
+    observation = {"observation": VECTOR, "action_mask": mask}
+    network = make_torso(EnvironmentSpec(observation, specs.DiscreteArray(3)), make)
+    assert received == [VECTOR]
+    given = {"observation": tf.zeros((2, *VECTOR.shape)), "action_mask": tf.ones((2, 3), tf.int8)}
+    assert network(given).shape == (2, 5)
 
 
 def test_torsos_of_the_user(monkeypatch):
