@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from .. import foreign_names
 from ..errors import CallboardError, unknown
 from ..nested_settings import declared_fields, with_values
 from .agent import Agent
@@ -90,6 +91,9 @@ def live_changes(agent: Agent, settings: Mapping[str, float]) -> dict[str, float
                 f"{name} cannot change while {agent_name(agent)} learns; what can is {', '.join(live) or 'nothing'}"
             )
         if not named:
+            foreign = foreign_names.hint("setting", name, live)
+            if foreign is not None:
+                raise CallboardError(f"unknown setting {name!r}; {foreign}")
             raise unknown("setting", name, live)
         if not isinstance(value, numbers.Real):
             raise CallboardError(f"{name} must be a number, not {value!r}")

@@ -35,7 +35,9 @@ def next_commands(run: Run, location: str, outcome: Outcome, options: Sequence[s
     has_policy = not newest or bool(run.directory.url) or _has_checkpoint(run.directory)
     if _OF_SCRIPT in json.dumps(experiment_settings(run.experiment)):
         changes = "".join(f", {name}={value!r}" for name, value in {"run_dir": location, **further}.items())
-        again = f"callboard.run(dataclasses.replace(experiment{changes}), resume=True)"
+        launcher = dict(zip(options, options[1:], strict=False)).get("--launcher")
+        given = "" if launcher is None else f"{launcher!r}, "
+        again = f"callboard.run(dataclasses.replace(experiment{changes}), {given}resume=True)"
         policy = f"callboard.load_policy({location + '@latest' * newest!r})"
         return (policy, again) if has_policy else (again,)
     limits = [word for name, value in further.items() for word in (option_name(name), _option_value(value))]

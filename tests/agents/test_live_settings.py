@@ -78,6 +78,7 @@ def test_one_name_changes_all_learning_rates():
     "settings, message",
     [
         ({"entropy_costs": 0.1}, "unknown setting 'entropy_costs'; did you mean 'entropy_cost'"),
+        ({"ent_coef": 0.1}, "unknown setting 'ent_coef'; did you mean 'entropy_cost'"),
         ({"discount": 0.9}, "discount cannot change while impala learns; what can is .*entropy_cost"),
         ({"entropy_cost": -1.0}, "entropy_cost must be a number of at least 0"),
         ({"entropy_cost": "low"}, "entropy_cost must be a number, not 'low'"),

@@ -91,12 +91,13 @@ def test_a_run_whose_environment_only_the_script_has_is_continued_by_the_script(
     run = make_run(tmp_path / "x", env=Own)
     run.directory.create()
     (run.directory.checkpoints / "000000000040").mkdir(parents=True)
-    policy, again = next_commands(run, "runs/x", Outcome(reason=ENDS[0][0]), ())
+    policy, again = next_commands(run, "runs/x", Outcome(reason=ENDS[0][0]), ("--launcher", "threads"))
     assert policy == "callboard.load_policy('runs/x@latest')"
     called = []
     names = {"callboard": callboard, "dataclasses": dataclasses, "experiment": run.experiment}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(callboard, "run", lambda *arguments, **named: called.append((arguments, named)), raising=False)
         eval(again, names)
-    (((resumed,), named),) = called
-    assert named == {"resume": True} and resumed.max_steps == 10_000 and str(resumed.run_dir) == "runs/x"
+    (((resumed, launcher), named),) = called
+    assert (launcher, named) == ("threads", {"resume": True})
+    assert resumed.max_steps == 10_000 and str(resumed.run_dir) == "runs/x"
