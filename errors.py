@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from . import foreign_names
 
+_SHORT = 5
+"""Letters of a name of which one wrong letter is a large part."""
+
 
 class CallboardError(Exception):
     """An error that the user can fix.
@@ -121,13 +124,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     wanted = _letters(name)
     if wanted in by_letters:
         return by_letters[wanted]
-    # Below 0.7, names of equal words but another meaning would be similar, such as `num_workers` and `env_wrappers`.
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.7)
-    near = near or [letters for letters in by_letters if sorted(letters) == sorted(wanted)]
-    if near:
-        return by_letters[near[0]]
     longer = [letters for letters in by_letters if len(wanted) > 2 and letters.startswith(wanted.removesuffix("s"))]
-    return by_letters[longer[0]] if len(longer) == 1 else None
+    if len(longer) == 1:
+        return by_letters[longer[0]]
+    # Long names may have half of their words in common and mean something else, as `num_workers` and `env_wrappers`.
+    cutoff = 0.6 if len(wanted) <= _SHORT else 0.7
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=cutoff)
+    near = near or [letters for letters in by_letters if sorted(letters) == sorted(wanted)]
+    return by_letters[near[0]] if near else None
 
 
 def _letters(name: str) -> str:

@@ -86,7 +86,7 @@ def test_studies_that_ship_are_valid_and_described(name):
     "content, message",
     [
         ("[]", "a study must hold settings"),
-        ("env: CartPole-v1", "unknown key 'env'; choose from agents"),
+        ("env: CartPole-v1", "unknown key 'env'; did you mean 'environments'?"),
         ("agent: [impala]", "unknown key 'agent'; did you mean 'agents'?"),
         ("seeds: [1]", "a study needs agents"),
         ("agents: impala", "agents must be a list"),
