@@ -33,7 +33,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        errors = importlib.import_module(".errors", __name__)
+        raise errors.UnknownAttribute(f"module {__name__!r}", name, __all__)
     return getattr(importlib.import_module(_MODULES[name], __name__), name)
 
 

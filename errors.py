@@ -25,6 +25,33 @@ class CallboardError(Exception):
         self.details = details
 
 
+class UnknownAttribute(AttributeError):
+    """A name in Python that does not exist.
+
+    The message suggests what other libraries call so, or a similar name.  It is made when it is read, since Python also
+    looks names up that may be missing.
+
+    Args:
+      owner: what lacks it, such as `module 'callboard'`.
+      name: the user's name.
+      known: all public names.
+    """
+
+    def __init__(self, owner: str, name: str, known: Iterable[str]):
+        super().__init__(f"{owner} has no attribute {name!r}")
+        self._name = name
+        self._known = known
+
+    def __str__(self) -> str:
+        problem = str(self.args[0])
+        if self._name.startswith("_"):
+            return problem
+        hint = foreign_names.hint("python", self._name)
+        near = nearest(self._name, (known for known in self._known if not known.startswith("_")))
+        hint = hint or (did_you_mean(near) if near else None)
+        return f"{problem}; {hint}" if hint else problem
+
+
 def one_line(error: BaseException) -> str:
     """Returns `ValueError: first line of the message`; the message alone of a `CallboardError`."""
     if isinstance(error, CallboardError):

@@ -11,8 +11,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, get_args
 
-import yaml
-
 LIBRARIES = {"sb3": "Stable-Baselines3", "rllib": "RLlib", "cleanrl": "CleanRL", "acme": "Acme"}
 """Names of the libraries by the keys of the table."""
 
@@ -43,6 +41,8 @@ class Meaning:
 @functools.cache
 def sections(kind: Kind) -> Mapping[str, tuple[Meaning, ...]]:
     """Returns the meanings of a kind of name, by the heading of their table."""
+    import yaml  # Imported here so that importing Callboard is quick.
+
     table = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))[kind]
     return {heading: tuple(map(_meaning, rows)) for heading, rows in table.items()}
 

@@ -3,7 +3,7 @@
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from ..agents.finite_checks import all_finite
 from ..data import Nest, Timestep, rebuilt
 from ..environments.encoding import decode, encoding_of, split
 from ..environments.given_observations import read_observations
-from ..errors import CallboardError
+from ..errors import CallboardError, UnknownAttribute
 from ..specs import EnvironmentSpec
 
 
@@ -70,6 +70,11 @@ class ActingPolicy:
             ) from error
         self.uses_reward = self._act.uses is not None and self._act.uses[0].reward
         """Whether calls with a state need the reward of the action before."""
+
+    if not TYPE_CHECKING:  # Type checkers find names that do not exist themselves.
+
+        def __getattr__(self, name: str) -> Any:
+            raise UnknownAttribute(f"{type(self).__name__!r} object", name, dir(type(self)))
 
     def __call__(self, observation: Any, state: Nest = None, reward: Any = None, first: Any = None) -> tuple[Any, Nest]:
         """Acts on one observation or on a batch of B of them.

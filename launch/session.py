@@ -7,7 +7,7 @@ import numbers
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import launchpad as lp
 import numpy as np
@@ -17,7 +17,7 @@ from ..agents.live_settings import live_changes
 from ..callbacks import plain_task
 from ..data import Layout
 from ..deadlines import Deadline, wait_until
-from ..errors import CallboardError, unknown
+from ..errors import CallboardError, UnknownAttribute, unknown
 from .acting_policy import ActingPolicy
 from .background_run import POLL_SECONDS, BackgroundRun, SessionEnded
 from .checked_run import Run
@@ -89,6 +89,11 @@ class Session:
         self._monitor = monitor or MessageMonitor()
         self._opened = contextlib.ExitStack()
         self._background: BackgroundRun | None = None
+
+    if not TYPE_CHECKING:  # Type checkers find names that do not exist themselves.
+
+        def __getattr__(self, name: str) -> Any:
+            raise UnknownAttribute(f"{type(self).__name__!r} object", name, dir(type(self)))
 
     def run(self) -> Outcome:
         """Runs to the end in this thread, without pauses."""

@@ -1,5 +1,6 @@
 """The table of other libraries' names: what it names here exists, and their names get a hint."""
 
+import contextlib
 import functools
 import importlib
 import pathlib
@@ -13,15 +14,18 @@ from callboard import foreign_names
 from callboard.agents.registry import AGENTS
 from callboard.errors import similar_setting
 from callboard.foreign_names import LIBRARIES, hint, sections
+from callboard.launch.acting_policy import ActingPolicy
 from callboard.launch.cli.command import main
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.option_parsing import option_name
+from callboard.launch.session import Session
 from callboard.launch.settings import setting_fields
 
 KINDS = ("setting", "agent", "python")
 ALL = [(kind, meaning) for kind in KINDS for section in sections(kind).values() for meaning in section]
 OPTIONS = {"--mode": "evaluate", "--episodes": "evaluate", "--render": "evaluate", "--video": "evaluate"}
 OPTIONS |= {"--checkpoint": "evaluate"}
+OPTIONS |= dict.fromkeys(("--samples", "--concurrent", "--scheduler", "--cpus-per-trial"), "tune")
 
 
 @functools.cache
@@ -80,7 +84,7 @@ def test_what_is_named_here_exists():
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_of_commands_that_are_named_exist(option, capsys):
-    with pytest.raises(SystemExit):
+    with contextlib.suppress(SystemExit):
         main([OPTIONS[option], "--help"])
     assert f"{option} " in capsys.readouterr().out
 
@@ -89,7 +93,9 @@ def test_what_remarks_name_exists():
     for _, meaning in ALL:
         for option in re.findall(r"(?<![\w-])--([\w.-]+)", meaning.remark):
             key = option.replace("-", "_")
-            known = key in all_settings() or key in ("recipe", "resume", "launcher", "render")
+            known = (
+                key in all_settings() or key in ("recipe", "resume", "launcher", "render") or f"--{option}" in OPTIONS
+            )
             known = known or any(key.startswith(f"{setting}.") for setting in all_settings())
             assert known, option
         for setting in re.findall(r"\bagent\.[\w.]+", meaning.remark):
@@ -147,6 +153,8 @@ def test_a_hint_names_what_could_have_been_written(kind, name, known, expected):
         (["train", "ppo", "--n-envs", "3"], "did you mean '--envs-per-actor'?"),
         (["train", "ppo", "--num-workers", "3"], "did you mean '--actors'?"),
         (["train", "ppo", "--record-episodes", "3"], "experience is not written to files"),
+        (["tune", "ppo", "--env", "CartPole-v1", "--n-trials", "3"], "did you mean '--samples'?"),
+        (["train", "ppo", "--env", "CartPole-v1", "--n-trials", "3"], "--n-trials'; callboard tune ppo --samples 16"),
         (["evaluate", "x", "--deterministic"], "did you mean '--mode'?"),
         (["list", "envs"], "did you mean 'environments'?"),
         (["list"], "callboard list needs one of agents, environments, launchers, recipes, studies; see"),
@@ -156,6 +164,28 @@ def test_a_hint_names_what_could_have_been_written(kind, name, known, expected):
 def test_the_command_line_understands_other_words(arguments, expected, capsys):
     assert main(arguments) == 2
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "message"),
+    [
+        (callboard, "PPO", "module 'callboard' has no attribute 'PPO'; did you mean 'callboard.Experiment' or "),
+        (callboard, "experiment", "module 'callboard' has no attribute 'experiment'; did you mean 'Experiment'?"),
+        (callboard, "_private", "module 'callboard' has no attribute '_private'"),
+        (
+            ActingPolicy.__new__(ActingPolicy),
+            "predict",
+            "'ActingPolicy' object has no attribute 'predict'; did you mean",
+        ),
+        (Session.__new__(Session), "learn", "'callboard.Session.train'?"),
+        (Session.__new__(Session), "trian", "'Session' object has no attribute 'trian'; did you mean 'train'?"),
+    ],
+)
+def test_names_in_python_get_a_hint(owner, name, message):
+    with pytest.raises(AttributeError) as caught:
+        getattr(owner, name)
+    assert message in str(caught.value)
+    assert not hasattr(owner, name)
 
 
 def test_the_page_is_up_to_date():

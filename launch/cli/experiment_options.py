@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Collection, Sequence
 
+from ... import foreign_names
 from ...errors import CallboardError, nearest, unknown
 from ...nested_settings import declared_fields
 from ..experiment import Experiment
@@ -107,5 +108,8 @@ def check_option_names(options: Sequence[str], own: Collection[str]) -> None:
     settings = [f"--{name.replace('_', '-')}" for name in declared_fields(Experiment)]
     for option in options:
         name = option.partition("=")[0].partition(".")[0]
+        foreign = foreign_names.hint("setting", name, list(own)) if name.startswith("--") else None
+        if foreign is not None and name not in settings:
+            raise CallboardError(f"unknown option {name!r}; {foreign}")
         if name.startswith("--") and nearest(name, [*own, *settings]) in own:
             raise unknown("option", name, own)
