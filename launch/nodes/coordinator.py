@@ -329,7 +329,9 @@ class Coordinator(Node):
         methods = (self.overview, self.stacks, self.request_stacks, self.replied_stacks)
         self._opened.enter_context(served_at(self._socket, {method.__name__: method for method in methods}))
         if self._experiment.listen == "all":
-            self.context.notify("the ports of this run are open to all machines (listen all), see docs/security.md")
+            self.context.notify(
+                'the ports of this run are open to all machines (listen all); see the documentation\'s page "Security"'
+            )
         elif reason := refusal():
             self.context.notify(
                 f"the ports of this run are open to all machines: the kernel refuses packet filters ({reason}); "
