@@ -64,13 +64,14 @@ def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") 
     """Returns the error for a name that does not exist: `unknown torso 'ml'; did you mean 'mlp'?`
 
     Args:
-      what: what the name is meant to be, such as `torso`; of an `agent`, names of other libraries are understood.
+      what: what the name is meant to be, such as `torso`; for an `agent` or a `command`, names of other libraries are
+        understood.
       name: the user's name.
       known: all names that exist.
       otherwise: hint if no known name is similar; by default, all known names.
     """
     known = list(known)
-    hint = foreign_names.hint("agent", str(name), known) if what == "agent" else None
+    hint = foreign_names.hint(what, str(name), known) if what == "agent" or what == "command" else None
     return CallboardError(f"unknown {what} {name!r}; {hint or suggestion(str(name), known, otherwise)}")
 
 

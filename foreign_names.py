@@ -14,8 +14,8 @@ from typing import Literal, get_args
 LIBRARIES = {"sb3": "Stable-Baselines3", "rllib": "RLlib", "cleanrl": "CleanRL", "acme": "Acme"}
 """Names of the libraries by the keys of the table."""
 
-Kind = Literal["setting", "agent", "python"]
-"""Settings, also as options and keyword arguments; names of agents; classes, functions and methods."""
+Kind = Literal["setting", "agent", "command", "python"]
+"""Settings, also as options and keyword arguments; names of agents; commands; classes, functions and methods."""
 
 _TWO_OPTIMIZERS = re.compile(r"\.(actor|critic)_optimizer\.")
 _TABLE = pathlib.Path(__file__).with_suffix(".yaml")
@@ -27,8 +27,8 @@ class Meaning:
 
     Attributes:
       ours: what has that meaning here: flat names of settings, of which an agent has one or several, and options of
-        commands such as `--mode`; or names of agents; or names in Python such as `callboard.load_policy`.  Empty if
-        there is nothing to name.
+        commands such as `--mode`; or names of agents or commands; or names in Python such as `callboard.load_policy`.
+        Empty if there is nothing to name.
       remark: explains the difference, or says what to do if `ours` is empty or has no setting.
       theirs: the names in each library, by the keys of `LIBRARIES`.
     """
@@ -108,11 +108,8 @@ def reference_tables() -> str:
     tables: list[str] = []
     for kind in get_args(Kind):
         for heading, meanings in sections(kind).items():
-            columns = ["Callboard", *LIBRARIES.values()]
-            rows = [
-                [_ours(meaning), *(_code(meaning.theirs[library]) for library in LIBRARIES)] for meaning in meanings
-            ]
-            lines = [f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]]
+            rows = [["Callboard", "elsewhere"], ["---", "---"], *([_ours(one), _elsewhere(one)] for one in meanings)]
+            lines = [f"| {' | '.join(row)} |" for row in rows]
             tables.append("\n".join([f"## {heading}", "", *lines, ""]))
     return "\n".join(tables)
 
@@ -123,6 +120,18 @@ def _ours(meaning: Meaning) -> str:
     ours = [_TWO_OPTIMIZERS.sub(".optimizer.", name) if several else name for name in meaning.ours]
     names = _code(list(dict.fromkeys(ours)))
     return f"{names}: {meaning.remark}" if names and meaning.remark else names or meaning.remark
+
+
+def _elsewhere(meaning: Meaning) -> str:
+    """Returns the names in other libraries, with the libraries that have them."""
+    libraries: dict[str, list[str]] = {}
+    for library, names in meaning.theirs.items():
+        for name in names:
+            libraries.setdefault(name, []).append(LIBRARIES[library])
+    together: dict[str, list[str]] = {}
+    for name, having in libraries.items():
+        together.setdefault(", ".join(having), []).append(name)
+    return "; ".join(f"{_code(names)} ({having})" for having, names in together.items())
 
 
 def _code(names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def import_object(kind: str, path: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        public = [known for known in vars(module) if not known.startswith("_")]
+        public = [known for known, one in vars(module).items() if callable(one) and not known.startswith("_")]
         hint = suggestion(name, public, f"define it in {module_name}, or name another object")
         raise CallboardError(f"unknown {kind} {path!r}; module {module_name!r} has no {name!r}, {hint}")
     check_usable(kind, path, found)

@@ -15,16 +15,16 @@ from callboard.agents.registry import AGENTS
 from callboard.errors import similar_setting
 from callboard.foreign_names import LIBRARIES, hint, sections
 from callboard.launch.acting_policy import ActingPolicy
-from callboard.launch.cli.command import main
+from callboard.launch.cli.command import _SUBCOMMANDS, main
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.option_parsing import option_name
 from callboard.launch.session import Session
 from callboard.launch.settings import setting_fields
 
-KINDS = ("setting", "agent", "python")
+KINDS = ("setting", "agent", "command", "python")
 ALL = [(kind, meaning) for kind in KINDS for section in sections(kind).values() for meaning in section]
 OPTIONS = {"--mode": "evaluate", "--episodes": "evaluate", "--render": "evaluate", "--video": "evaluate"}
-OPTIONS |= {"--checkpoint": "evaluate"}
+OPTIONS |= {"--checkpoint": "evaluate", "--plot": "compare"}
 OPTIONS |= dict.fromkeys(("--samples", "--concurrent", "--scheduler", "--cpus-per-trial"), "tune")
 
 
@@ -74,6 +74,8 @@ def test_what_is_named_here_exists():
         for ours in meaning.ours:
             if kind == "agent":
                 assert ours in AGENTS
+            elif kind == "command":
+                assert ours in _SUBCOMMANDS
             elif ours.startswith("callboard."):
                 assert exists(ours), ours
             elif ours.startswith("--"):
@@ -156,6 +158,8 @@ def test_a_hint_names_what_could_have_been_written(kind, name, known, expected):
         (["tune", "ppo", "--env", "CartPole-v1", "--n-trials", "3"], "did you mean '--samples'?"),
         (["train", "ppo", "--env", "CartPole-v1", "--n-trials", "3"], "--n-trials'; callboard tune ppo --samples 16"),
         (["evaluate", "x", "--deterministic"], "did you mean '--mode'?"),
+        (["rollout", "x"], "unknown command 'rollout'; did you mean 'evaluate'?"),
+        (["enjoy", "x"], "did you mean 'evaluate'?"),
         (["list", "envs"], "did you mean 'environments'?"),
         (["list"], "callboard list needs one of agents, environments, launchers, recipes, studies; see"),
         (["cluster"], "callboard cluster needs check; see"),
