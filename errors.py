@@ -71,7 +71,8 @@ def unknown(what: str, name: object, known: Iterable[str], otherwise: str = "") 
       otherwise: hint if no known name is similar; by default, all known names.
     """
     known = list(known)
-    hint = foreign_names.hint(what, str(name), known) if what == "agent" or what == "command" else None
+    kind: foreign_names.Kind | None = "agent" if what == "agent" else "command" if what == "command" else None
+    hint = foreign_names.hint(kind, str(name), known) if kind else None
     return CallboardError(f"unknown {what} {name!r}; {hint or suggestion(str(name), known, otherwise)}")
 
 
