@@ -59,8 +59,9 @@ def hint(kind: Kind, name: str, known: Mapping[str, str] | Collection[str] = ())
       kind: what the name is meant to be.
       name: the user's name, in any case, with dashes or underscores.  Of a dotted one, such as `--agent.gamma`, the
         last part alone is looked up if the whole is in no table.
-      known: what could have been written: names, or what to show by name.  Flat names of settings begin with `agent.`
-        or, among an agent's own arguments, do not.  For Python, everything in the table is known.
+      known: what could have been written: names, or what to show by name.  Those of an agent's settings begin with
+        `agent.`, or as `name` does, such as with `policies.red.`, or, among an agent's own arguments, with nothing.
+        For Python, everything in the table is known.
 
     Returns:
       The hint, or None if no library has the name, or what it means is not in `known`.
@@ -71,8 +72,11 @@ def hint(kind: Kind, name: str, known: Mapping[str, str] | Collection[str] = ())
         shown = {ours: ours for meaning in found for ours in meaning.ours}
     remarks: list[str] = []
     proposed: dict[str, None] = {}
+    parts = name.split(".")
+    groups = ["agent.", *(".".join([*parts[:length], ""]) for length in range(len(parts)))]
     for meaning in found:
-        near = [shown[one] for ours in meaning.ours for one in (ours, ours.removeprefix("agent.")) if one in shown]
+        forms = [f"{group}{ours.removeprefix('agent.')}" for ours in meaning.ours for group in groups]
+        near = [shown[form] for form in forms if form in shown]
         proposed |= dict.fromkeys(near)
         if meaning.remark and (near or all(ours.startswith("--") for ours in meaning.ours)):
             remarks.append(meaning.remark)

@@ -1,5 +1,6 @@
 """Objects that settings name as `package.module:name`."""
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -38,10 +39,20 @@ def import_object(kind: str, path: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        public = [known for known, one in vars(module).items() if callable(one) and not known.startswith("_")]
-        hint = suggestion(name, public, f"define it in {module_name}, or name another object")
+        hint = suggestion(name, _usable_names(kind, module), f"define it in {module_name}, or name another object")
         raise CallboardError(f"unknown {kind} {path!r}; module {module_name!r} has no {name!r}, {hint}")
     check_usable(kind, path, found)
+    return found
+
+
+def _usable_names(kind: str, module: ModuleType) -> list[str]:
+    """Returns the public classes and functions of a module that `import_object` does not refuse."""
+    found = []
+    for name, one in vars(module).items():
+        if callable(one) and not name.startswith("_"):
+            with contextlib.suppress(CallboardError):
+                check_usable(kind, name, one)
+                found.append(name)
     return found
 
 

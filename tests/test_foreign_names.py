@@ -132,6 +132,13 @@ def test_another_library_s_agent_gets_a_hint_that_is_accepted(name, capsys):
         ("setting", "gamma", {"agent.discount": "--agent.discount"}, "did you mean '--agent.discount'?"),
         ("setting", "--agent.GAMMA", ["agent.discount"], "did you mean 'agent.discount'?"),
         ("setting", "gamma", ["discount", "epochs"], "did you mean 'discount'?"),
+        ("setting", "policies.a.gamma", ["policies.a.discount"], "did you mean 'policies.a.discount'?"),
+        (
+            "setting",
+            "policies.a.optimizer.lr",
+            ["policies.a.optimizer.learning_rate"],
+            "'policies.a.optimizer.learning_r",
+        ),
         ("setting", "gamma", ["epochs"], None),
         ("setting", "nothing", ["agent.discount"], None),
         ("setting", "twin-q", [], "SAC, DrQ and TD3 always have two critics"),

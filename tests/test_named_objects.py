@@ -8,7 +8,7 @@ from callboard.named_objects import import_object
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path, monkeypatch):
-    (tmp_path / "own_objects.py").write_text("from os import system\n\ndef factory():\n    pass\n")
+    (tmp_path / "own_objects.py").write_text("import json\nfrom os import system\n\ndef factory():\n    pass\n")
     (tmp_path / "incomplete_objects.py").write_text("import no_such_package\n")
     (tmp_path / "failing_objects.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -23,6 +23,8 @@ def test_an_object_is_imported():
     [
         ("own_objects:factor", "module 'own_objects' has no 'factor', did you mean 'factory'?"),
         ("own_objects:x", "module 'own_objects' has no 'x', define it in own_objects, or name another object"),
+        ("own_objects:jsonn", "module 'own_objects' has no 'jsonn', define it in own_objects, or name another object"),
+        ("own_objects:systm", "module 'own_objects' has no 'systm', define it in own_objects, or name another object"),
         ("own_objects:system", "is refused: it belongs to Python's standard library"),
         ("os:system", "'os' is part of Python's standard library"),
         ("no_such_package:x", "cannot be imported: No module named 'no_such_package'"),
