@@ -56,7 +56,7 @@ class ReplaySettings:
         if self.min_size >= layout.max_timesteps:
             raise CallboardError(
                 f"learning would never begin: agent.replay.min_size is {self.min_size}, and the run ends after "
-                f"max_steps = {layout.max_steps} environment steps"
+                f"max_steps = {layout.max_steps} environment steps; raise max_steps, or lower agent.replay.min_size"
             )
         if not (self.samples_per_insert > 0 and math.isfinite(self.samples_per_insert)):
             raise CallboardError(f"agent.replay.samples_per_insert must be more than 0, not {self.samples_per_insert}")

@@ -136,7 +136,7 @@ class A3C(A3CSettings, Agent):
             raise CallboardError(
                 f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
                 f"{block // layout.agents_per_env} of one block of each actor (agent.unroll_length x envs_per_actor x "
-                "actors)"
+                f"actors); set max_steps to at least {block // layout.agents_per_env}, or lower agent.unroll_length"
             )
 
     def make_networks(self, layout: Layout) -> A3CNetworks:

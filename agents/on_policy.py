@@ -44,10 +44,11 @@ def check_sizes(layout: Layout, unroll_length: int, batch_size: int, accumulate:
         )
     if layout.max_timesteps < unroll_length * batch_size * accumulate:
         factor = " x agent.accumulate" if accumulate > 1 else ""
+        needed = unroll_length * batch_size * accumulate // agents
         raise CallboardError(
-            f"learning would never begin: max_steps = {layout.max_steps} are fewer than the "
-            f"{unroll_length * batch_size * accumulate // agents} of an iteration (agent.unroll_length x "
-            f"agent.batch_size{factor})"
+            f"learning would never begin: max_steps = {layout.max_steps} are fewer than the {needed} of an iteration "
+            f"(agent.unroll_length x agent.batch_size{factor}); set max_steps to at least {needed}, or lower "
+            "agent.unroll_length"
         )
 
 

@@ -202,5 +202,5 @@ def check_sequences(agent: Any, layout: Layout) -> None:
         raise CallboardError(
             f"learning would never begin: max_steps = {layout.max_steps} in {envs // layout.agents_per_env} "
             f"environments make {sequences} sequences of {length} transitions, and agent.replay.min_size is "
-            f"{agent.replay.min_size}"
+            f"{agent.replay.min_size}; raise max_steps, or lower agent.replay.min_size"
         )

@@ -29,6 +29,8 @@ CASES = [
     ("ppo", ["--learners=2", "--learner-devices=CPU:0,CPU:1"], "processes"),
     ("ppo", ["--stop-return=5", "--evaluator=false"], "processes"),
     ("apex", ["--agent.batch-size=127", "--learner-devices=CPU:0,CPU:1"], "processes"),
+    ("ppo", ["--max-steps=500"], "processes"),
+    ("a3c", ["--max-steps=50"], "processes"),
     ("apex", ["--agent.replay.size=100", "--agent.replay.min-size=50"], "processes"),
 ]
 
