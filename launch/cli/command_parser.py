@@ -30,12 +30,7 @@ class CommandParser(argparse.ArgumentParser):
             return f"{self.prog} has no option {unknown!r}; {hint}"
         found = re.fullmatch(r"the following arguments are required: (.*)", message, re.DOTALL)
         if found:
-            first = found[1].split(", ")[0]
-            choices = next(
-                (action.choices for action in self._positionals._group_actions if action.dest == first), None
-            )
-            needed = _one_of(choices) if choices else found[1]
-            return f"{self.prog} needs {needed}; see {self.prog} --help"
+            return f"{self.prog} needs {self._described(found[1].split(', ')[0])}; see {self.prog} --help"
         found = re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL)
         if not found:
             return " ".join(message.split())
@@ -55,6 +50,13 @@ class CommandParser(argparse.ArgumentParser):
         if problem.startswith("ignored explicit argument"):
             return f"{name} takes no value"
         return f"{name}: {' '.join(problem.split())}"
+
+    def _described(self, argument: str) -> str:
+        """Returns what an argument of the command is: its choices or its description, or the name of an option."""
+        for action in self._positionals._group_actions:
+            if argument in (action.dest, action.metavar):
+                return _one_of(action.choices) if action.choices else action.help or argument
+        return argument
 
 
 def _one_of(choices: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         "callboard compare",
         description="Compares runs.  Runs whose settings are equal but for the seed are one group.",
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory, or a folder of runs; a path or a URL")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run directory, or a folder of runs; a path or a URL")
     fields = declared_fields(CompareOptions)
     add_fields(parser, fields)
     known = parser.parse_args(arguments)

@@ -11,7 +11,7 @@ from .run_arguments import add_run_arguments, read_run
 def main(arguments: Sequence[str]) -> int:
     parser = CommandParser("callboard export", description="Writes the policy of a run as a SavedModel.")
     add_run_arguments(parser)
-    parser.add_argument("directory", type=pathlib.Path, help="directory of the SavedModel, new or empty")
+    parser.add_argument("directory", type=pathlib.Path, help="the directory of the SavedModel, new or empty")
     known = parser.parse_args(arguments)
     experiment = read_run(known.run)
     from ..export import export_run

@@ -9,7 +9,7 @@ from callboard.launch.cli.command_parser import CommandParser
 @pytest.fixture
 def parser():
     parser = CommandParser("callboard play")
-    parser.add_argument("run")
+    parser.add_argument("run", help="the run directory")
     parser.add_argument("-e", "--episodes", type=int, default=20)
     parser.add_argument("--epsilon", type=float)
     parser.add_argument("--mode", choices=("greedy", "sampled"))
@@ -20,7 +20,7 @@ def parser():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "callboard play needs run; see callboard play --help"),
+        ([], "callboard play needs the run directory; see callboard play --help"),
         (["x", "--episode", "3"], "callboard play has no option '--episode'; did you mean '--episodes'?"),
         (["x", "--zzz=3"], "callboard play has no option '--zzz'; see callboard play --help"),
         (["x", "--episodes", "many"], "--episodes must be a whole number, not 'many'"),

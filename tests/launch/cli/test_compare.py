@@ -37,7 +37,7 @@ def test_json_and_plots(runs, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "callboard compare needs RUN"),
+        ([], "callboard compare needs a run directory, or a folder of runs"),
         (["nowhere"], "there is no run in nowhere: no experiment.yaml is there or below it"),
         (["runs/seed-3"], "no run can be compared: runs/seed-3 is left out: its experiment.yaml is damaged"),
         (["runs", "--metric", "evaluator/retrun"], "is left out: it has no evaluator/retrun, and 2 more"),

@@ -60,7 +60,7 @@ def test_runs_are_listed_and_options_and_seeds_apply_to_all(started, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "callboard study needs FILE|NAME"),
+        ([], "callboard study needs a YAML file, or a name in `callboard list studies`"),
         (["mine"], "unknown study 'mine'; choose from"),
         (["mine.yaml", "--run-dir", "s3://bucket/x"], "--run-dir of a study must be a path, not s3://bucket/x"),
         (["mine.yaml", "--seeds", "x"], "--seeds must be whole numbers, such as 1,2,3, not 'x'"),

@@ -61,7 +61,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_whole_names(width, hidden):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "callboard top needs run"),
+        ([], "callboard top needs the run directory, a path or a URL, or host:port"),
         (["run", "--seconds", "x"], "--seconds must be a number"),
         (["run", "--seconds", "0"], "--seconds must be from 0.1 to 3600, not 0"),
         (["run", "--seconds", "nan"], "--seconds must be from 0.1 to 3600"),
