@@ -2,7 +2,8 @@
 
 import pytest
 
-from callboard.errors import CallboardError, nearest, one_line, suggestion, unknown
+from callboard.errors import CallboardError, nearest, one_line, similar_setting, suggestion, unknown
+from callboard.launch.settings import setting_fields
 
 TORSOS = ("auto", "mlp", "Nature")
 
@@ -30,3 +31,24 @@ def test_without_a_similar_name_the_known_ones_are_listed():
 )
 def test_an_error_is_one_line(error, line):
     assert one_line(error) == line
+
+
+@pytest.mark.parametrize("agent", ["ppo", "sac", "apex"])
+def test_a_misspelled_setting_is_recognized(agent):
+    known = {name: name for name in setting_fields(agent)}
+    tried, wrong = 0, []
+    for name in known:
+        for written in (name[:-2] + name[-1], name[:-1], name[:-3] + name[-2] + name[-3] + name[-1]):
+            if len(name.rpartition(".")[2]) > 4 and written not in known:
+                tried += 1
+                if repr(name) not in (similar_setting(written, known) or ""):
+                    wrong.append(written)
+    assert tried > 200 and not wrong
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [("num_workers", "env_wrappers"), ("env", "render"), ("record_episodes", "evaluation_episodes")],
+)
+def test_names_that_share_words_alone_are_not_similar(written, known):
+    assert nearest(written, [known]) is None
