@@ -5,26 +5,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from .callbacks import NAME, Callbacks
-from .errors import CallboardError
+from .errors import CallboardError, unknown
 from .named_objects import import_object
+
+_CALLED = "on_"
+"""Beginning of the names of the methods that a run calls."""
 
 
 def callback_settings(callbacks: Any) -> list[str | dict[str, Any] | Callbacks]:
     """Returns the callbacks of a run, one by one.
 
     Args:
-      callbacks: names separated by commas, one `Callbacks` object, one mapping of the name and arguments, or a list of
-        names, objects and mappings.
+      callbacks: names separated by commas, one `Callbacks` object or class, one mapping of the name and arguments, or a
+        list of names, objects, classes and mappings.
 
     Raises:
       CallboardError: they are anything else.
     """
     if isinstance(callbacks, str):
         return [name.strip() for name in callbacks.split(",")]
-    if isinstance(callbacks, Callbacks | Mapping):
+    if isinstance(callbacks, Callbacks | Mapping | type):
         callbacks = [callbacks]
     if not isinstance(callbacks, list | tuple):
         raise _wrong(callbacks)
+    callbacks = [_made(one) if isinstance(one, type) else one for one in callbacks]
     for one in callbacks:
         if not isinstance(one, str | Callbacks) and not (isinstance(one, Mapping) and isinstance(one.get(NAME), str)):
             raise _wrong(one)
@@ -47,7 +51,7 @@ def check_callbacks(callbacks: Any) -> list[type[Callbacks]]:
         setting = one.setting() if isinstance(one, Callbacks) else one
         name = setting if isinstance(setting, str) else setting[NAME]
         if isinstance(one, Callbacks):
-            classes.append(_class_of(one, name))
+            classes.append(_with_known_methods(_class_of(one, name)))
             continue
         kind = _class_by_name(name)
         arguments = {} if isinstance(setting, str) else {key: setting[key] for key in setting if key != NAME}
@@ -58,7 +62,7 @@ def check_callbacks(callbacks: Any) -> list[type[Callbacks]]:
                 f"callbacks {name!r}: {error}; write {{name: {name}, argument: value}} in YAML, or pass an object to "
                 "Experiment(callbacks=...)"
             ) from error
-        classes.append(kind)
+        classes.append(_with_known_methods(kind))
     return classes
 
 
@@ -78,6 +82,25 @@ def make_callbacks(callbacks: Any) -> list[Callbacks]:
 def overridden(kind: type[Callbacks], *methods: str) -> bool:
     """Returns whether a class of callbacks overrides one of these methods."""
     return any(getattr(kind, method) is not getattr(Callbacks, method) for method in methods)
+
+
+def _made(kind: type) -> Callbacks:
+    """Returns an instance of a class of callbacks without arguments."""
+    if not issubclass(kind, Callbacks):
+        raise _wrong(kind)
+    try:
+        return kind()
+    except TypeError as error:
+        raise CallboardError(f"callbacks {kind.__name__} need arguments: pass an object ({error})") from error
+
+
+def _with_known_methods(kind: type[Callbacks]) -> type[Callbacks]:
+    """Returns a class; raises `CallboardError` for a method that would never be called."""
+    known = [name for name in vars(Callbacks) if name.startswith(_CALLED)]
+    for name in dir(kind):
+        if name.startswith(_CALLED) and name not in known and callable(getattr(kind, name)):
+            raise unknown(f"callback of {kind.__name__}", name, known)
+    return kind
 
 
 def _class_by_name(name: str) -> type[Callbacks]:

@@ -1,17 +1,28 @@
 """Objects that settings name as `package.module:name`."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import sys
+import uuid
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
+
+import cloudpickle
 
 from .errors import CallboardError, suggestion
 from .own_modules import is_own
 
 _MARK = "__callboard_nameable__"
 _LIBRARY = __name__.rpartition(".")[0]
+_OF_PROGRAM = "__main__:"
+"""Beginning of the names of what the program that was started, or a notebook, defines itself."""
+_PROGRAM = uuid.uuid4().hex
+"""Id of the program; processes that are forked from it have the same, and the same objects."""
+_received: dict[str, Any] = {}
+"""What the program of the run has defined, by name, in another process."""
 _USABLE_BASES = {
     *(("gymnasium", name) for name in ("Env", "Wrapper", "VectorEnv", "VectorWrapper")),
     ("dm_env", "Environment"),
@@ -33,6 +44,9 @@ def import_object(kind: str, path: str) -> Any:
     Raises:
       CallboardError: as in `import_module`; or the module has no such object, or `check_usable` refuses it.
     """
+    if path in _received:
+        # It was sent by the program of this run, not found under a name that somebody else has written.
+        return _received[path]
     module_name, _, name = path.partition(":")
     module = import_module(kind, path, module_name)
     found: Any = module
@@ -143,3 +157,50 @@ def _owner(found: Any) -> str:
 def _has_usable_base(found: Any) -> bool:
     classes = found.__mro__ if isinstance(found, type) else type(found).__mro__
     return any((one.__module__.partition(".")[0], one.__name__) in _USABLE_BASES for one in classes)
+
+
+def pickled_with_program(value: Any) -> bytes:
+    """Pickles settings together with what they name in the program that was started, for its other processes.
+
+    These objects are pickled by value: another process has another program.
+
+    Args:
+      value: settings of any kind, which may name `__main__:Class` anywhere, or hold instances of such classes.
+    """
+    named = {name: found for name, found in _program_objects(value) if found is not None}
+    return cloudpickle.dumps((_PROGRAM, cloudpickle.dumps(named), value))
+
+
+def unpickle_with_program(pickled: bytes) -> Any:
+    """Returns what `pickled_with_program` has pickled; `import_object` then finds the objects by their names."""
+    program, named, value = cloudpickle.loads(pickled)
+    if program != _PROGRAM:
+        _received.update(cloudpickle.loads(named))
+    return value
+
+
+def _program_objects(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the names in settings that begin with `__main__:`, with what they name, or None."""
+    kind = type(value)
+    if isinstance(value, str):
+        for name in map(str.strip, value.split(",")):
+            if name.startswith(_OF_PROGRAM):
+                yield name, _received[name] if name in _received else _of_this_program(name)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _program_objects(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _program_objects(item)
+    elif kind.__module__ == "__main__":
+        yield f"{_OF_PROGRAM}{kind.__qualname__}", kind
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _program_objects(getattr(value, field.name, None))
+
+
+def _of_this_program(name: str) -> Any:
+    found: Any = sys.modules["__main__"]
+    for part in name.removeprefix(_OF_PROGRAM).split("."):
+        found = getattr(found, part, None)
+    return found

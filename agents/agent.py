@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..data import Layout, Nest, Timestep, Update
+from ..setting_reader import check_argument_names, convert_arguments
 from ..setting_types import check_ranges
 
 if TYPE_CHECKING:
@@ -62,15 +63,26 @@ class Agent(abc.ABC):
     Every node of a run builds its part from the same agent.  Actors use `make_networks`, `make_policy` and the writer
     of `make_replay`; replay servers use its tables; learners use its dataset, `make_networks` and `make_learner`.
 
+    Values may be plain, as in YAML: `Ppo(optimizer={"learning_rate": 1e-3})` changes one setting of the optimizer.
+
     Raises:
-      CallboardError: a hyperparameter is not in the range of its annotation (see `setting_types`).
+      CallboardError: there is no hyperparameter of that name, or its value does not fit its annotation (see
+        `setting_types`).
     """
 
     live: ClassVar[tuple[str, ...]] = ()
     """Names of float hyperparameters that may change while the agent learns, such as `optimizer.learning_rate`.  The
     agent that makes the learner has a `tf.Variable` in their place, see `live_settings`."""
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: Any, **named: Any) -> Agent:
+            # Before the constructor of the dataclass, which knows no similar names.
+            check_argument_names(cls, named)
+            return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        convert_arguments(self, "agent.")
         check_ranges(self, "agent.")
 
     @abc.abstractmethod

@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from ..errors import CallboardError, unknown
 from ..named_objects import import_object
+from ..setting_types import shown
 from .a2c_settings import A2CSettings
 from .a3c_settings import A3CSettings
 from .agent import Agent
@@ -78,6 +80,25 @@ def agent_settings(name: str) -> type:
     if not dataclasses.is_dataclass(settings):
         raise CallboardError(f"the agent {name!r} must be a frozen dataclass")
     return settings
+
+
+def made_agent(agent: Any) -> Agent:
+    """Returns the agent that is given as itself, as its class or by its name, the latter with default hyperparameters.
+
+    Raises:
+      CallboardError: there is no such agent, it is something else, or a hyperparameter has no default.
+    """
+    if isinstance(agent, Agent):
+        return agent
+    kind = agent_class(agent) if isinstance(agent, str) else agent
+    if not (isinstance(kind, type) and issubclass(kind, Agent)):
+        raise CallboardError(f"agent must be an agent such as Ppo(), its class or its name, not {shown(agent)}")
+    fields: tuple[Any, ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    missing = dataclasses.MISSING
+    needed = [one.name for one in fields if one.init and one.default is missing and one.default_factory is missing]
+    if needed:
+        raise CallboardError(f"{needed[0]} of {kind.__name__} has no default; write {kind.__name__}({needed[0]}=...)")
+    return kind()
 
 
 def agent_name(agent: Agent) -> str:

@@ -2,17 +2,17 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
 
 from ..agents import Agent
 from ..agents.agent import Mode
 from ..agents.optimizer_settings import check_own_optimizers
-from ..agents.registry import agent_name
+from ..agents.registry import agent_name, made_agent
 from ..agents.schedules import check_schedules
-from ..callback_settings import check_callbacks, overridden
+from ..callback_settings import callback_settings, check_callbacks, overridden
 from ..callbacks import Callbacks
 from ..data import Layout
 from ..environments import (
@@ -26,8 +26,10 @@ from ..environments import (
 from ..environments import spec as environment_spec
 from ..environments.episode_metrics import parse_episode_metrics
 from ..errors import CallboardError
-from ..nested_settings import values_of
-from ..setting_types import FiniteFloat, check_ranges, converted
+from ..named_objects import pickled_with_program, unpickle_with_program
+from ..nested_settings import declared_fields, values_of
+from ..setting_reader import argument_text, check_argument_names, convert_arguments
+from ..setting_types import FiniteFloat, check_ranges
 from ..specs import EnvironmentSpec
 from .curriculum import Stage, depends_on_episodes
 from .experiment_checks import (
@@ -65,7 +67,7 @@ class Experiment:
     """Everything that defines a run, independent of the launcher.
 
     Attributes:
-      agent: the agent and its hyperparameters.
+      agent: the agent and its hyperparameters; or its class or its name, with default hyperparameters.
       env: name of the environment, see `callboard list environments`, or in Python the class or function that makes
         it; or a list of environments with equal spaces, such as
         `[{name: A, weight: 2}, {name: B, options: {size: 5}}]`, which share the slots in proportion to their weights.
@@ -225,21 +227,37 @@ class Experiment:
     prometheus_host: str = "127.0.0.1"
     run_dir: str | pathlib.Path | None = None
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: Any, **named: Any) -> "Experiment":
+            # Before the constructor of the dataclass, which knows no similar names.
+            agent = arguments[0] if arguments else named.get("agent")
+            check_argument_names(cls, named, _arguments_of_agent(agent))
+            if (arguments or named) and len(arguments) < 2 and "env" not in named:
+                raise CallboardError('name an environment: Experiment(agent, env="CartPole-v1")')
+            return super().__new__(cls)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), pickled_with_program(dict(vars(self))))
+
     def __post_init__(self) -> None:
-        if any(isinstance(stage, Mapping) for stage in self.curriculum):
-            stages = converted("curriculum", self.curriculum, tuple[Stage, ...])
-            object.__setattr__(self, "curriculum", stages)
+        if self.agent is not None:
+            object.__setattr__(self, "agent", made_agent(self.agent))
         # Classes and functions become names, by which a resumed run finds them again.
         env: Any = self.env
+        options: dict[str, Any] = {}
         if isinstance(env, list | tuple):
             object.__setattr__(self, "env", read_mixture(env))
         elif not isinstance(env, str):
             name, options = named_factory(env)
             object.__setattr__(self, "env", name)
-            object.__setattr__(self, "env_options", {**options, **self.env_options})
         for field in ("mapping", "evaluation_mapping"):
             if callable(getattr(self, field)):
                 object.__setattr__(self, field, named_factory(getattr(self, field))[0])
+        convert_arguments(self)
+        if options:
+            object.__setattr__(self, "env_options", {**options, **self.env_options})
+        callback_settings(self.callbacks)
         if self.policies and self.agent is not None:
             policies = parse_policies(self.policies, agent_name(self.agent), values_of(self.agent))
             object.__setattr__(self, "policies", made_policies(policies))
@@ -409,3 +427,18 @@ class Experiment:
             max_steps=self.max_steps,
             learners=self.learners,
         )
+
+
+def _unpickled(kind: type[Experiment], pickled: bytes) -> Experiment:
+    experiment = object.__new__(kind)
+    for name, value in unpickle_with_program(pickled).items():
+        object.__setattr__(experiment, name, value)
+    return experiment
+
+
+def _arguments_of_agent(agent: Any) -> dict[str, str]:
+    """Returns how the hyperparameters of an agent are given, by flat name; empty if it is not an agent."""
+    kind = agent if isinstance(agent, type) else type(agent)
+    if not (issubclass(kind, Agent) and dataclasses.is_dataclass(kind)):
+        return {}
+    return {f"agent.{name}": f"{kind.__name__}({argument_text(name)})" for name in declared_fields(kind)}

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import CallboardError, unknown_setting
 from ..nested_settings import Field
+from ..setting_reader import flat_values, group_of, settings_of_group
 from ..setting_types import converted, described, is_union, shown
 from .yaml_files import parse_yaml
 
@@ -24,41 +25,6 @@ _REMOVE = "no_"
 def option_name(key: str) -> str:
     """Returns the option of a setting: `--max-steps` of `max_steps`."""
     return f"--{key.replace('_', '-')}"
-
-
-def flat_values(values: Mapping[str, Any], fields: Mapping[str, Field], prefix: str = "") -> dict[str, Any]:
-    """Converts values from YAML, nested as they may be, to values by flat name.
-
-    Args:
-      values: values by name.
-      fields: all settings by flat name.
-      prefix: prefix of the names in `values`, such as `agent.`.
-
-    Raises:
-      CallboardError: a name is unknown, or a value does not match its setting.
-    """
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if key in fields:
-            flat[key] = converted(key, value, fields[key].hint)
-        elif _group(key, fields):
-            flat |= flat_values(_settings_of_group(key, value, fields), fields, f"{key}.")
-        else:
-            raise unknown_setting("key", key if prefix else name, key, {known: known for known in fields})
-    return flat
-
-
-def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings by flat name as nested mappings, the inverse of `flat_values`."""
-    nested: dict[str, Any] = {}
-    for key, value in values.items():
-        within = nested
-        *groups, name = key.split(".")
-        for group in groups:
-            within = within.setdefault(group, {})
-        within[name] = value
-    return nested
 
 
 def apply_options(values: dict[str, Any], options: Sequence[str], fields: Mapping[str, Field]) -> None:
@@ -126,23 +92,9 @@ def converted_text(key: str, text: str, hint: Any) -> Any:
     return converted(key, value, hint)
 
 
-def _group(key: str, fields: Mapping[str, Field]) -> list[str]:
-    """Returns the settings in a group such as `agent.optimizer`."""
-    return [name for name in fields if name.startswith(f"{key}.")]
-
-
-def _settings_of_group(key: str, value: Any, fields: Mapping[str, Field]) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    first = _group(key, fields)[0]
-    raise CallboardError(
-        f"{key} is a group of settings, not {shown(value)}; set one of them by its name, such as {first}"
-    )
-
-
 def _setting_of(path: str, fields: Mapping[str, Field]) -> str:
     """Returns the setting that an option's name refers to, as a whole or by one of its entries, or ""."""
-    if path in fields or _group(path, fields):
+    if path in fields or group_of(path, fields):
         return path
     return next((key for key in fields if path.startswith(f"{key}.") and _is_mapping(fields[key].hint)), "")
 
@@ -173,7 +125,7 @@ def _entries(name: str, path: str, key: str) -> list[str]:
 
 def _set(values: dict[str, Any], key: str, entries: list[str], text: str, fields: Mapping[str, Field]) -> None:
     if key not in fields:
-        values |= flat_values(_settings_of_group(key, converted_text(key, text, Any), fields), fields, f"{key}.")
+        values |= flat_values(settings_of_group(key, converted_text(key, text, Any), fields), fields, f"{key}.")
         return
     value = converted_text(".".join([key, *entries]), text, Any if entries else fields[key].hint)
     for entry in reversed(entries):

@@ -12,8 +12,8 @@ from ..agents.agent import Agent
 from ..agents.registry import agent_class, agent_name, agent_settings
 from ..errors import CallboardError, unknown
 from ..nested_settings import declared_fields, from_values
+from ..setting_reader import flat_values, nested_values
 from ..setting_types import check_ranges, converted, shown
-from .option_parsing import flat_values, nested_values
 
 SHARED = "shared"
 """Name of the policy of all agents where a run names none."""

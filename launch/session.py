@@ -326,7 +326,7 @@ class Session:
         if changes and self._experiment.learners > 1:
             raise CallboardError(
                 f"settings of {self._experiment.learners} learners cannot be changed while they learn; set learners to "
-                "1, or change them with --resume"
+                "1, or change them with resume=True"
             )
         if task is not None:
             task = plain_task(task)

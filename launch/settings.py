@@ -21,9 +21,10 @@ from ..atomic_files import write_file
 from ..callbacks import Callbacks
 from ..errors import CallboardError, suggestion
 from ..nested_settings import Field, declared_fields, from_values, values_of
+from ..setting_reader import flat_values
 from ..setting_types import check_ranges, shown
 from .experiment import Experiment
-from .option_parsing import apply_options, flat_values, option_name
+from .option_parsing import apply_options, option_name
 from .policy_settings import as_mappings, made_policies, parse_policies, policy_setting
 from .run_directory.layout import RunDirectory
 from .run_directory.remote_storage import Storage, is_url

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import functools
 import importlib
+import inspect
 import io
 import pathlib
 import re
@@ -20,8 +21,10 @@ import pytest
 from callboard.agents.registry import AGENTS
 from callboard.errors import CallboardError
 from callboard.launch.cli.command import _SUBCOMMANDS
+from callboard.launch.experiment import Experiment
 from callboard.launch.launchers.registry import LAUNCHERS, launcher_class, launcher_options
 from callboard.launch.option_parsing import converted_text
+from callboard.launch.run import run
 from callboard.launch.settings import recipe_names, setting_fields
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -141,8 +144,21 @@ def test_options_that_messages_name_exist_and_take_the_value():
 
 def test_alternatives_to_a_launcher_exist():
     found = proposals(re.compile(r"--launcher ([a-z]+)(?: or ([a-z]+))?"))
-    assert len(found) > 5
     assert {name for _, *names in found for name in names if name} - WORDS <= set(LAUNCHERS)
+
+
+def test_arguments_that_messages_name_exist_and_take_the_value():
+    calls = [
+        [argument.value for argument in node.args]
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "argument"
+    ]
+    assert len(calls) > 5
+    in_python = {*inspect.signature(run).parameters, *inspect.signature(Experiment).parameters}
+    for name, *value in calls:
+        assert has_option(None, name.replace("_", "-")) and name in in_python
+        assert name != "launcher" or value[0] in LAUNCHERS
 
 
 def test_commands_that_messages_name_exist_and_have_their_options():

@@ -43,6 +43,16 @@ def test_one_object_can_be_made_again_from_its_setting():
     assert type(again) is Recorder and again.factor == 3.0
 
 
+class Misspelled(Callbacks):
+    def on_episod_end(self, run, episode):
+        raise AssertionError
+
+
+def test_a_class_stands_for_an_object_that_needs_no_arguments():
+    (made,) = callback_settings(Recorder)
+    assert isinstance(made, Recorder)
+
+
 @pytest.mark.parametrize(
     "given, says",
     [
@@ -56,7 +66,8 @@ def test_one_object_can_be_made_again_from_its_setting():
         ([5], "callbacks must be package.module:Class"),
         ([{"factor": 3}], "callbacks must be package.module:Class"),
         ([{**NAMED, "facto": 1}], "callbacks 'own_callbacks:Recorder': got an unexpected keyword argument 'facto'"),
-        ([Recorder], "callbacks must be package.module:Class"),
+        ([int], "callbacks must be package.module:Class"),
+        (Misspelled, "unknown callback of Misspelled 'on_episod_end'; did you mean 'on_episode_end'?"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(given, says):

@@ -1,8 +1,15 @@
 """Import of objects that settings name as `package.module:name`."""
 
+import pickle
+import sys
+
+import cloudpickle
+import gymnasium
 import pytest
 
+from callboard import named_objects
 from callboard.errors import CallboardError
+from callboard.launch.experiment import Experiment
 from callboard.named_objects import import_object
 
 
@@ -43,3 +50,36 @@ def test_a_mistake_is_one_line(path, message):
 def test_an_error_of_the_module_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         import_object("torso", "failing_objects:x")
+
+
+class ToyOfProgram(gymnasium.Env):
+    """Stands for an environment that a script defines."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 1.0, True, False, {}
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle])
+@pytest.mark.parametrize("as_lambda", [False, True])
+def test_what_a_program_defines_reaches_its_other_processes(monkeypatch, pickler, as_lambda):
+    kind = type("Toy", (ToyOfProgram,), {"__module__": "__main__", "__qualname__": "Toy"})
+    with monkeypatch.context() as program:
+        program.setattr(sys.modules["__main__"], "Toy", kind, raising=False)
+        experiment = Experiment("ppo", env=(lambda: kind()) if as_lambda else kind)
+        assert as_lambda or experiment.env == "__main__:Toy"
+        pickled = pickler.dumps(experiment)
+    # Another process has another program, in which this name means nothing.
+    monkeypatch.setattr(named_objects, "_received", {})
+    assert not hasattr(sys.modules["__main__"], "Toy")
+    monkeypatch.setattr(named_objects, "_PROGRAM", "another")
+    received = pickler.loads(pickled)
+    assert received.layout().spec.action.num_values == 2
+    # A node may send it on, as the parts on Ray do.
+    assert pickler.loads(pickler.dumps(received)).layout().spec.action.num_values == 2

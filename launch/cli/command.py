@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+from ...caller_words import words_of_command
 from ...errors import CallboardError, unknown
 from ...own_modules import search_working_directory
 from ..launchers.forkserver import stop_forkserver
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = arguments[0]
         if name not in _SUBCOMMANDS:
             raise unknown("command", name, _SUBCOMMANDS)
-        return importlib.import_module(f".{name}", __package__).main(arguments[1:])
+        with words_of_command():
+            return importlib.import_module(f".{name}", __package__).main(arguments[1:])
     except CallboardError as error:
         if error.details:
             print("\n".join(map(_printable, error.details.splitlines())), file=sys.stderr)

@@ -20,6 +20,7 @@ from typing import Any
 
 import launchpad as lp
 
+from ...caller_words import argument
 from ...errors import CallboardError, one_line
 from ..checked_run import Run
 from ..node_names import policy_of
@@ -59,8 +60,8 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
     for _, node in nodes_of(program):
         if not isinstance(node, ProgramNode):
             raise CallboardError(
-                f"the inline launcher has one thread, which {node.name} would block; take --launcher threads or "
-                "processes"
+                f"the inline launcher has one thread, which {node.name} would block; use "
+                f"{argument('launcher', 'threads')} or {argument('launcher', 'processes')}"
             )
     stop = threading.Event()
     outcome = Outcome()
@@ -89,7 +90,8 @@ def run(program: lp.Program, run: Run, monitor: Monitor) -> Outcome:
         signals.add()
 
     def end_hanging(overdue: Overdue) -> None:
-        error = f"{overdue.why}, and a node in the run's only thread cannot be killed; take --launcher processes"
+        instead = argument("launcher", "processes")
+        error = f"{overdue.why}, and a node in the run's only thread cannot be killed; use {instead}"
         outcome.failed(overdue.node, error)
         stop.set()
         if in_main_thread and not signals.hurry(_UNWIND_SECONDS):

@@ -19,9 +19,9 @@ import contextlib
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from ...environments import environment_names, environment_text
+from ...caller_words import argument
 from ...errors import CallboardError
 from ...setting_types import check_ranges
 from ..checked_run import Run
@@ -102,20 +102,10 @@ class Launcher(abc.ABC):
         Raises:
           CallboardError: the message says what to change.
         """
-        imported: list[tuple[str, Any]] = [("environment", name) for name in environment_names(experiment.env)]
-        imported += [(name, getattr(experiment, name)) for name in ("mapping", "evaluation_mapping")]
-        for what, name in imported:
-            if not self.in_this_process and (callable(name) or str(name).startswith("__main__:")):
-                why = "has no name to import it by" if callable(name) else "is defined in the program that was started"
-                shown = environment_text(name) if what == "environment" else str(name)
-                raise CallboardError(
-                    f"{what} {shown!r} {why}, and nodes in other processes cannot import it; define it in a module of "
-                    "its own, or use --launcher threads or inline"
-                )
         if self.in_this_process and experiment.learners > 1:
             raise CallboardError(
                 f"the {self.name} launcher has one process, and each of {experiment.learners} learners needs its own; "
-                "set learners to 1, or use --launcher processes"
+                f"set learners to 1, or use {argument('launcher', 'processes')}"
             )
         if not self.on_this_machine and experiment.learner_devices == "all":
             raise CallboardError(
@@ -124,7 +114,7 @@ class Launcher(abc.ABC):
         if not self.stores_at_urls and is_url(experiment.run_dir):
             raise CallboardError(
                 f"the {self.name} launcher needs a run directory that is a path, not {experiment.run_dir}; set a path, "
-                "or use --launcher ray"
+                f"or use {argument('launcher', 'ray')}"
             )
 
     def check_directory(self, experiment: Experiment, resume: bool, agent: str = "", overwrite: bool = False) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...caller_words import argument
 from ...errors import CallboardError
 from ..checked_run import Run
 from ..experiment import Experiment
@@ -40,7 +41,8 @@ class InlineLauncher(Launcher):
         if experiment.replay_shards > 1:
             raise CallboardError(
                 f"the inline launcher has one replay server in its process; set replay_shards to 1, not "
-                f"{experiment.replay_shards}, or use --launcher threads or processes"
+                f"{experiment.replay_shards}, or use {argument('launcher', 'threads')} or "
+                f"{argument('launcher', 'processes')}"
             )
 
     def run(self, program: lp.Program, run: Run, monitor: Monitor) -> Outcome:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...caller_words import is_by_command
 from ...errors import CallboardError, unknown
 from ...named_objects import import_object
 from ...nested_settings import Field, declared_fields
@@ -78,8 +79,13 @@ def make_launcher(name: str, options: Mapping[str, Any] | None = None) -> Launch
         if field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
     if any(option not in options for option in needed):
-        shown = " and ".join(f"--{option.replace('_', '-')}" for option in needed)
-        raise CallboardError(f"--launcher {name} needs {shown}; see callboard train --launcher {name} --help")
+        if is_by_command():
+            shown = " and ".join(map(option_name, needed))
+            raise CallboardError(f"--launcher {name} needs {shown}; see callboard train --launcher {name} --help")
+        shown = ", ".join(f"{option.removeprefix(launcher.option_prefix)}=..." for option in needed)
+        raise CallboardError(
+            f"the launcher {name} needs options; pass {launcher.__name__}({shown}) instead of its name"
+        )
     return launcher(**{option.removeprefix(launcher.option_prefix): value for option, value in options.items()})
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ...caller_words import argument
 from ...deadlines import Deadline
 from ..nodes.node import NodePolicy
 from ..nodes.progress import HEARTBEAT
@@ -250,7 +251,8 @@ class Supervisor:
         for name, why in self._watchdog.look():
             node = self._nodes[name]
             if not node.can_be_killed:
-                self._fail(name, f"{why}, and a node in a thread cannot be killed; take --launcher processes")
+                instead = argument("launcher", "processes")
+                self._fail(name, f"{why}, and a node in a thread cannot be killed; use {instead}")
             elif node.worker is not None and not node.has_hung and name not in self._ending_with_group:
                 node.has_hung = True
                 self._monitor.notify(f"{name}: {why}, and is killed")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...caller_words import argument
 from ...errors import CallboardError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def prepare_devices(names: Sequence[str]) -> None:
         if missing:
             raise CallboardError(
                 f"TensorFlow was used in this process before it had the learner device {missing[0]}: "
-                "start the run in a new process, or take --launcher processes"
+                f"start the run in a new process, or use {argument('launcher', 'processes')}"
             ) from None
 
 

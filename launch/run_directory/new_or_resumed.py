@@ -7,6 +7,7 @@ import pathlib
 import secrets
 
 from ...agents.registry import agent_name
+from ...caller_words import argument
 from ...environments import environment_text
 from ...errors import CallboardError
 from ..experiment import Experiment
@@ -67,8 +68,8 @@ def check_state(
         return dataclasses.replace(directory, replaces=False)
     if has_learned(directory) and not overwrite:
         raise CallboardError(
-            f"there is already a run in {name}; continue it with --resume, replace it with --overwrite, or name "
-            "another directory"
+            f"there is already a run in {name}; continue it with {argument('resume')}, replace it with "
+            f"{argument('overwrite')}, or name another directory"
         )
     check_may_be_replaced(directory, name)
     return dataclasses.replace(directory, replaces=True)

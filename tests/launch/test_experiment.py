@@ -28,9 +28,8 @@ from callboard.launch.settings import read_experiment, write_experiment
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
-    experiment = Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings})
     with pytest.raises(CallboardError) as caught:
-        experiment.check()
+        Experiment(**{"agent": Impala(), "env": "CartPole-v1", **settings}).check()
     assert message in str(caught.value)
 
 

@@ -24,9 +24,8 @@ from callboard.launch.experiment import Experiment
     ],
 )
 def test_numbers_are_refused_before_the_agent_is_known(settings, message):
-    experiment = Experiment(**{"agent": None, "env": "CartPole-v1", **settings})
     with pytest.raises(CallboardError) as caught:
-        experiment.check_numbers()
+        Experiment(**{"agent": None, "env": "CartPole-v1", **settings}).check_numbers()
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 

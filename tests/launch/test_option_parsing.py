@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from callboard.errors import CallboardError, unknown_setting
-from callboard.launch.option_parsing import apply_options, converted_text, flat_values, option_name
+from callboard.launch.option_parsing import apply_options, converted_text, option_name
 from callboard.nested_settings import declared_fields
+from callboard.setting_reader import flat_values
 from callboard.setting_types import PositiveInt
 
 
@@ -83,7 +84,7 @@ def test_entries_are_merged_and_the_caller_s_mapping_is_not_changed():
         (["--no-evaluator=1"], "--no-evaluator takes no value"),
         (["--options.", "1"], "--options. names no entry of --options; write --options.NAME VALUE"),
         (["--no-options.size"], "--no-options.size removes an entry that is not set: there are none"),
-        (["--optimizer", "adam"], "optimizer is a group of settings, not 'adam'; set one of them by its name"),
+        (["--optimizer", "3"], "optimizer is a group of settings, not 3; set one of them by its name"),
     ],
 )
 def test_a_wrong_option_is_refused_in_one_line(options, message):

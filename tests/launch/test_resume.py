@@ -114,7 +114,7 @@ def test_changed_networks_are_refused_by_name_and_the_run_is_left_as_it_was(inte
 
 
 def test_a_run_is_not_overwritten(interrupted):
-    with pytest.raises(CallboardError, match="there is already a run in .*; continue it with --resume"):
+    with pytest.raises(CallboardError, match="there is already a run in .*; continue it with resume=True"):
         run_experiment(read_experiment(interrupted.run_dir), "inline")
 
 

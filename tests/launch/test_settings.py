@@ -167,10 +167,10 @@ def test_the_recipes_that_ship_are_right(name):
         ({}, ["--agent.discount", "1.5"], "agent.discount must be a number from 0 to 1, not 1.5"),
         (
             {},
-            ["--agent.optimizer=adam"],
-            "agent.optimizer is a group of settings, not 'adam'; set one of",
+            ["--agent.optimizer=3"],
+            "agent.optimizer is a group of settings, not 3; set one of",
         ),
-        ({"agent": {"optimizer": "adam"}}, [], "set one of them by its name, such as agent.optimizer.name"),
+        ({"agent": {"optimizer": 3}}, [], "set one of them by its name, such as agent.optimizer.name"),
         ({"agent": {"optimizer": None}}, [], "agent.optimizer is a group of settings, not None"),
         ({}, ["--agent.learning-rate", "1"], "did you mean '--agent.optimizer.learning-rate'?"),
         ({"agent": {"torso": "mlp"}}, [], "unknown key 'agent.torso'; did you mean 'agent.network.torso'?"),

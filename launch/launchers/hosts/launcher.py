@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ....caller_words import argument
 from ....errors import CallboardError
 from ...checked_run import Run
 from ...experiment import Experiment
@@ -117,8 +118,8 @@ class HostsLauncher(Launcher):
             return directory
         if directory.end_of_run():
             raise CallboardError(
-                f"the run in {directory.path} has ended ({directory.end_of_run()}); continue it with --resume, or "
-                "name another directory"
+                f"the run in {directory.path} has ended ({directory.end_of_run()}); continue it with "
+                f"{argument('resume')}, or name another directory"
             )
         if experiment.agent is not None and directory.experiment.exists():
             self._check_settings(experiment, directory)

@@ -112,12 +112,12 @@ def start_parts(experiment: Experiment, resume: bool = False, restore: str | pat
     experiment = with_absolute_sources(experiment)
     layout, policies, _ = experiment.checked(learners_here=0)
     if policies:
-        raise CallboardError("rollout tasks act with one policy in environments with one agent; take --launcher ray")
+        raise CallboardError("rollout tasks act with one policy in environments with one agent; use the launcher ray")
     check_warm_start(experiment, layout, new=not resume)
     if experiment.inference != "local":
-        raise CallboardError("rollout tasks act by themselves; set inference to local, or take --launcher ray")
+        raise CallboardError("rollout tasks act by themselves; set inference to local, or use the launcher ray")
     if is_url(experiment.run_dir):
-        raise CallboardError(f"the run directory {experiment.run_dir} is a URL; take a path, or --launcher ray")
+        raise CallboardError(f"the run directory {experiment.run_dir} is a URL; set a path, or use the launcher ray")
     experiment = dataclasses.replace(experiment, evaluator=False, stop_return=None)
     run = Run(experiment, layout, find_run_directory(experiment, resume))
     saved = None

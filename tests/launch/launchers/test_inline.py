@@ -49,7 +49,7 @@ def test_inline_ends_at_the_step_limit_is_reproducible_to_the_last_bit_and_leave
 def test_nodes_of_the_user_s_own_are_refused_before_anything_starts():
     program = lp.Program("own")
     program.add_node(lp.PyNode(print), "own")
-    with pytest.raises(CallboardError, match="which own/0 would block; take --launcher threads or processes"):
+    with pytest.raises(CallboardError, match='which own/0 would block; use launcher="threads" or'):
         inline.run(program, None, None)
 
 

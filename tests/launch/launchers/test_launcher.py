@@ -57,18 +57,6 @@ def test_its_options_are_declared_by_its_fields(own_launcher, capsys):
     "launcher, settings, message",
     [
         (ThreadsLauncher(), {"learners": 2}, "each of 2 learners needs its own"),
-        (ProcessesLauncher(), {"env": "__main__:Local"}, "'__main__:Local' is defined in the program that was started"),
-        (ProcessesLauncher(), {"env": ["A", "__main__:Local"]}, "'__main__:Local' is defined in the program that was"),
-        (
-            ProcessesLauncher(),
-            {"env": lambda: None},
-            "<lambda>' has no name to import it by, and nodes in other",
-        ),
-        (
-            ProcessesLauncher(),
-            {"mapping": "__main__:by_episode"},
-            "mapping '__main__:by_episode' is defined in the program that was started",
-        ),
         (ProcessesLauncher(), {"run_dir": "s3://bucket/run"}, "needs a run directory that is a path"),
     ],
 )

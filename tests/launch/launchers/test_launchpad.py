@@ -33,7 +33,6 @@ def program_of(directory):
     "launch_type, settings, message",
     [
         ("local_mt", {"learners": 2}, "the launchpad launcher has one process, and each of 2 learners needs its own"),
-        ("local_mp", {"env": "__main__:Local"}, "'__main__:Local' is defined in the program that was started"),
         ("local_mt", {"run_dir": "s3://bucket/run"}, "needs a run directory that is a path"),
     ],
 )

@@ -35,7 +35,7 @@ def test_they_have_names_and_run_on_this_machine():
 
 
 def test_inline_has_one_replay_server():
-    with pytest.raises(CallboardError, match="set replay_shards to 1, not 2, or use --launcher threads or processes"):
+    with pytest.raises(CallboardError, match='set replay_shards to 1, not 2, or use launcher="threads" or'):
         InlineLauncher().check(experiment(replay_shards=2))
     for launcher in (ThreadsLauncher(), ProcessesLauncher()):
         launcher.check(experiment(replay_shards=2))
@@ -43,7 +43,7 @@ def test_inline_has_one_replay_server():
 
 @pytest.mark.parametrize("launcher", [InlineLauncher(), ThreadsLauncher()])
 def test_several_learners_need_several_processes(launcher):
-    with pytest.raises(CallboardError, match="set learners to 1, or use --launcher processes"):
+    with pytest.raises(CallboardError, match='set learners to 1, or use launcher="processes"'):
         launcher.check(experiment(learners=2))
     ProcessesLauncher().check(experiment(learners=2))
 

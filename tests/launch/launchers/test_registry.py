@@ -43,7 +43,7 @@ class WithoutName(Launcher):
         ("no_module:A", "launcher 'no_module:A' cannot be imported"),
         ("os:system", "is refused"),
         ("callboard.errors:CallboardError", "is not a dataclass that extends callboard's Launcher"),
-        ("hosts", "--launcher hosts needs --cluster and --host"),
+        ("hosts", "the launcher hosts needs options; pass HostsLauncher(cluster=..., host=...) instead of its name"),
     ],
 )
 def test_a_launcher_that_cannot_be_made_is_refused(name, message):

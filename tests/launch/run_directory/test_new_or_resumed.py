@@ -49,7 +49,7 @@ def test_only_a_directory_with_a_run_is_resumed_and_only_one_without_is_new(tmp_
         check_state(directory, "here", resume=True)
     make_run(directory)
     assert not check_state(directory, "here", resume=True).replaces
-    with pytest.raises(CallboardError, match="there is already a run in here; continue it with --resume"):
+    with pytest.raises(CallboardError, match="there is already a run in here; continue it with resume=True"):
         check_state(directory, "here", resume=False)
     with pytest.raises(CallboardError, match="resume needs the run's directory"):
         find_run_directory(Experiment(Impala(), "CartPole-v1"), resume=True)
