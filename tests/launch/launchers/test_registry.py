@@ -42,7 +42,7 @@ class WithoutName(Launcher):
         ("x", "choose from inline, threads, processes"),
         ("no_module:A", "launcher 'no_module:A' cannot be imported"),
         ("os:system", "is refused"),
-        ("callboard.errors:CallboardError", "is not a dataclass that extends callboard's Launcher"),
+        ("callboard.callbacks:Callbacks", "is not a dataclass that extends callboard's Launcher"),
         ("hosts", "the launcher hosts needs options; pass HostsLauncher(cluster=..., host=...) instead of its name"),
     ],
 )
