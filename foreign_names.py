@@ -1,7 +1,7 @@
 """What other libraries call what Callboard has: the source of hints for unknown names.
 
 The table is `foreign_names.yaml`; the page docs/coming_from.md shows it.  Libraries are Stable-Baselines3, RLlib,
-CleanRL and Acme.
+CleanRL and Acme; others share a column.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, get_args
 
-LIBRARIES = {"sb3": "Stable-Baselines3", "rllib": "RLlib", "cleanrl": "CleanRL", "acme": "Acme"}
+LIBRARIES = {"sb3": "Stable-Baselines3", "rllib": "RLlib", "cleanrl": "CleanRL", "acme": "Acme", "others": "others"}
 """Names of the libraries by the keys of the table."""
 
 Kind = Literal["setting", "agent", "command", "python"]
