@@ -28,10 +28,11 @@ def own_launcher(tmp_path, monkeypatch):
 
 def test_a_launcher_of_the_users_own_trains(own_launcher, tmp_path, capsys):
     path = tmp_path / "run"
-    settings = ["--actors", "1", "--envs-per-actor", "8", "--evaluator", "false", "--max-steps", "2000"]
+    settings = ["--actors", "1", "--envs-per-actor", "8", "--evaluation-episodes", "5", "--max-steps", "2000"]
     options = ["--launcher", own_launcher, "--end-seconds", "20", "--run-dir", str(path)]
     assert train_command(["impala", "--env", "CartPole-v1", *options, *settings]) == 0
-    assert "reached max_steps (2,00" in capsys.readouterr().out.splitlines()[-1]
+    shown = capsys.readouterr().out
+    assert "reached max_steps (2,00" in shown and "Score: " in shown and "Not evaluated" not in shown
     assert list((path / "checkpoints").glob("0*"))
     assert not (path / "lock").exists() and not (path / "tmp").exists()
 
