@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def examine() -> list[Finding]:
     """Returns the results of all checks."""
-    return [finding for look in (_python, _packages, _imports, _ports, _gpus, _disk) for finding in look()]
+    looks = (_python, _packages, _imports, _tensorboard, _ports, _gpus, _disk)
+    return [finding for look in looks for finding in look()]
 
 
 def _python() -> list[Finding]:
@@ -78,6 +79,17 @@ def _imports() -> list[Finding]:
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     advice = "" if ok else "the versions above do not match; run make install"
     return [Finding("TensorFlow, Reverb and Launchpad load together", ok, "yes" if ok else last, advice)]
+
+
+def _tensorboard() -> list[Finding]:
+    """Imports what the `tensorboard` command imports; it is an old version, which needs an old setuptools."""
+    code = "import tensorboard.default"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return [Finding("TensorBoard", True, version_of("tensorboard") or "yes")]
+    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    advice = f"`{sys.executable} -m pip install 'setuptools<81'` lets it start; runs do not need it"
+    return [Finding("TensorBoard", False, last, advice)]
 
 
 def _ports() -> list[Finding]:

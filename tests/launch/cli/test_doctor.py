@@ -22,6 +22,16 @@ def test_a_package_of_another_version_is_wrong_and_the_advice_names_the_right_on
     assert findings["dm-reverb"].ok and findings["dm-reverb"].advice == ""
 
 
+def test_a_tensorboard_that_cannot_start_is_wrong(tmp_path, monkeypatch):
+    (healthy,) = doctor._tensorboard()
+    assert healthy.ok and healthy.found.startswith("2.12")
+    # As beside setuptools 82 and later.
+    (tmp_path / "pkg_resources.py").write_text("raise ModuleNotFoundError(\"No module named 'pkg_resources'\")")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (broken,) = doctor._tensorboard()
+    assert not broken.ok and "pkg_resources" in broken.found and "pip install 'setuptools<81'" in broken.advice
+
+
 def test_a_disk_with_little_space_is_wrong(monkeypatch):
     (enough,) = doctor._disk()
     assert "GB free here" in enough.found
