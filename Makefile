@@ -45,9 +45,10 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The site is in build/docs/html.  Only this target installs what it needs.
+# Only this target installs what it needs.
 docs: $(INSTALLED)-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	@echo "The site is in build/docs/html: open build/docs/html/index.html in a browser."
 
 $(INSTALLED)-docs: $(INSTALLED)
 	$(BIN)/uv sync --locked --quiet --inexact --group docs

@@ -29,9 +29,10 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the root, and the examples, to which pages link."""
+    """Adds the pages of the root, the style sheet, and the examples, to which pages link."""
     for source, page in ROOT_PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    files.append(File.generated(config, "site.css", abs_src_path=str(ROOT / "docs" / "site" / "site.css")))
     for path in sorted((ROOT / "examples").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
@@ -59,8 +60,8 @@ def _copy_packages() -> None:
         directory = directories.pop()
         target = PACKAGE / directory.relative_to(ROOT)
         target.mkdir(parents=True)
-        for module in directory.glob("*.py"):
-            shutil.copy(module, target)
+        for path in (*directory.glob("*.py"), *directory.glob("*.yaml")):
+            shutil.copy(path, target)
         directories += [path.parent for path in directory.glob("*/__init__.py") if not path.parent.is_symlink()]
 
 
