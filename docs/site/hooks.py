@@ -29,10 +29,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the root, the style sheet, and the examples, to which pages link."""
+    """Adds the pages of the root, the style sheet and script, and the examples, to which pages link."""
     for source, page in ROOT_PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
-    files.append(File.generated(config, "site.css", abs_src_path=str(ROOT / "docs" / "site" / "site.css")))
+    for name, source in (("site.css", "site.css"), ("iframe-worker.js", "file_worker.js")):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / "docs" / "site" / source)))
     for path in sorted((ROOT / "examples").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
