@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
@@ -15,8 +15,8 @@ from ..comparison.comparison_tables import plain_values, tables
 from .command_parser import CommandParser
 from .field_options import add_fields, field_values
 
-_WIDE = 200
-"""Width of a line where there is no terminal."""
+_WIDE = 10_000
+"""Width of a line where there is no terminal: whatever its table needs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +26,16 @@ class CompareOptions(ComparisonSettings):
     Attributes:
       plot: file for the curves (.png, .svg or .pdf).
       plot_scores: file for a plot of the final scores.
+      group_by: settings that make groups, such as `optimizer.learning_rate`; all others may differ within a group.
+      labels: names of groups by directory, such as `{runs/a: small network}`; runs with one label are one group.
       include_running: whether runs that have not ended are compared as far as they are.
       json: print JSON.
     """
 
     plot: pathlib.Path | None = None
     plot_scores: pathlib.Path | None = None
+    group_by: list[str] = dataclasses.field(default_factory=list)
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
     include_running: bool = False
     json: bool = False
 
@@ -39,7 +43,7 @@ class CompareOptions(ComparisonSettings):
 def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "callboard compare",
-        description="Compares runs.  Runs whose settings are equal but for the seed are one group.",
+        description="Compares runs.  Runs that differ only in their seed and length are one group.",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run directory, or a folder of runs; a path or a URL")
     fields = declared_fields(CompareOptions)
@@ -53,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     for path in (options.plot, options.plot_scores):
         if path is not None:
             check_plot(path)
-    comparison = compare_runs(known.runs, options, options.include_running)
+    comparison = compare_runs(known.runs, options, options.include_running, options.group_by, options.labels)
     if options.json:
         print(json.dumps(plain_values(comparison)))
     else:
@@ -66,7 +70,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def compare_runs(names: Sequence[str], settings: ComparisonSettings, include_running: bool = False) -> Comparison:
+def compare_runs(
+    names: Sequence[str],
+    settings: ComparisonSettings,
+    include_running: bool = False,
+    group_by: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+) -> Comparison:
     """Reads runs and compares them.
 
     Raises:
@@ -78,7 +88,7 @@ def compare_runs(names: Sequence[str], settings: ComparisonSettings, include_run
     if not results.runs:
         more = f", and {len(results.left_out) - 1} more" if len(results.left_out) > 1 else ""
         raise CallboardError(f"no run can be compared: {results.left_out[0]}{more}")
-    return compare(group_runs(results.runs), settings, results.left_out)
+    return compare(group_runs(results.runs, group_by, labels), settings, results.left_out)
 
 
 def print_comparison(comparison: Comparison) -> None:

@@ -2,19 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import annotated_types
 import numpy as np
 
-from ...errors import CallboardError
+from ...errors import CallboardError, unknown
 from ...setting_types import FiniteFloat, shown
 from ..run_directory.metric_names import is_known
 from .run_results import RETURN, RunResult
 from .score_statistics import Interval, Reached, bootstrap_interval, first_reached, interquartile_mean
 
 _MOST_RESAMPLES = 1_000_000
+_DURATION = ("max_steps", "max_learner_steps", "max_seconds")
+"""Settings that say how long a run may last, which is no property of what is compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,33 +175,96 @@ def compare(groups: Sequence[Group], settings: ComparisonSettings, left_out: Seq
     )
 
 
-def group_runs(runs: Iterable[RunResult]) -> list[Group]:
-    """Returns the groups of runs, in the order of their first runs."""
+def group_runs(
+    runs: Iterable[RunResult], group_by: Sequence[str] = (), labels: Mapping[str, str] | None = None
+) -> list[Group]:
+    """Returns the groups of runs, in the order of their first runs.
+
+    Args:
+      runs: the runs.
+      group_by: settings that make groups of the runs of an agent in an environment, such as `optimizer.learning_rate`;
+        without any, runs of a group are equal in everything but their seed and how long they were to last.
+      labels: for directories, the names of the groups of their runs; runs with one label are one group.
+
+    Raises:
+      CallboardError: no run has a setting of `group_by`, or no run is in a directory of `labels`.
+    """
+    runs = list(runs)
+    by_path = {os.path.abspath(path): label for path, label in (labels or {}).items()}
+    given = {run.name: label for run in runs if (label := _label(run.name, by_path))}
+    for path, label in by_path.items():
+        if label not in given.values():
+            raise CallboardError(f"labels name {os.path.relpath(path)}, but no run that is compared is there")
+    keys = [_full_name(key, runs) for key in group_by]
     found: dict[str, list[RunResult]] = {}
     for run in runs:
-        found.setdefault(repr(sorted(run.settings.items())), []).append(run)
+        settings = {key: run.settings.get(key) for key in keys} if keys else _distinguishing(run)
+        identity = given.get(run.name) or sorted(settings.items())
+        found.setdefault(repr((run.agent if run.name not in given else "", run.env, identity)), []).append(run)
     alike = list(found.values())
-    differing = _differing_settings([members[0] for members in alike])
+    unnamed = [members[0] for members in alike if members[0].name not in given]
+    short = {
+        agent: _short_names(keys or _differing_settings([run for run in unnamed if run.agent == agent]))
+        for agent in {run.agent for run in unnamed}
+    }
     return [
-        Group(_variant(members[0], differing), members[0].env, sorted(members, key=lambda run: run.seed))
+        Group(
+            given.get(members[0].name) or _variant(members[0], short[members[0].agent]),
+            members[0].env,
+            sorted(members, key=lambda run: run.seed),
+        )
         for members in alike
     ]
 
 
+def _label(name: str, by_path: Mapping[str, str]) -> str | None:
+    path = os.path.abspath(name)
+    return next((label for folder, label in by_path.items() if path == folder or path.startswith(f"{folder}/")), None)
+
+
+def _full_name(key: str, runs: Sequence[RunResult]) -> str:
+    known = dict.fromkeys(name for run in runs for name in run.settings)
+    for name in known:
+        if name in (key, f"agent.{key}"):
+            return name
+    raise unknown("setting to group by", key, [name.removeprefix("agent.") for name in known])
+
+
+def _distinguishing(run: RunResult) -> dict[str, Any]:
+    """Returns the settings of a run that make it another experiment, without those that are not set."""
+    return {key: value for key, value in run.settings.items() if key not in _DURATION and value not in (None, {}, [])}
+
+
 def _differing_settings(runs: Sequence[RunResult]) -> list[str]:
-    """Returns the settings in which groups of one agent and one environment differ, given a run of each group."""
+    """Returns the settings in which an agent's groups in one environment differ, given a run of each group."""
     names: dict[str, None] = {}
     for run in runs:
         for other in runs:
-            if run is not other and (run.agent, run.env) == (other.agent, other.env):
-                keys = [*run.settings, *other.settings]
-                names |= {key: None for key in keys if run.settings.get(key) != other.settings.get(key)}
+            if run is not other and run.env == other.env:
+                mine, others = _distinguishing(run), _distinguishing(other)
+                names |= {key: None for key in [*mine, *others] if mine.get(key) != others.get(key)}
     return list(names)
 
 
-def _variant(run: RunResult, differing: Iterable[str]) -> str:
-    values = [f"{key.removeprefix('agent.')} {run.settings[key]}" for key in differing if key in run.settings]
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Returns for each setting the shortest end of its name that no other of them has."""
+    short: dict[str, str] = {}
+    for key in keys:
+        parts = key.split(".")
+        ends = [".".join(parts[first:]) for first in reversed(range(len(parts)))]
+        others = [f".{other}" for other in keys if other != key]
+        short[key] = next((end for end in ends if not any(other.endswith(f".{end}") for other in others)), key)
+    return short
+
+
+def _variant(run: RunResult, short: Mapping[str, str]) -> str:
+    settings = _distinguishing(run)
+    values = [f"{name} {_shown_value(settings[key])}" for key, name in short.items() if key in settings]
     return ", ".join([run.agent, *values])
+
+
+def _shown_value(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def _run_score(group: Group, run: RunResult, settings: ComparisonSettings) -> RunScore:

@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import textwrap
 from typing import Any
 
 from ...errors import CallboardError
@@ -11,7 +12,9 @@ from .score_statistics import curve_spread
 _FORMATS = (".png", ".svg", ".pdf")
 _COLUMNS = 2
 _SIZE = (6.4, 4.0)
-"""Size of one panel in inches."""
+"""Size of one panel in inches, without its legend."""
+_LEGEND, _NAMES = 80, 32
+"""Characters of a line in the legend, and beside the axis of scores."""
 
 
 def check_plot(path: pathlib.Path | None) -> None:
@@ -39,13 +42,14 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
     settings = comparison.settings
     envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
     variants = list(dict.fromkeys(score.group.variant for score in comparison.groups))
-    picture, panels = _panels(len(envs))
+    most = max(sum(score.group.env == env for score in comparison.groups) for env in envs)
+    picture, panels = _panels(len(envs), _SIZE[1] + 0.25 * most)
     for env, axes in zip(envs, panels, strict=True):
         goals = {score.goal for score in comparison.runs if score.group.env == env and score.goal is not None}
         for score in comparison.groups:
             if score.group.env != env:
                 continue
-            color, runs = f"C{variants.index(score.group.variant) % 10}", score.group.runs
+            color, runs = _color(variants.index(score.group.variant)), score.group.runs
             curve = curve_spread(runs, settings.over, settings.spread)
             axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
             for run in runs:
@@ -59,21 +63,23 @@ def plot_curves(comparison: Comparison, path: pathlib.Path) -> None:
                     markersize=3,
                     markevery=[-1],
                 )
-            label = f"{score.group.variant} ({len(runs)} run{'s' if len(runs) > 1 else ''})"
+            label = _wrapped(f"{score.group.variant} ({len(runs)} run{'s' if len(runs) > 1 else ''})", _LEGEND)
             axes.plot(curve.x, curve.center, color=color, label=label)
         for goal in goals:
             axes.axhline(goal, color="gray", linestyle=":", linewidth=1)
         axes.set_title(env)
         axes.set_xlabel("environment steps" if settings.over == "steps" else "seconds")
         axes.set_ylabel(settings.metric)
-        axes.legend(fontsize="small", loc="best")
+        # Below the axes, with one group a line: names may be long.
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.16), frameon=False, borderaxespad=0)
     _write(picture, path)
 
 
 def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
     """Writes the final scores of all groups: interquartile mean with its interval, and single runs as points."""
     envs = list(dict.fromkeys(score.group.env for score in comparison.groups))
-    picture, panels = _panels(len(envs))
+    rows = max(sum(score.group.env == env for score in comparison.groups) for env in envs)
+    picture, panels = _panels(len(envs), max(_SIZE[1], 0.5 * rows + 1))
     for env, axes in zip(envs, panels, strict=True):
         groups = [score for score in comparison.groups if score.group.env == env]
         for row, score in enumerate(reversed(groups)):
@@ -81,7 +87,8 @@ def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
                 axes.plot(score.interval, [row, row], color="C0", linewidth=6, alpha=0.3, solid_capstyle="butt")
             axes.plot(score.group.scores, [row] * len(score.group.runs), "|", color="black", markersize=9)
             axes.plot(score.iqm, row, "o", color="C0")
-        axes.set_yticks(range(len(groups)), [score.group.variant for score in reversed(groups)])
+        names = [_wrapped(score.group.variant, _NAMES) for score in reversed(groups)]
+        axes.set_yticks(range(len(groups)), names, fontsize="small")
         axes.set_ylim(-0.7, len(groups) - 0.3)
         axes.set_title(env)
         percent = f"{100 * comparison.settings.confidence:g}%"
@@ -89,16 +96,27 @@ def plot_scores(comparison: Comparison, path: pathlib.Path) -> None:
     _write(picture, path)
 
 
-def _panels(count: int) -> tuple[Any, list[Any]]:
+def _panels(count: int, height: float) -> tuple[Any, list[Any]]:
     from matplotlib.figure import Figure
 
     columns = min(count, _COLUMNS)
     rows = math.ceil(count / columns)
-    picture = Figure(figsize=(_SIZE[0] * columns, _SIZE[1] * rows), layout="constrained")
+    picture = Figure(figsize=(_SIZE[0] * columns, height * rows), layout="constrained")
     grid = picture.subplots(rows, columns, squeeze=False).flatten().tolist()
     for unused in grid[count:]:
         unused.set_visible(False)
     return picture, grid[:count]
+
+
+def _color(number: int) -> str:
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return f"C{number}" if number < 10 else to_hex(colormaps["Dark2"](number % 8))
+
+
+def _wrapped(name: str, width: int) -> str:
+    return "\n".join(textwrap.wrap(name, width))
 
 
 def _write(picture: Any, path: pathlib.Path) -> None:

@@ -25,6 +25,15 @@ def test_tables_are_printed_with_a_line_about_every_run_that_is_left_out(runs, c
     assert "runs/seed-3 is left out: its experiment.yaml is damaged" in text.splitlines()
 
 
+def test_numbers_are_whole_where_there_is_no_terminal(runs, capsys):
+    label = "a name of a group that is as long as the settings of a run can be, " * 4
+    assert main(["compare", "runs", "--labels", f"{{runs: '{label}'}}"]) == 0
+    text = capsys.readouterr().out
+    assert label in text and "481.5 ± 0.5" in text and "…" not in text
+    assert main(["compare", "runs", "--group-by", "actors"]) == 0
+    assert "impala, actors 2 on CartPole-v1     2  481.5 ± 0.5" in capsys.readouterr().out
+
+
 def test_json_and_plots(runs, capsys):
     pytest.importorskip("matplotlib")
     plots = ["--plot", "curves.png", "--plot-scores=scores.png"]

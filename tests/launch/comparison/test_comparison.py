@@ -5,7 +5,7 @@ import pytest
 from synthetic_runs import write_run
 
 from callboard.errors import CallboardError
-from callboard.launch.comparison.comparison import ComparisonSettings, compare, group_runs
+from callboard.launch.comparison.comparison import ComparisonSettings, _short_names, compare, group_runs
 from callboard.launch.comparison.run_results import read_results
 
 CURVES = {
@@ -40,6 +40,42 @@ def test_groups_are_named_by_what_they_differ_in(tmp_path):
         "impala, discount 0.8, actors 1 on CartPole-v1": [2.0],
         "impala, discount 0.7, actors 2 on Acrobot-v1": [3.0],
     }
+
+
+@pytest.fixture
+def unlike(tmp_path):
+    """Runs of two agents that differ in their length, in options that only one has, and in nested settings."""
+    write_run(tmp_path / "a", [(1, 1.0)], agent="ppo", options=["--max-steps=8000"])
+    write_run(tmp_path / "b", [(1, 2.0)], agent="ppo", options=["--env-options.sutton_barto_reward=true"])
+    write_run(tmp_path / "c", [(1, 3.0)], options=["--max-steps=60000", "--agent.optimizer.learning-rate=0.1"])
+    write_run(tmp_path / "d", [(1, 4.0)], options=["--max-steps=60000", "--agent.optimizer.learning-rate=0.2"])
+    write_run(tmp_path / "e", [(1, 6.0)], options=["--agent.optimizer.learning-rate=0.2"])
+    return read_results([str(tmp_path)]).runs
+
+
+def test_unlike_runs_are_named_by_what_was_set_and_not_by_their_length(unlike):
+    assert {group.variant: group.scores for group in group_runs(unlike)} == {
+        "ppo": [1.0],
+        "ppo, sutton_barto_reward on": [2.0],
+        "impala, learning_rate 0.1": [3.0],
+        "impala, learning_rate 0.2": [4.0, 6.0],
+    }
+
+
+def test_groups_can_be_chosen_and_named(unlike, tmp_path):
+    groups = group_runs(unlike, ["optimizer.learning_rate"])
+    assert [group.scores for group in groups] == [[1.0, 2.0], [3.0], [4.0, 6.0]]
+    groups = group_runs(unlike, labels={str(tmp_path / "a"): "mine", str(tmp_path / "e"): "mine"})
+    assert {group.variant: group.scores for group in groups}["mine"] == [1.0, 6.0]
+    with pytest.raises(CallboardError, match="unknown setting to group by 'optimizer.learning_rat'; did you mean"):
+        group_runs(unlike, ["optimizer.learning_rat"])
+    with pytest.raises(CallboardError, match="labels name .*nowhere, but no run that is compared is there"):
+        group_runs(unlike, labels={"nowhere": "x"})
+
+
+def test_settings_of_one_last_name_are_told_apart():
+    keys = ["agent.optimizer.learning_rate", "agent.critic.learning_rate", "agent.discount"]
+    assert list(_short_names(keys).values()) == ["optimizer.learning_rate", "critic.learning_rate", "discount"]
 
 
 def test_every_figure_of_a_group(runs):

@@ -6,7 +6,8 @@ import pytest
 from synthetic_runs import write_run
 
 from callboard.errors import CallboardError
-from callboard.launch.comparison.comparison import ComparisonSettings, compare, group_runs
+from callboard.launch.comparison import curve_plots
+from callboard.launch.comparison.comparison import ComparisonSettings, Group, compare, group_runs
 from callboard.launch.comparison.curve_plots import check_plot, plot_curves, plot_scores
 from callboard.launch.comparison.run_results import read_results
 
@@ -23,6 +24,32 @@ def test_plots_of_several_groups_and_environments_are_written(tmp_path):
         plot(comparison, tmp_path / name)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "scores.svg").read_text()
+
+
+def shortened(name, times):
+    return f"impala, number {name}{', another_setting_of_it 0.123' * times}"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_long_names_of_many_groups_neither_cover_the_curves_nor_leave_the_picture(count, tmp_path, monkeypatch):
+    FigureCanvasAgg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg
+    write_run(tmp_path / "a", [(1000, 100.0), (2000, 480.0)])
+    (run,) = read_results([str(tmp_path)]).runs
+    groups = [Group(shortened(number, number % 6), "CartPole-v1", [run]) for number in range(count)]
+    written = []
+    monkeypatch.setattr(curve_plots, "_write", lambda picture, path: written.append(picture))
+    comparison = compare(groups, ComparisonSettings(resamples=10))
+    for plot in (plot_curves, plot_scores):
+        plot(comparison, tmp_path / "x.png")
+        picture = written.pop()
+        FigureCanvasAgg(picture).draw()
+        (axes,) = picture.axes
+        texts = [*axes.get_yticklabels(), *(axes.get_legend().get_texts() if axes.get_legend() else [])]
+        whole, inside = picture.bbox, axes.get_window_extent()
+        assert inside.width > whole.width / 3 and inside.height > whole.height / 4
+        for box in (text.get_window_extent() for text in texts):
+            assert box.x0 >= whole.x0 and box.x1 <= whole.x1 and box.y0 >= whole.y0 and not inside.overlaps(box)
 
 
 @pytest.mark.parametrize(
