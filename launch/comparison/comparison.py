@@ -199,8 +199,8 @@ def group_runs(
     found: dict[str, list[RunResult]] = {}
     for run in runs:
         settings = {key: run.settings.get(key) for key in keys} if keys else _distinguishing(run)
-        identity = given.get(run.name) or sorted(settings.items())
-        found.setdefault(repr((run.agent if run.name not in given else "", run.env, identity)), []).append(run)
+        same = given.get(run.name) or sorted(settings.items())
+        found.setdefault(repr((run.agent if run.name not in given else "", run.env, same)), []).append(run)
     alike = list(found.values())
     unnamed = [members[0] for members in alike if members[0].name not in given]
     short = {
