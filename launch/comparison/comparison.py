@@ -17,7 +17,7 @@ from .score_statistics import Interval, Reached, bootstrap_interval, first_reach
 
 _MOST_RESAMPLES = 1_000_000
 _DURATION = ("max_steps", "max_learner_steps", "max_seconds")
-"""Settings that say how long a run may last, which is no property of what is compared."""
+"""Limits on the length of a run, which are no property of what is compared."""
 
 
 @dataclasses.dataclass(frozen=True)
