@@ -46,12 +46,13 @@ def plot_search(tuning: Tuning, trials: Sequence[Trial], path: pathlib.Path) -> 
         if isinstance(domain, Choice):
             axes.set_xticks(range(len(domain.options)), list(map(str, domain.options)))
         elif domain.kind == "loguniform":
-            axes.set_xscale("log")
+            _make_logarithmic(axes, places)
     for axes in panels[::columns]:
         axes.set_ylabel(f"best {tuning.metric}")
     states = dict.fromkeys(trial.state for trial in with_value)
     handles = [Line2D([], [], marker="o", linestyle="", color=_COLORS[state], label=state) for state in states]
-    panels[0].legend(handles=handles, fontsize="small", loc="best")
+    handles.append(Line2D([], [], color="tab:green", linewidth=1, label="best so far"))
+    picture.legend(handles=handles, fontsize="small", loc="outside lower center", ncols=len(handles), frameon=False)
     try:
         picture.savefig(path, dpi=120)
     except OSError as error:
@@ -69,10 +70,25 @@ def best_so_far(trials: Sequence[Trial], mode: str) -> list[float]:
 
 
 def _plot_trials(tuning: Tuning, trials: Sequence[Trial], axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     numbers = [trial.number for trial in trials]
     axes.step(numbers, best_so_far(trials, tuning.mode), where="post", color="tab:green", linewidth=1)
     _scatter(axes, numbers, trials)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("trial")
+
+
+def _make_logarithmic(axes: Any, places: Sequence[float]) -> None:
+    """Gives an axis a logarithmic scale; where it has less than two powers of ten, other numbers are labeled too."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    decades = math.log10(max(places) / min(places))
+    if decades < 2:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.5 else (1, 1.5, 2, 3, 5, 7)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _scatter(axes: Any, places: Sequence[float], trials: Sequence[Trial]) -> None:

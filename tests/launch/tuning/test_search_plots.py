@@ -24,6 +24,9 @@ def test_a_plot_has_a_panel_for_each_setting(tmp_path):
     text = (tmp_path / "search.svg").read_text()
     for words in ("rate", "kind", "actors", "trial", "best evaluator/return", "stopped early"):
         assert f"<!-- {words} -->" in text
+    # Whole numbers of trials, more than one number on the logarithmic axis, and the line in the legend.
+    assert "<!-- best so far -->" in text and "<!-- 2 -->" in text and "<!-- 2.5 -->" not in text
+    assert "<!-- 0.005 -->" in text and "<!-- 0.002 -->" in text
     with pytest.raises(CallboardError, match="nothing to plot: no trial has a value of evaluator/return yet"):
         plot_search(Tuning({}, SEARCH), trials()[2:], tmp_path / "none.png")
 
