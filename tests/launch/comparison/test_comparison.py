@@ -73,7 +73,7 @@ def test_groups_can_be_chosen_and_named(unlike, tmp_path):
         group_runs(unlike, labels={"nowhere": "x"})
 
 
-def test_settings_of_one_last_name_are_told_apart():
+def test_settings_of_one_last_name_are_distinguished():
     keys = ["agent.optimizer.learning_rate", "agent.critic.learning_rate", "agent.discount"]
     assert list(_short_names(keys).values()) == ["optimizer.learning_rate", "critic.learning_rate", "discount"]
 
