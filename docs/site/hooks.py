@@ -16,6 +16,8 @@ ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CH
 """Pages outside `docs`, and their names on the site."""
 _METRICS = "<!-- generated from launch/run_directory/metric_names.py by make docs -->\n\n"
 _FOREIGN_NAMES = "<!-- generated from foreign_names.yaml by make docs -->\n\n"
+_PATH = re.compile(r"\[`?[\w/]+\.md`?\]\(([^)#:\s]+\.md)(?=[)#])")
+"""Links whose text is the path of a page, which has a title."""
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
 
@@ -41,7 +43,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Adapts links to pages whose place on the site is not that in the repository."""
+    """Names pages in links by their titles, and adapts links to where the pages are on the site."""
     sources = {page: source for source, page in ROOT_PAGES.items()}
     here = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
@@ -50,7 +52,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         target = ROOT_PAGES.get(target, target.removeprefix("docs/"))
         return posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or ".")
 
-    return _LINK.sub(on_site, markdown)
+    def titled(match: re.Match[str]) -> str:
+        source = ROOT / posixpath.normpath(posixpath.join(posixpath.dirname(here), match[1]))
+        heading = re.match(r"# (.+)\n", source.read_text()) if source.is_file() else None
+        return f"[{heading[1]}]({match[1]}" if heading else match[0]
+
+    return _LINK.sub(on_site, _PATH.sub(titled, markdown))
 
 
 def _copy_packages() -> None:
