@@ -7,15 +7,31 @@ if TYPE_CHECKING:
     from .callbacks import Callbacks
     from .errors import CallboardError
     from .launch.acting_policy import ActingPolicy
+    from .launch.comparison.compared_runs import compare
     from .launch.experiment import Experiment
     from .launch.policy_loading import load_policy
     from .launch.result import Result
     from .launch.run import run
+    from .launch.saved_runs import evaluate, export
     from .launch.session import Session
+    from .launch.tuning.tune_function import tune
 
 __version__ = "0.2.0"
 
-__all__ = ["ActingPolicy", "CallboardError", "Callbacks", "Experiment", "Result", "Session", "load_policy", "run"]
+__all__ = [
+    "ActingPolicy",
+    "CallboardError",
+    "Callbacks",
+    "Experiment",
+    "Result",
+    "Session",
+    "compare",
+    "evaluate",
+    "export",
+    "load_policy",
+    "run",
+    "tune",
+]
 
 # The module of each public name.  It is imported when the name is first used: importing Callboard itself is quick, and
 # imports no TensorFlow.
@@ -26,8 +42,12 @@ _MODULES = {
     "Experiment": ".launch.experiment",
     "Result": ".launch.result",
     "Session": ".launch.session",
+    "compare": ".launch.comparison.compared_runs",
+    "evaluate": ".launch.saved_runs",
+    "export": ".launch.saved_runs",
     "load_policy": ".launch.policy_loading",
     "run": ".launch.run",
+    "tune": ".launch.tuning.tune_function",
 }
 
 

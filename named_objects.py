@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 
+from .caller_words import is_by_command
 from .errors import CallboardError, suggestion
 from .own_modules import is_own
 
@@ -52,11 +53,21 @@ def import_object(kind: str, path: str) -> Any:
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
+    if found is None and path.startswith(_OF_PROGRAM) and is_by_command():
+        raise of_program(kind, path)
     if found is None:
         hint = suggestion(name, _usable_names(kind, module), f"define it in {module_name}, or name another object")
         raise CallboardError(f"unknown {kind} {path!r}; module {module_name!r} has no {name!r}, {hint}")
     check_usable(kind, path, found)
     return found
+
+
+def of_program(kind: str, path: str) -> CallboardError:
+    """Returns the error for what only the program that started a run has."""
+    return CallboardError(
+        f"{kind} {path!r} is defined in the program that started the run, which commands cannot import; there, call "
+        "callboard.evaluate(RUN), callboard.load_policy(RUN) or callboard.run(experiment, resume=True)"
+    )
 
 
 def _usable_names(kind: str, module: ModuleType) -> list[str]:

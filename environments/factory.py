@@ -13,9 +13,10 @@ import gymnasium
 import numpy as np
 import tree
 
+from ..caller_words import is_by_command
 from ..data import Nest
 from ..errors import CallboardError
-from ..named_objects import import_module
+from ..named_objects import import_module, of_program
 from ..specs import EnvironmentSpec, describe
 from .batched import BatchedEnvironment, check_seeds
 from .checked_observations import with_checks
@@ -320,9 +321,11 @@ def _resolve(name: Factory, what: Literal["make", "check"]) -> tuple[Callable[..
     elif ":" in name:
         object_path = name.partition(":")[2]
         if "<" in object_path:
+            if is_by_command():
+                raise of_program("environment", name)
             raise CallboardError(
                 f"environment {name!r} cannot be imported: it was given to an experiment as an object without a name; "
-                "continue its run from the program that made it"
+                "continue its run from the program that made it, and give it again, as in evaluate(run, env=...)"
             )
         # `module:Id-v0` is Gymnasium's syntax to import a module that registers ids; `Id-v0` is not an identifier.
         if all(part.isidentifier() for part in object_path.split(".")) and not _registers(name):

@@ -2,7 +2,8 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import launchpad as lp
 
@@ -10,6 +11,7 @@ from ..agents.acting import trace_layout
 from ..agents.registry import agent_class, agent_name
 from ..data import Layout
 from ..errors import CallboardError
+from ..nested_settings import values_of
 from ..replay import check_settings, latest_checkpoint
 from .checked_run import Run
 from .environment_check import check_environment
@@ -24,6 +26,7 @@ from .node_names import metric_of
 from .nodes.counters import CounterFile, Counters
 from .nodes.devices import device_names, hide_gpus, prepare_devices
 from .nodes.proxy_bypass import bypass_proxies
+from .policy_plan import Layouts
 from .program import make_program
 from .run_directory.checkpoints import Checkpoints
 from .run_directory.layout import RunDirectory
@@ -114,6 +117,8 @@ def prepared_run(
         check_warm_start(experiment, layouts.whole, new=not resume)
     if part.checkpoints:
         check_frozen_policies(experiment, layouts.agents)
+        if not resume:
+            _check_own_networks(experiment, layouts, launcher)
     with launcher.open_directory(experiment, resume, overwrite) as directory:
         run = Run.of(experiment, layouts, directory, controlled)
         if part.checkpoints and directory.experiment.exists() and not directory.replaces:
@@ -124,6 +129,23 @@ def prepared_run(
                 warn_of_lost_checkpoints(one, counters)
                 _check_run_fits(one.experiment, one.layout, one.directory, part.replay_shards)
         yield PreparedRun(run, launcher, add_nodes)
+
+
+def _check_own_networks(experiment: Experiment, layouts: Layouts, launcher: Launcher) -> None:
+    """Makes networks that contain parts of the user's own, which are refused only when they are made."""
+    policies = layouts.policies or {"": layouts.whole}
+    for name, layout in policies.items():
+        agent = experiment.policies.get(name, experiment.agent)
+        if not any(_names_object(value) for key, value in values_of(agent).items() if key.startswith("network.")):
+            continue
+        if not launcher.in_this_process:
+            hide_gpus()  # They belong to the learners.
+        experiment.for_policy(agent, layout).agent.make_networks(layout)
+
+
+def _names_object(value: Any) -> bool:
+    values = value.values() if isinstance(value, Mapping) else [value]
+    return any(isinstance(one, str) and ":" in one for one in values)
 
 
 def _option_of(add_nodes: Callable[[lp.Program, Run], object] | None) -> list[str]:

@@ -3,14 +3,14 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from ...errors import CallboardError
 from ...nested_settings import declared_fields
 from ...setting_types import check_ranges
-from ..comparison.comparison import Comparison, ComparisonSettings, compare, group_runs
+from ..comparison.compared_runs import compare_runs
+from ..comparison.comparison import Comparison, ComparisonSettings
 from ..comparison.comparison_tables import plain_values, tables
 from .command_parser import CommandParser
 from .field_options import add_fields, field_values
@@ -68,27 +68,6 @@ def main(arguments: Sequence[str]) -> int:
             if not options.json:
                 print(f"plot: {path}")
     return 0
-
-
-def compare_runs(
-    names: Sequence[str],
-    settings: ComparisonSettings,
-    include_running: bool = False,
-    group_by: Sequence[str] = (),
-    labels: Mapping[str, str] | None = None,
-) -> Comparison:
-    """Reads runs and compares them.
-
-    Raises:
-      CallboardError: none of the runs can be compared.
-    """
-    from ..comparison.run_results import read_results
-
-    results = read_results(names, settings.metric, include_running)
-    if not results.runs:
-        more = f", and {len(results.left_out) - 1} more" if len(results.left_out) > 1 else ""
-        raise CallboardError(f"no run can be compared: {results.left_out[0]}{more}")
-    return compare(group_runs(results.runs, group_by, labels), settings, results.left_out)
 
 
 def print_comparison(comparison: Comparison) -> None:

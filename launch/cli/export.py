@@ -4,8 +4,9 @@ import pathlib
 from collections.abc import Sequence
 
 from ..run_directory.remote_storage import local_copy
+from ..settings import read_settings
 from .command_parser import CommandParser
-from .run_arguments import add_run_arguments, read_run
+from .run_arguments import add_run_arguments
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -13,7 +14,8 @@ def main(arguments: Sequence[str]) -> int:
     add_run_arguments(parser)
     parser.add_argument("directory", type=pathlib.Path, help="the directory of the SavedModel, new or empty")
     known = parser.parse_args(arguments)
-    experiment = read_run(known.run)
+    # The environment is not needed: the run has saved its spaces.
+    experiment = read_settings(known.run).experiment()
     from ..export import export_run
 
     with local_copy(known.run, known.checkpoint) as directory:

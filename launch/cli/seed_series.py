@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ... import environments
 from ...errors import CallboardError
 from ...setting_types import converted
+from ..comparison.compared_runs import compare_runs
 from ..comparison.comparison import ComparisonSettings
 from ..comparison.run_series import Cell, SeriesDirectory, SeriesOutcome, recipe_of, run_series
 from ..experiment import Seed
@@ -16,7 +17,7 @@ from ..run_directory.new_or_resumed import default_run_directory
 from ..run_directory.remote_storage import is_url
 from ..settings import Settings, parse_settings, read_recipe
 from ..yaml_files import parse_yaml
-from .compare import compare_runs, print_comparison
+from .compare import print_comparison
 from .experiment_options import option_values
 
 

@@ -21,6 +21,7 @@ from ..tuning.records import TuneDirectory, best_trial, trials_table
 from ..tuning.search_definition import Tuning, read_tuning, tuning_options, write_best
 from ..tuning.search_plots import plot_search
 from ..tuning.search_space import describe
+from ..tuning.tune_function import check_ray, new_search, with_absolute_weights
 from .command_parser import CommandParser
 from .experiment_options import check_option_names, parse_arguments
 from .field_options import add_fields, field_values
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         directory, tuning = _resumed(known, agent, given, options)
     else:
         directory, tuning = _new(known, agent, given, options)
-    _check_ray()
+    check_ray()
     code = _tune(tuning, directory, known.resume, known.ray_address)
     if known.plot and any(trial.best is not None for trial in directory.read_trials().values()):
         _plot(tuning, directory)
@@ -108,29 +109,12 @@ def _new(
         new_path = pathlib.Path("runs") / f"tune-{given['trial'].rpartition(':')[2]}-{unique_ending()}"
     else:
         base = parse_experiment(agent, {key: value for key, value in recipe.items() if key != "run_dir"}, options)
-        # Only now, since it imports TensorFlow.
-        from ..warm_start import with_absolute_sources
-
-        base = with_absolute_sources(base)
+        base = with_absolute_weights(base)
         tuning = Tuning(settings=_settings_of(base), **given)
         name = tuning.settings["agent"]["name"].rpartition(":")[2].lower()
         new_path = default_run_directory(base, f"tune-{name}")
     path = known.run_dir or new_path
-    directory = TuneDirectory(path)
-    if directory.settings.exists():
-        raise CallboardError(
-            f"there is already a search in {path}; continue it with --resume, or name another directory"
-        )
-    if (directory.path / "experiment.yaml").exists():
-        raise CallboardError(f"there is already a run in {path}; name another directory")
-    tuning.check()
-    if tuning.settings.get("init_from") or tuning.settings.get("freeze"):
-        from ..warm_start import check_warm_start
-
-        for values in tuning.samples_of_all():
-            experiment = tuning.experiment(values, {})
-            check_warm_start(experiment, experiment.acting_layout())
-    return directory, tuning
+    return new_search(tuning, path), tuning
 
 
 def _resumed(
@@ -164,13 +148,6 @@ def _settings_without_experiment(options: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {name: fields[name].default for name in fields}
     apply_options(values, ["--evaluate-every=1", *options], fields)
     return values
-
-
-def _check_ray() -> None:
-    try:
-        import ray.tune  # noqa: F401
-    except ImportError as error:
-        raise CallboardError(f"callboard tune needs Ray; install callboard[ray] ({error})") from error
 
 
 def _tune(tuning: Tuning, directory: TuneDirectory, resume: bool, ray_address: str | None) -> int:

@@ -14,7 +14,7 @@ from ...agents.registry import agent_name
 from ...atomic_files import write_file
 from ...environments import is_multi_agent
 from ...errors import CallboardError, unknown
-from ...named_objects import import_object
+from ...named_objects import import_object, pickled_with_program, unpickle_with_program
 from ...nested_settings import Field, declared_fields
 from ...setting_types import NonNegativeFloat, PositiveFloat, PositiveInt, converted, field_types, shown
 from ..experiment import Experiment
@@ -104,6 +104,9 @@ class Tuning:
     cpus_per_trial: PositiveFloat | str = 1.0
     gpus_per_trial: NonNegativeFloat = 0.0
     trial: str | Callable[..., Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), pickled_with_program(dict(vars(self))))
 
     @property
     def has_experiment(self) -> bool:
@@ -260,6 +263,10 @@ class Tuning:
             agent = None if is_multi_agent(experiment.env, experiment.env_options) else agent_name(experiment.agent)
             what = f"--metric {self.metric}"
             check_metric(self.metric, *metrics_known(experiment, agent), setting="--metric", what=what)
+
+
+def _unpickled(kind: type[Tuning], pickled: bytes) -> Tuning:
+    return kind(**unpickle_with_program(pickled))
 
 
 def tuning_options() -> dict[str, Field]:

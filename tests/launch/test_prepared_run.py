@@ -6,6 +6,7 @@ import pytest
 from untrained_runs import write_run
 
 from callboard.agents.impala import Impala
+from callboard.agents.ppo import Ppo
 from callboard.errors import CallboardError
 from callboard.launch.checked_run import Run
 from callboard.launch.experiment import Experiment
@@ -13,6 +14,7 @@ from callboard.launch.launchers.display import LineMonitor
 from callboard.launch.launchers.launcher import Launcher
 from callboard.launch.nodes.counters import Counters
 from callboard.launch.prepared_run import PreparedRun, check_can_be_resumed, warn_of_lost_checkpoints
+from callboard.launch.run import run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +41,9 @@ def test_options_are_those_that_a_file_can_hold():
 
 def test_a_policy_that_has_lost_its_checkpoints_is_named(tmp_path, caplog):
     experiment, directory = write_run(tmp_path / "run", best=False)
-    run = Run(experiment, experiment.layout(), directory)
+    checked = Run(experiment, experiment.layout(), directory)
     for learner_steps, lines in ((0, []), (1200, ["1,200 learner steps were made: learning begins anew"])):
-        warn_of_lost_checkpoints(run, Counters({"learner/0#a": {"learner_steps": learner_steps}}))
+        warn_of_lost_checkpoints(checked, Counters({"learner/0#a": {"learner_steps": learner_steps}}))
         assert len(caplog.messages) == len(lines) and all(line in caplog.text for line in lines)
 
 
@@ -55,6 +57,20 @@ class Forgetful(Launcher):
 
 def test_a_launcher_that_returns_no_outcome_is_refused(tmp_path):
     experiment, directory = write_run(tmp_path / "run", best=False)
-    run = Run(experiment, experiment.layout(), directory)
+    checked = Run(experiment, experiment.layout(), directory)
     with pytest.raises(CallboardError, match="run of launcher forgetful returned None; return an Outcome"):
-        PreparedRun(run, Forgetful(), None).launch(LineMonitor(None))
+        PreparedRun(checked, Forgetful(), None).launch(LineMonitor(None))
+
+
+def no_network(*arguments, **options):
+    return lambda features: features
+
+
+@pytest.mark.parametrize("launcher", ["inline", "processes"])
+@pytest.mark.parametrize("part", ["torso", "core"])
+def test_parts_of_a_network_that_are_none_are_refused_before_anything_is_written(tmp_path, part, launcher):
+    path = tmp_path / "run"
+    experiment = Experiment(Ppo(network={part: f"{__name__}:no_network"}), "CartPole-v1", run_dir=path)
+    with pytest.raises(CallboardError, match=f"{part} '{__name__}:no_network' must return a"):
+        run(experiment, launcher)
+    assert not path.exists()
