@@ -23,7 +23,7 @@ STOPS = (
     "cli.graph.environments.check",
     "tuning.search_definition.Tuning.check",
     "cli.evaluate.read_run",
-    "cli.export.read_run",
+    "cli.export.read_settings",
     "cli.top.AttachedRun",
     "cli.cluster.check_reach",
     "comparison.run_results.read_results",
