@@ -81,6 +81,8 @@ class Supervised:
         self.can_be_killed = can_be_killed
         self.has_hung = False
         """Whether it is being killed because it hangs."""
+        self.hang = ""
+        """What it did when it was last killed because it hung."""
         self.worker: Worker | None = None
         self.deaths: collections.deque[float] = collections.deque()
         self._make_worker = make_worker
@@ -222,7 +224,7 @@ class Supervisor:
         elif node.name in self._ending_with_group:
             self._ending_with_group.discard(node.name)
             self._start_group(node.policy.restart_group)
-        elif node.may_restart(self._clock()):
+        elif self._may_restart(node):
             self._monitor.notify(
                 f"{node.name}: {how.description}; started again ({len(node.deaths)} of {node.policy.restarts} "
                 f"within {node.policy.restart_window:.0f} s)"
@@ -232,7 +234,12 @@ class Supervisor:
             else:
                 self._start(node)
         else:
-            self._fail(node.name, how.error or f"{how.description}, {len(node.deaths)} times in a row")
+            self._fail(node.name, how.error or f"{node.hang or how.description}, {len(node.deaths)} times in a row")
+
+    def _may_restart(self, node: Supervised) -> bool:
+        if not node.has_hung:
+            node.hang = ""
+        return node.may_restart(self._clock())
 
     def _start(self, node: Supervised) -> None:
         """Starts a node; if that is impossible, the run has failed."""
@@ -255,6 +262,7 @@ class Supervisor:
                 self._fail(name, f"{why}, and a node in a thread cannot be killed; use {instead}")
             elif node.worker is not None and not node.has_hung and name not in self._ending_with_group:
                 node.has_hung = True
+                node.hang = _hang_text(why)
                 self._monitor.notify(f"{name}: {why}, and is killed")
                 node.worker.kill()
 
@@ -350,3 +358,12 @@ class Supervisor:
         deadline = Deadline(_KILL_SECONDS, self._clock)
         while any(node.worker is not None for node in alive) and not deadline.has_passed:
             self._handle(self._next_event(0.1))
+
+
+def _hang_text(why: str) -> str:
+    """Returns why a node was killed, as the reason why a run has failed, from what it did and for how long."""
+    doing = why.removeprefix("in environment ")
+    if doing != why:
+        call, _, seconds = doing.partition(" for ")
+        why = f"environment {call} has not returned for {seconds}"
+    return f"{why} (node_timeout)"

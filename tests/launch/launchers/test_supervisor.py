@@ -410,6 +410,7 @@ def test_a_node_that_hangs_again_and_again_fails_the_run():
     outcome = run.run()
     assert (outcome.exit_code, outcome.failed_node) == (1, "actor")
     assert run.script.of("start").count("actor") == 3
+    assert outcome.error == "environment step has not returned for 300 s (node_timeout), 3 times in a row"
 
 
 def test_a_thread_that_hangs_fails_the_run():
