@@ -8,6 +8,7 @@ from typing import Any
 from ...agents.registry import agent_name
 from ...environments import environment_text
 from ..checked_run import Run
+from ..node_names import metric_of
 from ..run_directory.best_policy import BestPolicy
 from .next_commands import next_commands
 from .run_outcome import Monitor, Outcome
@@ -32,6 +33,8 @@ class SummaryMonitor:
         self._monitor = monitor
         self._begun = False
         self._scores: dict[str, float] = {}
+        self._counts: dict[str, float] = {}
+        """Learner steps and items in replay at the last status, of the whole run and of each policy."""
 
     def status(self, status: dict[str, Any]) -> None:
         if not self._begun:
@@ -43,6 +46,8 @@ class SummaryMonitor:
             )
         # A restarted coordinator does not have the last evaluation.
         self._scores.update({name: value for name, value in status.items() if name.partition("/")[0] in _SCORERS})
+        counted = ("learner_steps", "replay/inserted_")
+        self._counts.update({name: value for name, value in status.items() if any(one in name for one in counted)})
         if "evaluator/return" in status:
             self._best = max(status["evaluator/return"], -math.inf if self._best is None else self._best)
         self._monitor.status(status)
@@ -62,8 +67,23 @@ class SummaryMonitor:
             earlier = BestPolicy(self._run.directory).mean_return()
             if self._best is None or earlier > self._best:
                 outcome.best_score = earlier
+        if outcome.failed_node is None and outcome.exit_code == 0:
+            for part in self._run.parts:
+                self._report_nothing_learned(part)
         outcome.next_commands = next_commands(self._run, outcome.run_directory, outcome, self._options)
         return outcome
+
+    def _report_nothing_learned(self, part: Run) -> None:
+        """Reports that a policy has made no learner step, and why."""
+        if self._counts.get(metric_of(part.policy, "learner_steps"), 1):
+            return
+        beginning = metric_of(part.policy, "replay/inserted_")
+        items = [count for name, count in self._counts.items() if name.startswith(beginning)]
+        whose = f" for the policy {part.policy!r}" if part.policy else ""
+        cause = "the run was too short for a batch; train for longer, or make agent.batch_size smaller"
+        if items and not sum(items):
+            cause = "nothing was written to replay; train for longer, or show the end of episodes before the next begin"
+        self._monitor.notify(f"No learner step was made{whose}, so nothing was learned: {cause}")
 
 
 def run_location(run: Run) -> str:

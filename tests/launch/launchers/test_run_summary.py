@@ -96,3 +96,21 @@ def test_a_run_elsewhere_is_named_in_full(make_summary):
         "The run is over: over. Run directory: /far/away. Next: callboard train --resume --run-dir /far/away"
     )
     assert make_summary(url="s3://bucket/x").complete(Outcome()).run_directory == "s3://bucket/x"
+
+
+@pytest.mark.parametrize(
+    "counts, message",
+    [
+        ({"learner_steps": 0, "replay/inserted_0": 600}, "nothing was learned: the run was too short for a batch"),
+        ({"learner_steps": 0, "replay/inserted_0": 0}, "nothing was learned: nothing was written to replay"),
+        ({"learner_steps": 1, "replay/inserted_0": 600}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_run_without_a_learner_step_says_that_nothing_was_learned(make_summary, screen, counts, message):
+    summary = make_summary()
+    summary.status({"environment_steps": 600, **counts})
+    summary.complete(Outcome(reason="reached max_steps (600 environment steps)"))
+    assert (message in screen.said[-1]) if message else len(screen.said) == 1
+    summary.complete(Outcome(exit_code=1, failed_node="actor/0"))
+    assert len(screen.said) == (2 if message else 1)
