@@ -26,7 +26,7 @@ STOPS = (
     "cli.export.read_settings",
     "cli.top.AttachedRun",
     "cli.cluster.check_reach",
-    "comparison.run_results.read_results",
+    "comparison.compared_runs.read_results",
     "cli.doctor.examine",
 )
 """Functions at which a subcommand has checked what the user wrote, and has started nothing."""
