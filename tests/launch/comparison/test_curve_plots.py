@@ -30,7 +30,7 @@ def shortened(name, times):
     return f"impala, number {name}{', another_setting_of_it 0.123' * times}"
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("count", [1, 3, 12])
 def test_long_names_of_many_groups_neither_cover_the_curves_nor_leave_the_picture(count, tmp_path, monkeypatch):
     FigureCanvasAgg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg
