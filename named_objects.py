@@ -24,15 +24,30 @@ _PROGRAM = uuid.uuid4().hex
 """Id of the program; processes that are forked from it have the same, and the same objects."""
 _received: dict[str, Any] = {}
 """What the program of the run has defined, by name, in another process."""
-_USABLE_BASES = {
-    *(("gymnasium", name) for name in ("Env", "Wrapper", "VectorEnv", "VectorWrapper")),
-    ("dm_env", "Environment"),
-    *(("pettingzoo", name) for name in ("ParallelEnv", "AECEnv")),
-    *((package, name) for package in ("keras", "tensorflow") for name in ("Layer", "Optimizer", "Module")),
-    *((_LIBRARY, name) for name in ("Agent", "BatchedEnvironment", "Callbacks", "Core", "Launcher", "MetricLogger")),
-    (_LIBRARY, "MultiAgentEnvironment"),
+_NETWORKS = tuple((package, name) for package in ("keras", "tensorflow") for name in ("Layer", "Module"))
+_USABLE_BASES: dict[str, tuple[tuple[str, str], ...]] = {
+    "environment": (
+        *(("gymnasium", name) for name in ("Env", "VectorEnv")),
+        ("dm_env", "Environment"),
+        *(("pettingzoo", name) for name in ("ParallelEnv", "AECEnv")),
+        *((_LIBRARY, name) for name in ("BatchedEnvironment", "MultiAgentEnvironment")),
+    ),
+    "wrapper": (("gymnasium", "Wrapper"),),
+    "torso": _NETWORKS,
+    "core": ((_LIBRARY, "Core"),),
+    "head": _NETWORKS,
+    "critic_head": _NETWORKS,
+    "optimizer": tuple((package, "Optimizer") for package in ("keras", "tensorflow")),
+    "agent": ((_LIBRARY, "Agent"),),
+    "callbacks": ((_LIBRARY, "Callbacks"),),
+    "launcher": ((_LIBRARY, "Launcher"),),
+    "logger": ((_LIBRARY, "MetricLogger"),),
 }
-"""Package and name of base classes whose subclasses settings may name, wherever they are installed."""
+"""Package and name of base classes whose subclasses settings may name, wherever they are installed.
+
+By what the setting is for: a layer of Keras that loads a graph from a file would do so as an environment too, long
+before its type is found to be wrong.
+"""
 
 
 def import_object(kind: str, path: str) -> Any:
@@ -119,8 +134,8 @@ def check_usable(kind: str, setting: str, found: Any) -> None:
 
     - what is defined in a module of the user's own, see `own_modules.is_own`, also a `functools.partial` of something
       that is not in the standard library;
-    - classes of an installed package that are environments, wrappers, networks, optimizers, agents, callbacks, loggers
-      or launchers by their base classes;
+    - classes of an installed package that are what the setting is for (environments, wrappers, networks, optimizers,
+      agents, callbacks, loggers or launchers) by their base classes;
     - what an installed package has marked with `nameable`;
     - what cannot be called, whose type the caller refuses.
 
@@ -136,7 +151,7 @@ def check_usable(kind: str, setting: str, found: Any) -> None:
     while isinstance(found, functools.partial):
         found = found.func
     owner = _owner(found)
-    if not callable(found) or is_own(owner) or getattr(found, _MARK, False) or _has_usable_base(found):
+    if not callable(found) or is_own(owner) or getattr(found, _MARK, False) or _has_usable_base(kind, found):
         return
     package = owner.partition(".")[0]
     in_standard_library = package in sys.stdlib_module_names
@@ -165,9 +180,10 @@ def _owner(found: Any) -> str:
     return owner if isinstance(owner, str) else type(found).__module__
 
 
-def _has_usable_base(found: Any) -> bool:
+def _has_usable_base(kind: str, found: Any) -> bool:
+    bases = _USABLE_BASES.get(kind, ())
     classes = found.__mro__ if isinstance(found, type) else type(found).__mro__
-    return any((one.__module__.partition(".")[0], one.__name__) in _USABLE_BASES for one in classes)
+    return any((one.__module__.partition(".")[0], one.__name__) in bases for one in classes)
 
 
 def pickled_with_program(value: Any) -> bytes:

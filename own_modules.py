@@ -89,7 +89,9 @@ def is_installed(file: str) -> bool:
 def is_own(module: str) -> bool:
     """Returns whether an imported module belongs to the user's project.
 
-    It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.
+    It does if it is not installed, if its installation is editable, or if its distribution depends on Callboard.  What
+    lies beside the metadata of its distribution is installed, wherever that is: `pip install --target` and the modules
+    of clusters put libraries into directories of PYTHONPATH.
     """
     top = module.partition(".")[0]
     if module.startswith(_OWN_PARTS):
@@ -101,7 +103,7 @@ def is_own(module: str) -> bool:
     if file is None:
         # A notebook or an interactive session, whose main module has no file.
         return module == "__main__"
-    return not is_installed(file) or _depends_on_callboard(top)
+    return not (is_installed(file) or _lies_with_its_distribution(top)) or _depends_on_callboard(top)
 
 
 def _importer(frame: FrameType | None) -> FrameType | None:
@@ -117,6 +119,21 @@ def _installed_directories() -> tuple[str, ...]:
     # The prefix is where scripts and data are; a project may be in it.
     prefixes = {sys.prefix, sys.base_prefix, sysconfig.get_path("data")}
     return tuple(os.path.join(path, "") for path in sorted({*paths} - prefixes))
+
+
+@functools.cache
+def _lies_with_its_distribution(top: str) -> bool:
+    module = sys.modules.get(top)
+    places = [*getattr(module, "__path__", ()), *filter(None, [getattr(module, "__file__", None)])]
+    for root in {os.path.dirname(place) for place in places}:
+        for distribution in importlib.metadata.distributions(path=[root]):
+            if distribution.read_text("METADATA") is None:
+                continue  # An old kind of editable installation, whose metadata are in the project.
+            files = (distribution.read_text("RECORD") or "").splitlines()
+            modules = (distribution.read_text("top_level.txt") or "").split()
+            if top in modules or any(line.startswith((f"{top}/", f"{top}.")) for line in files):
+                return True
+    return False
 
 
 @functools.cache

@@ -72,3 +72,25 @@ def test_a_package_that_depends_on_callboard_is_the_users(tmp_path, monkeypatch)
     )
     done = subprocess.run([sys.executable, "-c", code, installed], capture_output=True, text=True)
     assert done.stdout == "2\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [("RECORD", "placed_library/__init__.py,,\n"), ("top_level.txt", "placed_library\n")],
+    ids=["files", "names"],
+)
+def test_a_library_on_the_python_path_is_not_the_users(tmp_path, listed):
+    (tmp_path / "placed_library").mkdir()
+    (tmp_path / "placed_library" / "__init__.py").write_text("def run():\n    pass\n")
+    (tmp_path / "placed_project.py").write_text("from placed_library import run\n\n\ndef make():\n    pass\n")
+    information = tmp_path / "placed_library-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: placed-library\nVersion: 1.0\n")
+    (information / listed[0]).write_text(listed[1])
+    code = (
+        "from callboard.own_modules import is_own; import placed_library, placed_project; "
+        "print(is_own('placed_library'), is_own('placed_project'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout == "False True\n", done.stderr

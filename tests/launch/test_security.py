@@ -84,6 +84,53 @@ def test_nothing_that_the_libraries_define_is_usable_but_by_its_kind():
     assert not wrong
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "agent: {name: impala}\nenv: 'keras.export.export_lib:ReloadedLayer'\nenv_options: {filepath: graph}\n",
+        "agent: {name: impala, network: {core: 'keras.export.export_lib:ReloadedLayer', "
+        "core_options: {filepath: graph}}}\nenv: CartPole-v1\n",
+    ],
+)
+def test_a_graph_in_a_file_is_not_loaded_by_a_layer_in_the_wrong_place(recipe, tmp_path, monkeypatch, capsys):
+    import tensorflow as tf
+
+    class WritesWhenLoaded(tf.saved_model.experimental.TrackableResource):
+        def _create_resource(self):
+            return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
+
+        def _initialize(self):
+            tf.io.write_file(str(tmp_path / "executed"), "")
+
+    class Graph(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.resource = WritesWhenLoaded()
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32)])
+        def serve(self, inputs):
+            self.resource.resource_handle  # noqa: B018
+            return inputs
+
+    monkeypatch.chdir(tmp_path)
+    tf.saved_model.save(Graph(), "graph")
+    (tmp_path / "executed").unlink(missing_ok=True)
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    assert main(["graph", "--recipe", "recipe.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert " 'keras.export.export_lib:ReloadedLayer' is refused: it belongs to the package keras" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "executed").exists()
+    tf.saved_model.load("graph")
+    assert (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("kind", ["environment", "wrapper", "agent", "callbacks", "launcher", "logger", "core"])
+def test_a_layer_is_no_other_part_of_a_run(kind):
+    with pytest.raises(CallboardError, match="is refused: it belongs to the package keras"):
+        import_object(kind, "tensorflow.keras.layers:Flatten")
+
+
 def test_a_function_of_a_library_is_refused_under_another_name_too():
     with pytest.raises(CallboardError, match="is refused: it belongs to Python's standard library"):
         check_usable("environment", "mine:own", functools.partial(os.path.join, "a"))

@@ -33,6 +33,10 @@ class WithoutName(Launcher):
         raise NotImplementedError
 
 
+class NoLauncher:
+    pass
+
+
 @pytest.mark.parametrize(
     "name, message",
     [
@@ -42,7 +46,8 @@ class WithoutName(Launcher):
         ("x", "choose from inline, threads, processes"),
         ("no_module:A", "launcher 'no_module:A' cannot be imported"),
         ("os:system", "is refused"),
-        ("callboard.callbacks:Callbacks", "is not a dataclass that extends callboard's Launcher"),
+        (f"{__name__}:NoLauncher", "is not a dataclass that extends callboard's Launcher"),
+        ("callboard.callbacks:Callbacks", "is refused: it belongs to the package callboard"),
         ("hosts", "the launcher hosts needs options; pass HostsLauncher(cluster=..., host=...) instead of its name"),
     ],
 )
