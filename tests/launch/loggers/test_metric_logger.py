@@ -38,7 +38,7 @@ def test_a_logger_of_the_user_s_own_is_named_by_its_path(tmp_path, monkeypatch):
         ("wandbb", "unknown logger 'wandbb'; did you mean 'wandb'?"),
         ("x", "unknown logger 'x'; choose from wandb, mlflow, or name package.module:Class"),
         ("no_such_module:Class", "logger 'no_such_module:Class' cannot be imported"),
-        ("callboard.launch.loggers.metric_logger:LoggedRun", "must be a class that extends"),
+        ("callboard.launch.loggers.metric_logger:LoggedRun", "is refused: it belongs to the package callboard"),
     ],
 )
 def test_what_is_no_logger_is_refused(loggers, message):
