@@ -21,7 +21,7 @@ from ...tracing_lock import TRACING
 from ..checked_run import Run
 from ..node_names import metric_of
 from ..policy_settings import FrozenPolicy, Snapshots
-from ..run_directory.checkpoints import Checkpoints, NotWritten
+from ..run_directory.checkpoints import Checkpoints, NotWritten, step_of
 from .checkpoint_schedule import CheckpointSchedule
 from .learner_commands import LearnerCommands
 from .learner_input import distributed_batches, iterators
@@ -316,7 +316,9 @@ class LearnerNode(ReportingNode):
             yield
         except NotFiniteError as error:
             latest = self._checkpoints.latest()
-            kept = "there is no checkpoint yet" if latest is None else f"the last checkpoint is {latest}"
+            kept = "there is no checkpoint yet"
+            if latest is not None:
+                kept = f"the last checkpoint is that of learner step {step_of(latest):,}"
             raise error.advised(agent_name(self._experiment.agent), self._steps, kept) from error
 
     def _try_to_save(self) -> None:

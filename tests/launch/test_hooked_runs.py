@@ -100,7 +100,7 @@ def test_metrics_callbacks_and_curriculum(tmp_path, launcher, inference, launche
     assert evaluation["evaluator/episode/success"] == evaluation["evaluator/return"]
     missing = "actor/0: no info so far has the episode metric 'sucess'; did you mean 'success'?"
     assert [line for line in monitor.said if "sucess" in line] == [missing]
-    assert histograms(tmp_path) == {"episode/place_sum"}
+    assert histograms(tmp_path) == {"episode/place_sum_distribution"}
     if launcher in ("inline", "threads", "launchpad"):
         kinds = [call[0] for call in recorder.calls]
         assert kinds[0] == "run_start" and kinds[-1] == "run_end"

@@ -1,8 +1,11 @@
 """Environments and policies of an experiment: seeds and slots of their own for every node that acts."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from callboard.agents.agent import Agent
 from callboard.agents.impala import Impala
 from callboard.environments import spec
 from callboard.launch.experiment import Experiment
@@ -39,14 +42,21 @@ def test_options_reach_the_environments_and_evaluators_leave_out_those_for_train
     assert (evaluators[1:] != evaluators[0]).any(axis=(1, 2, 3)).all()
 
 
-class SlotsAndSeeds:
+MADE: list[tuple[object, str]] = []
+"""What policies were made with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotsAndSeeds(Agent):
     """An agent, and its policy, whose action is the slot and whose extras are the seed."""
 
-    def __init__(self):
-        self.made = []
+    def check(self, layout): ...
+    def make_networks(self, layout): ...
+    def make_replay(self, layout): ...
+    def make_learner(self, networks, strategy, layout): ...
 
     def make_policy(self, networks, mode):
-        self.made.append((networks, mode))
+        MADE.append((networks, mode))
         return self
 
     def initial_state(self, batch_size):
@@ -68,5 +78,5 @@ def test_a_policy_acts_for_its_slots_with_a_seed_of_its_incarnation():
         action, extras = policy(timestep)
         assert action.tolist() == [slot, slot + 1, slot + 2]
         seeds.append(tuple(extras["seed"].tolist()))
-    assert agent.made[0] == ("networks", "sample")
+    assert MADE[0] == ("networks", "sample")
     assert seeds[0] == seeds[1] and len(set(seeds)) == 3
