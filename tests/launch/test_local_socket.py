@@ -61,7 +61,14 @@ def test_nothing_that_the_other_end_sends_is_unpickled(tmp_path, end):
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
             server.listen()
-            thread = threading.Thread(target=lambda: server.accept()[0].sendall(content))
+
+            def answer():
+                client, _ = server.accept()
+                with client:
+                    client.recv(2**16)
+                    client.sendall(content)
+
+            thread = threading.Thread(target=answer)
             thread.start()
             with pytest.raises(SocketError, match="is not JSON|not complete"):
                 call(path, "answer")
