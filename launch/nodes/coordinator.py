@@ -324,10 +324,11 @@ class Coordinator(Node):
         return [replies[0].error, "" if replies[0].error else str(cloudpickle.loads(replies[0].result))]
 
     def setup(self) -> None:
-        if self.context.port is not None or self.context.cooperative:
-            announce(self._address_file, self.context.port)
         methods = (self.overview, self.stacks, self.request_stacks, self.replied_stacks)
         self._opened.enter_context(served_at(self._socket, {method.__name__: method for method in methods}))
+        # A process that reads the address may call at the socket at once.
+        if self.context.port is not None or self.context.cooperative:
+            announce(self._address_file, self.context.port)
         if self._experiment.listen == "all":
             self.context.notify(
                 'the ports of this run are open to all machines (listen all); see the documentation\'s page "Security"'
